@@ -1,0 +1,5 @@
+//! The laboratory: the only crate that knows files, formats, floats and wall clocks.
+#![forbid(unsafe_code)]
+
+pub mod replay;
+pub mod trace;

@@ -1,0 +1,45 @@
+use framewright::{CpuId, Frame, Mobility, Order};
+
+/// A free that the allocator did not accept; in a replay this is a fault of the allocator or of
+/// the replay, never of the trace, and stops the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeRefused;
+
+/// What a replay asks of an allocator: the engine, and each of the lab's historical baselines.
+///
+/// Frames are numbered from 0 to the length of the trace's universe. Every metric that two
+/// policies are compared by is computed outside, by the observer, from the calls and their
+/// results alone; what a subject reports of itself is shown, but never compared.
+pub trait Subject: Send {
+    /// The policy's name, as the command line knows it.
+    fn name(&self) -> &'static str;
+
+    /// Sets the label of one pageblock before the trace starts (start mode `imposed`).
+    fn set_label(&mut self, pageblock: u64, label: Mobility);
+
+    /// Takes the one block `frame .. frame + 2^order` at start (mode `imposed`).
+    /// False if any frame of it is not free.
+    fn alloc_at(&mut self, frame: Frame, order: Order, mobility: Mobility) -> bool;
+
+    /// A block of `order`, or `None` if the policy finds none.
+    fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame>;
+
+    /// Frees the block of `order` at `frame`: a whole allocation, or an aligned part of one.
+    ///
+    /// # Errors
+    /// If the block is not allocated.
+    fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) -> Result<(), FreeRefused>;
+
+    /// Returns every frame held in per-CPU caches to the shared state.
+    fn drain(&mut self);
+
+    /// Free blocks per label (indexed by [`Mobility`]) and order, as `/proc/pagetypeinfo` counts
+    /// them: what lies in per-CPU caches is not among them.
+    fn free_blocks(&self) -> [[u64; 11]; 3];
+
+    /// Pageblocks per label, indexed by [`Mobility`].
+    fn labels(&self) -> [u64; 3];
+
+    /// Fallbacks so far: `[wanted][taken from]`, indexed by [`Mobility`].
+    fn fallbacks(&self) -> [[u64; 3]; 3];
+}

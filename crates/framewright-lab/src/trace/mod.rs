@@ -1,0 +1,7 @@
+//! Recorded traces: one file a format, one form in memory.
+
+mod event;
+mod ops;
+
+pub use event::{Event, EventKind};
+pub use ops::{InitClass, InitObject, Op, OpKind, Trace};

@@ -1,0 +1,69 @@
+use super::Order;
+use core::fmt;
+
+/// The number of a base-size piece of physical memory [pfn].
+///
+/// Frame 0 is an ordinary frame. The number is absolute: zones start where memory starts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Frame(pub u64);
+
+impl Frame {
+    /// The frame `frames` further on, or `None` past the end of the number range.
+    #[must_use]
+    pub const fn checked_add(self, frames: u64) -> Option<Self> {
+        match self.0.checked_add(frames) {
+            Some(n) => Some(Self(n)),
+            None => None,
+        }
+    }
+
+    /// Whether this frame can start a block of `order`: blocks are naturally aligned.
+    #[must_use]
+    pub const fn is_aligned(self, order: Order) -> bool {
+        self.0 & (order.frames() - 1) == 0
+    }
+
+    /// The first frame of the block of `order` that contains this frame.
+    #[must_use]
+    pub const fn align_down(self, order: Order) -> Self {
+        Self(self.0 & !(order.frames() - 1))
+    }
+
+    /// The first frame at or after this one that can start a block of `order`,
+    /// or `None` past the end of the number range.
+    #[must_use]
+    pub const fn align_up(self, order: Order) -> Option<Self> {
+        match self.0.checked_add(order.frames() - 1) {
+            Some(n) => Some(Self(n).align_down(order)),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frame({:#x})", self.0)
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_checked_at_the_end_of_the_number_range() {
+        let nine = Order::new(9).unwrap();
+        assert_eq!(Frame(1023).align_down(nine), Frame(512));
+        assert_eq!(Frame(1).align_up(nine), Some(Frame(512)));
+        assert_eq!(Frame(512).align_up(nine), Some(Frame(512)));
+        assert_eq!(Frame(u64::MAX - 1).align_up(nine), None);
+        assert_eq!(Frame(u64::MAX).checked_add(1), None);
+        assert!(Frame(0).is_aligned(nine) && !Frame(256).is_aligned(nine));
+    }
+}

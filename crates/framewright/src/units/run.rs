@@ -1,0 +1,68 @@
+use super::Frame;
+use core::fmt;
+
+/// A half-open sequence of frames, of any length and alignment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Run {
+    start: Frame,
+    frames: u64,
+}
+
+impl Run {
+    /// The run of `frames` frames from `start`, or `None` if its end is past the number range.
+    #[must_use]
+    pub const fn new(start: Frame, frames: u64) -> Option<Self> {
+        match start.checked_add(frames) {
+            Some(_) => Some(Self { start, frames }),
+            None => None,
+        }
+    }
+
+    /// The first frame.
+    #[must_use]
+    pub const fn start(self) -> Frame {
+        self.start
+    }
+
+    /// The frame after the last one.
+    #[must_use]
+    pub const fn end(self) -> Frame {
+        Frame(self.start.0 + self.frames)
+    }
+
+    /// The length in frames.
+    #[must_use]
+    pub const fn frames(self) -> u64 {
+        self.frames
+    }
+
+    /// Whether the run has no frame.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.frames == 0
+    }
+
+    /// Whether `frame` lies in the run.
+    #[must_use]
+    pub const fn contains(self, frame: Frame) -> bool {
+        frame.0 >= self.start.0 && frame.0 < self.end().0
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Run({}..{})", self.start, self.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_past_the_number_range_is_none() {
+        assert!(Run::new(Frame(u64::MAX), 1).is_none());
+        let run = Run::new(Frame(4), 3).unwrap();
+        assert!(run.contains(Frame(6)) && !run.contains(Frame(7)) && !run.is_empty());
+    }
+}
