@@ -6,7 +6,8 @@ use framewright::{Frame, Mobility, Order};
 /// of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds on the trace's own clock.
+    /// Nanoseconds on the trace's own clock; a clock without a unit (`counter`, `x86-tsc`,
+    /// `uptime`) counts one a tick.
     pub time_ns: u64,
     /// The CPU that recorded the event.
     pub cpu: u16,
@@ -27,8 +28,9 @@ pub enum EventKind {
         order: Order,
         /// The mobility asked for.
         mobility: Mobility,
-        /// The flags as the trace's kernel numbers them, or 0 where only names were given and
-        /// none of them is known.
+        /// The flags, numbered as Linux 6.18 numbers them: the text gives names, and only names
+        /// keep their meaning from one kernel to the next. Bits that the text gives as a number
+        /// stand as they are.
         gfp: u32,
     },
     /// `mm_page_free`.
@@ -56,14 +58,16 @@ pub enum EventKind {
         /// Pages not moved.
         failed: u64,
     },
-    /// `mm_compaction_begin`, as `try_to_compact_pages` and the background see it.
+    /// `mm_compaction_try_to_compact_pages`: a request that compacts before it is served.
+    DirectCompaction,
+    /// `mm_compaction_begin`: one run over one zone, for a request or in the background.
     CompactionBegin,
     /// `mm_compaction_end`.
     CompactionEnd,
     /// `mm_vmscan_direct_reclaim_begin`.
     DirectReclaim,
-    /// The ring buffer lost this many events here.
+    /// The ring buffer lost this many events here; 0 where the trace does not say how many.
     Lost(u64),
-    /// A well-formed event of another kind, counted and passed over.
+    /// A well-formed event of another kind, counted by its name and passed over.
     Other,
 }
