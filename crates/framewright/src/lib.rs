@@ -3,11 +3,19 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < slots, raw, sync, platform, stats < policy < frame
+//! units < sync < slots, raw, platform, stats < policy < frame
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
 
+#[cfg(any(loom, shuttle))]
+extern crate std;
+
+pub mod platform;
+pub mod raw;
+pub mod slots;
+pub mod stats;
+pub mod sync;
 pub mod units;
 
 pub use units::{CpuId, Frame, Mobility, Order, Run};

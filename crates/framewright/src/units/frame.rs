@@ -1,7 +1,7 @@
 use super::Order;
 use core::fmt;
 
-/// The number of a base-size piece of physical memory [pfn].
+/// The number of a base-size piece of physical memory \[pfn\].
 ///
 /// Frame 0 is an ordinary frame. The number is absolute: zones start where memory starts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

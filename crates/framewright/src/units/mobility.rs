@@ -1,6 +1,6 @@
 use core::fmt;
 
-/// What can be done with a frame's contents later [migratetype].
+/// What can be done with a frame's contents later \[migratetype\].
 ///
 /// The discriminants are Linux's (`MIGRATE_UNMOVABLE` 0, `MIGRATE_MOVABLE` 1,
 /// `MIGRATE_RECLAIMABLE` 2), so that recorded traces need no translation.

@@ -1,0 +1,92 @@
+//! What the engine asks of the world: a few verbs, each its own small trait.
+//!
+//! The engine is generic over them, reads no clock and no CPU number in any other way, and calls
+//! none of them under a lock except [`Relax::relax`] while it waits for one. With the same
+//! answers from the platform, the same calls give the same results, bit for bit.
+
+mod fenced;
+mod single;
+
+pub use fenced::Fenced;
+pub use single::SingleThread;
+
+use crate::units::CpuId;
+
+/// Waiting for another CPU.
+pub trait Relax {
+    /// Called each time the engine finds that it must wait for another CPU, with the number of
+    /// the attempt, from 0. Spins a moment, and gives the CPU away when `attempt` grows: the one
+    /// waited for may not be running.
+    fn relax(&self, attempt: u32);
+}
+
+/// A memory barrier on all CPUs at once.
+pub trait Barrier {
+    /// Whether [`barrier_all`](Self::barrier_all) acts on all CPUs. If so, the frequent sides use
+    /// a compiler fence only; if not, they execute full barriers themselves.
+    const ASYMMETRIC: bool;
+
+    /// After it returns, every CPU that runs the engine has executed a full memory barrier since
+    /// the call, the calling CPU included. Without [`ASYMMETRIC`](Self::ASYMMETRIC) only the
+    /// calling CPU has.
+    ///
+    /// Rare, and may cost microseconds; cannot fail: a platform that cannot promise it says so in
+    /// the constant.
+    fn barrier_all(&self);
+}
+
+/// A clock that never goes back.
+pub trait Clock {
+    /// Nanoseconds since some fixed moment.
+    fn now_ns(&self) -> u64;
+}
+
+/// CPU slots.
+pub trait Cpus {
+    /// How many slots there are; slots are numbered from 0.
+    fn cpus(&self) -> u16;
+
+    /// The slot of the caller. Two callers that run at the same time have different slots, and a
+    /// caller's slot does not change while it is inside the engine.
+    fn current(&self) -> CpuId;
+}
+
+/// Everything the engine asks, in one name. Implemented by whatever implements the parts.
+pub trait Platform: Relax + Barrier + Clock + Cpus {}
+
+impl<T: Relax + Barrier + Clock + Cpus + ?Sized> Platform for T {}
+
+impl<T: Relax + ?Sized> Relax for &T {
+    #[inline]
+    fn relax(&self, attempt: u32) {
+        (**self).relax(attempt);
+    }
+}
+
+impl<T: Barrier + ?Sized> Barrier for &T {
+    const ASYMMETRIC: bool = T::ASYMMETRIC;
+
+    #[inline]
+    fn barrier_all(&self) {
+        (**self).barrier_all();
+    }
+}
+
+impl<T: Clock + ?Sized> Clock for &T {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        (**self).now_ns()
+    }
+}
+
+impl<T: Cpus + ?Sized> Cpus for &T {
+    #[inline]
+    fn cpus(&self) -> u16 {
+        (**self).cpus()
+    }
+
+    #[inline]
+    fn current(&self) -> CpuId {
+        (**self).current()
+    }
+}

@@ -1,0 +1,49 @@
+use super::{Barrier, Clock, Cpus, Relax};
+use crate::units::CpuId;
+use core::cell::Cell;
+use core::marker::PhantomData;
+
+/// The platform of a program in which one thread at a time uses the engine: a replay, a boot
+/// loader, an example. One CPU slot, a clock that stands still, barriers that cost nothing.
+///
+/// It is not `Sync`, and so is no engine over it: the compiler refuses the second thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SingleThread(PhantomData<Cell<()>>);
+
+impl SingleThread {
+    /// The platform.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl Relax for SingleThread {
+    /// Nobody else could end a wait; it is only met where the engine waits for itself.
+    fn relax(&self, _attempt: u32) {
+        core::hint::spin_loop();
+    }
+}
+
+impl Barrier for SingleThread {
+    /// One thread sees its own accesses in order.
+    const ASYMMETRIC: bool = true;
+
+    fn barrier_all(&self) {}
+}
+
+impl Clock for SingleThread {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+impl Cpus for SingleThread {
+    fn cpus(&self) -> u16 {
+        1
+    }
+
+    fn current(&self) -> CpuId {
+        CpuId(0)
+    }
+}

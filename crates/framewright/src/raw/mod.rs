@@ -1,0 +1,14 @@
+//! The only folder with `unsafe`: metadata memory seen as atomics.
+//!
+//! The caller hands in plain words (`&mut [u64]`); the engine shares them between CPUs. In a
+//! model (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics
+//! of their own with the words' values and leak them: a model ends with its process.
+//!
+//! One piece of memory is accessed under one size only: either as words or as [`Bytes`]. Mixed
+//! sizes are not defined by the memory model.
+
+mod bytes;
+mod words;
+
+pub use bytes::Bytes;
+pub use words::atomic_words;

@@ -1,0 +1,324 @@
+use super::WORD_SLOTS;
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    model_fence,
+};
+
+/// A set of integers below a limit, as bitmaps of bitmaps: one bit an integer, and above it up to
+/// three summary levels, one bit for each word of the level below that is not zero.
+///
+/// ```text
+///     level 1      1 0 1 0            bit w: word w of level 0 is not zero
+///     level 0   0110 0000 1000 0000   bit i: i is in the set
+/// ```
+///
+/// All operations may be called by several CPUs at a time, without a lock. Every search that finds
+/// an integer found one that was in the set during the search; a search that finds none is exact
+/// too (see `flux` below): no integer was in its range all the while.
+///
+/// # How a summary bit is cleared
+/// Whoever removes the last integer of a word clears the word's summary bit and then looks at the
+/// word again: if an integer has come in between, it sets the bit again. So the bit can be 0 for a
+/// moment although its word is not zero. While that may be, the `flux` word counts it: its low
+/// half is the number of removals in that step, its high half the number of those that ever
+/// began. A search that found nothing while `flux` was not at rest, or moved, reads all words of
+/// level 0 instead.
+///
+/// # Memory order
+/// The inserter writes a word and then reads its summary; the remover writes the summary and then
+/// reads the word. At least one must see the other's write, so these four are `SeqCst`.
+#[derive(Clone, Copy, Debug)]
+pub struct Tree<'m> {
+    /// Level 0, level 1, ... and last the flux word.
+    words: &'m [AtomicU64],
+    /// Where each level starts in `words`; `starts[levels]` is the flux word.
+    starts: [u32; MAX_LEVELS + 1],
+    levels: u8,
+}
+
+/// Level 0 and three summaries: 64^4 integers, 64 GiB of frames, under a top of one word; above
+/// that the top level has several.
+const MAX_LEVELS: usize = 4;
+const FLUX_BEGIN: u64 = (1 << 32) | 1;
+const FLUX_BUSY: u64 = 0xffff_ffff;
+
+/// The direction of a search.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Towards {
+    Higher,
+    Lower,
+}
+
+impl<'m> Tree<'m> {
+    /// How many words hold a set of integers below `limit`.
+    #[must_use]
+    pub const fn words_needed(limit: usize) -> usize {
+        let (starts, levels) = Self::shape(limit);
+        starts[levels] as usize + 1
+    }
+
+    const fn shape(limit: usize) -> ([u32; MAX_LEVELS + 1], usize) {
+        let mut starts = [0; MAX_LEVELS + 1];
+        let mut levels = 0;
+        let mut words = limit;
+        loop {
+            words = words.div_ceil(WORD_SLOTS);
+            levels += 1;
+            starts[levels] = starts[levels - 1] + words as u32;
+            if words <= 1 || levels == MAX_LEVELS {
+                return (starts, levels);
+            }
+        }
+    }
+
+    /// The set of integers below `limit` in `words`. All zeros is the empty set.
+    ///
+    /// # Panics
+    /// If there are fewer than [`words_needed`](Self::words_needed) words.
+    #[must_use]
+    pub const fn new(words: &'m [AtomicU64], limit: usize) -> Self {
+        let (starts, levels) = Self::shape(limit);
+        assert!(
+            words.len() > starts[levels] as usize,
+            "a tree needs the words that words_needed says"
+        );
+        Self {
+            words,
+            starts,
+            levels: levels as u8,
+        }
+    }
+
+    #[inline(always)]
+    fn level(&self, level: usize) -> &'m [AtomicU64] {
+        &self.words[self.starts[level] as usize..self.starts[level + 1] as usize]
+    }
+
+    #[inline(always)]
+    fn flux(&self) -> &'m AtomicU64 {
+        &self.words[self.starts[usize::from(self.levels)] as usize]
+    }
+
+    /// Whether `value` is in the set.
+    ///
+    /// # Panics
+    /// If `value` is not below the limit, rounded up to a whole word; so do all that take one.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, value: usize) -> bool {
+        self.level(0)[value / WORD_SLOTS].load(SeqCst) >> (value % WORD_SLOTS) & 1 != 0
+    }
+
+    /// Adds `value`; returns whether it was absent.
+    ///
+    /// When it returns, `value` can be found (until it is removed). Time: one atomic operation,
+    /// one load a summary level, and another operation for each level that knew nothing of it.
+    #[inline]
+    pub fn insert(&self, value: usize) -> bool {
+        let bit = 1 << (value % WORD_SLOTS);
+        let before = self.level(0)[value / WORD_SLOTS].fetch_or(bit, SeqCst);
+        self.summarise(1, value / WORD_SLOTS);
+        before & bit == 0
+    }
+
+    /// Sets the bits above word `index` of level `from - 1`, where they are not set. All levels are
+    /// looked at: whoever set a lower one may not have come to the higher ones yet.
+    #[inline]
+    fn summarise(&self, from: usize, mut index: usize) {
+        for level in from..usize::from(self.levels) {
+            let bit = 1 << (index % WORD_SLOTS);
+            let word = &self.level(level)[index / WORD_SLOTS];
+            model_fence();
+            if word.load(SeqCst) & bit == 0 {
+                word.fetch_or(bit, SeqCst);
+            }
+            index /= WORD_SLOTS;
+        }
+    }
+
+    /// Removes `value`; returns whether it was present.
+    ///
+    /// Time: one atomic operation, and four for each level of which a word becomes zero.
+    #[inline]
+    pub fn remove(&self, value: usize) -> bool {
+        let bit = 1 << (value % WORD_SLOTS);
+        let before = self.level(0)[value / WORD_SLOTS].fetch_and(!bit, SeqCst);
+        if before == bit && self.levels > 1 {
+            self.clear_summaries(value / WORD_SLOTS);
+        }
+        before & bit != 0
+    }
+
+    /// Clears the summary bits above the level-0 word `index`, which has become zero.
+    fn clear_summaries(&self, mut index: usize) {
+        self.flux().fetch_add(FLUX_BEGIN, SeqCst);
+        for level in 1..usize::from(self.levels) {
+            let bit = 1 << (index % WORD_SLOTS);
+            let before = self.level(level)[index / WORD_SLOTS].fetch_and(!bit, SeqCst);
+            model_fence();
+            if self.level(level - 1)[index].load(SeqCst) != 0 {
+                self.summarise(level, index);
+                break;
+            }
+            if before != bit {
+                break;
+            }
+            index /= WORD_SLOTS;
+        }
+        // The low half only: it was raised by this call, so nothing is borrowed from the high half.
+        self.flux().fetch_sub(1, SeqCst);
+    }
+
+    /// The lowest integer in the set.
+    #[inline]
+    #[must_use]
+    pub fn first(&self) -> Option<usize> {
+        self.first_from(0)
+    }
+
+    /// The highest integer in the set.
+    #[inline]
+    #[must_use]
+    pub fn last(&self) -> Option<usize> {
+        self.search(self.level(0).len() * WORD_SLOTS - 1, Towards::Lower)
+    }
+
+    /// The lowest integer in the set that is at least `from`.
+    ///
+    /// Time: at most two loads a level, as long as nobody removes at the same time.
+    #[inline]
+    #[must_use]
+    pub fn first_from(&self, from: usize) -> Option<usize> {
+        self.search(from, Towards::Higher)
+    }
+
+    /// The highest integer in the set that is at most `to`.
+    #[inline]
+    #[must_use]
+    pub fn last_to(&self, to: usize) -> Option<usize> {
+        self.search(to.min(self.level(0).len() * WORD_SLOTS - 1), Towards::Lower)
+    }
+
+    /// The integers in the set, ascending. One that is added or removed meanwhile may be met or
+    /// not.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + use<'m> {
+        let tree = *self;
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let found = tree.first_from(from)?;
+            from = found + 1;
+            Some(found)
+        })
+    }
+
+    #[inline]
+    fn search(&self, from: usize, towards: Towards) -> Option<usize> {
+        if self.levels == 1 {
+            return self.scan(from, towards);
+        }
+        let before = self.flux().load(SeqCst);
+        model_fence();
+        if let Some(found) = self.descend(from, towards) {
+            return Some(found);
+        }
+        model_fence();
+        if before & FLUX_BUSY == 0 && self.flux().load(SeqCst) == before {
+            return None;
+        }
+        self.scan(from, towards)
+    }
+
+    /// The search by summaries: up until a level knows of something, then down to it.
+    fn descend(&self, from: usize, towards: Towards) -> Option<usize> {
+        let (mut level, mut at) = (0, Some(from));
+        loop {
+            let here = at?;
+            let words = self.level(level);
+            let found = words
+                .get(here / WORD_SLOTS)
+                .and_then(|word| nearest(word.load(SeqCst), here % WORD_SLOTS, towards));
+            match found {
+                Some(bit) => {
+                    let found = here / WORD_SLOTS * WORD_SLOTS + bit;
+                    if level == 0 {
+                        return Some(found);
+                    }
+                    level -= 1;
+                    at = Some(match towards {
+                        Towards::Higher => found * WORD_SLOTS,
+                        Towards::Lower => found * WORD_SLOTS + (WORD_SLOTS - 1),
+                    });
+                }
+                // Only a top of several words is walked word by word.
+                None if level + 1 == usize::from(self.levels) => {
+                    at = next_word(here, words.len(), towards);
+                }
+                // On to what lies beyond this word, one level up.
+                None => {
+                    level += 1;
+                    at = match towards {
+                        Towards::Higher => Some(here / WORD_SLOTS + 1),
+                        Towards::Lower => (here / WORD_SLOTS).checked_sub(1),
+                    };
+                }
+            }
+        }
+    }
+
+    /// The search without summaries: every word of level 0 from `from` on.
+    fn scan(&self, from: usize, towards: Towards) -> Option<usize> {
+        let words = self.level(0);
+        let mut at = Some(from);
+        while let Some(here) = at {
+            let word = words.get(here / WORD_SLOTS)?.load(SeqCst);
+            if let Some(bit) = nearest(word, here % WORD_SLOTS, towards) {
+                return Some(here / WORD_SLOTS * WORD_SLOTS + bit);
+            }
+            at = next_word(here, words.len(), towards);
+        }
+        None
+    }
+
+    /// Whether S3 holds now. Only meaningful while nobody changes the set.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        let summaries_agree = (1..usize::from(self.levels)).all(|level| {
+            self.level(level - 1)
+                .iter()
+                .enumerate()
+                .all(|(index, word)| {
+                    let summary = self.level(level)[index / WORD_SLOTS].load(Relaxed);
+                    (summary >> (index % WORD_SLOTS) & 1 != 0) == (word.load(Relaxed) != 0)
+                })
+        });
+        summaries_agree && self.flux().load(Relaxed) & FLUX_BUSY == 0
+    }
+}
+
+/// The set bit of `word` nearest to `bit` in that direction, `bit` included.
+#[inline(always)]
+fn nearest(word: u64, bit: usize, towards: Towards) -> Option<usize> {
+    match towards {
+        Towards::Higher => {
+            let rest = word & (!0 << bit);
+            (rest != 0).then(|| rest.trailing_zeros() as usize)
+        }
+        Towards::Lower => {
+            let rest = word & (!0 >> (WORD_SLOTS - 1 - bit));
+            (rest != 0).then(|| rest.ilog2() as usize)
+        }
+    }
+}
+
+/// The first bit to look at in the next word, or `None` past the last one.
+#[inline(always)]
+fn next_word(here: usize, words: usize, towards: Towards) -> Option<usize> {
+    match towards {
+        Towards::Higher => {
+            let word = here / WORD_SLOTS + 1;
+            (word < words).then_some(word * WORD_SLOTS)
+        }
+        Towards::Lower => (here / WORD_SLOTS * WORD_SLOTS).checked_sub(1),
+    }
+}

@@ -1,0 +1,100 @@
+use super::{AtomicU64, Ordering};
+
+/// A spin lock in one word of metadata. It guards no value of its own: what it protects are other
+/// words, accessed with `Relaxed` operations while it is held.
+///
+/// 0 is unlocked, 1 locked; a zeroed word is an unlocked lock. Not fair and not recursive. Locks
+/// are ranked by their users; no callback runs under one.
+#[derive(Clone, Copy, Debug)]
+pub struct Lock<'m> {
+    word: &'m AtomicU64,
+}
+
+impl<'m> Lock<'m> {
+    /// The lock in `word`.
+    #[must_use]
+    pub fn new(word: &'m AtomicU64) -> Self {
+        Self { word }
+    }
+
+    /// Locks, calling `relax` with the number of the attempt (from 0) each time it finds the lock
+    /// taken.
+    ///
+    /// Time: one compare-and-swap when uncontended.
+    #[inline]
+    pub fn lock(self, relax: impl Fn(u32)) -> LockGuard<'m> {
+        let mut attempt = 0u32;
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            // Spin on a load: a failed compare-and-swap would take the line from the holder.
+            while self.word.load(Ordering::Relaxed) != 0 {
+                relax(attempt);
+                attempt = attempt.saturating_add(1);
+            }
+        }
+    }
+
+    /// Locks if nobody holds it.
+    #[inline]
+    #[must_use]
+    pub fn try_lock(self) -> Option<LockGuard<'m>> {
+        // Acquire pairs with the Release in `LockGuard::drop`.
+        self.word
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| LockGuard { word: self.word })
+    }
+
+    /// Whether somebody holds it now; stale as soon as it is returned.
+    #[must_use]
+    pub fn is_locked(self) -> bool {
+        self.word.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// Proof that a [`Lock`] is held; unlocks when dropped.
+#[derive(Debug)]
+#[must_use = "the lock is given up when the guard is dropped"]
+pub struct LockGuard<'m> {
+    word: &'m AtomicU64,
+}
+
+impl Drop for LockGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: what was written under the lock is seen by the next Acquire in `try_lock`.
+        self.word.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_until_its_guard_is_dropped() {
+        let word = AtomicU64::new(0);
+        let lock = Lock::new(&word);
+        let guard = lock.lock(|_| panic!("free lock"));
+        assert!(lock.is_locked() && lock.try_lock().is_none());
+        drop(guard);
+        assert!(!lock.is_locked() && lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn a_waiter_relaxes_with_growing_attempts() {
+        let word = AtomicU64::new(1);
+        let calls = core::cell::Cell::new(0);
+        let guard = Lock::new(&word).lock(|attempt| {
+            assert_eq!(attempt, calls.get());
+            calls.set(attempt + 1);
+            if attempt == 3 {
+                word.store(0, Ordering::Release);
+            }
+        });
+        assert_eq!(calls.get(), 4);
+        drop(guard);
+    }
+}

@@ -1,0 +1,42 @@
+//! Atomics, fences and one lock: `core`'s in a normal build, loom's under `cfg(loom)`, shuttle's
+//! under `cfg(shuttle)`, so that the code that is model-checked is the code that ships.
+//!
+//! # The asymmetric fence
+//! Two sides that each write one thing and then read the other's need a full barrier on both
+//! sides. Where one side is frequent and the other rare, and the platform can make *every* CPU
+//! execute a barrier (`platform::Barrier`), the frequent side needs only [`light_fence`]: the
+//! compiler keeps the order, and the rare side's barrier makes the CPU keep it.
+
+mod lock;
+
+pub use lock::{Lock, LockGuard};
+
+#[cfg(not(any(loom, shuttle)))]
+pub use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+/// The frequent side's fence: a store before it is seen before a load after it, by whoever calls
+/// the platform's barrier in between.
+///
+/// With `asymmetric` it costs no instruction; without, it is a full barrier (about 10 ns). Pass
+/// the platform's `ASYMMETRIC` constant. In a model it is always a full barrier, because models
+/// know no barrier that acts on other threads.
+#[inline(always)]
+pub fn light_fence(asymmetric: bool) {
+    if cfg!(any(loom, shuttle)) || !asymmetric {
+        fence(Ordering::SeqCst);
+    } else {
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+}
+
+/// Stands between a `SeqCst` write and a `SeqCst` read of another word. The language already
+/// orders the two; loom treats `SeqCst` accesses as `AcqRel` and needs the fence to see it.
+#[inline(always)]
+pub(crate) fn model_fence() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
