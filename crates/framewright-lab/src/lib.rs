@@ -1,5 +1,6 @@
 //! The laboratory: the only crate that knows files, formats, floats and wall clocks.
 #![forbid(unsafe_code)]
 
+pub mod measure;
 pub mod replay;
 pub mod trace;

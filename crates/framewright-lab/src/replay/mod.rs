@@ -1,5 +1,35 @@
 //! Replay: feeds a recorded trace to an allocator and observes what becomes of memory.
+//!
+//! ```text
+//!   Trace ──▶ Memory ──▶ replay ──▶ Outcome        one policy
+//!                  └───▶ replay_all ──▶ [Outcome]  several, in parallel, on the same operations
+//!                          │
+//!              Subject ◀───┴───▶ Observer
+//! ```
+//!
+//! The subject decides where a block lies; the observer notes what was handed out and freed, and
+//! all that policies are compared by comes from it. What the replay does not have is what the
+//! recording kernel did besides allocating: it neither reclaims nor compacts, so an allocation
+//! that fails stays failed, its object is absent, and the object's frees are passed over.
 
+mod error;
+mod many;
+mod memory;
+mod no_grouping;
+mod objects;
+mod policy;
+mod run;
+mod start;
 mod subject;
+#[cfg(test)]
+mod tests;
 
+pub use error::ReplayError;
+pub use many::{Job, replay_all};
+pub use memory::{Memory, MemoryError};
+pub use no_grouping::NoGrouping;
+use objects::Objects;
+pub use policy::{Policy, UnknownPolicy};
+pub use run::{Options, Outcome, Point, SAMPLE_MS, Tries, replay};
+pub use start::{Start, count_labels, labels_by_content};
 pub use subject::{FreeRefused, Subject};

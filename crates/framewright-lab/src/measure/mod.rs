@@ -1,0 +1,10 @@
+//! Measuring: each metric once, with its formula, from outside the allocators.
+//!
+//! [`Observer`] sees the blocks handed out and freed; [`Sample`] is what memory looked like at one
+//! moment; [`Means`] are means over a run's samples. `docs/metrics.md` explains them to a reader.
+
+mod observer;
+mod sample;
+
+pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer};
+pub use sample::{Means, Sample};

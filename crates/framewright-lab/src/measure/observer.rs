@@ -1,0 +1,362 @@
+use super::Sample;
+use framewright::{Frame, Mobility, Order, Run};
+use std::fmt;
+
+/// Frames in a 2 MiB block, the unit in which contamination is counted: 2^9.
+pub const BLOCK_FRAMES: u64 = 1 << BLOCK_ORDER;
+/// The order of a 2 MiB block.
+pub const BLOCK_ORDER: u8 = 9;
+/// The largest order that a metric knows, Linux's own maximum.
+pub const MAX_ORDER: usize = 10;
+
+const WORD_ORDER: u8 = 6;
+
+/// What an allocator did that no allocator may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It handed out a block of which at least one frame was handed out already.
+    TakenTwice(Frame, Order),
+    /// A block was freed of which at least one frame was not handed out.
+    NotTaken(Frame, Order),
+    /// It handed out a block that is not aligned to its own length or leaves memory.
+    OutOfPlace(Frame, Order),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TakenTwice(frame, order) => {
+                write!(
+                    f,
+                    "the block of {order} at {frame} holds a frame that is handed out already"
+                )
+            }
+            Self::NotTaken(frame, order) => {
+                write!(
+                    f,
+                    "the freed block of {order} at {frame} holds a frame that is not handed out"
+                )
+            }
+            Self::OutOfPlace(frame, order) => {
+                write!(
+                    f,
+                    "the block of {order} at {frame} is not aligned or not within memory"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Frames in use in one 2 MiB block, by what can be done with them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Use {
+    movable: u16,
+    nonmovable: u16,
+}
+
+/// Watches which frames are handed out, from the calls and their results alone.
+///
+/// It is the same for every policy and asks none of them anything, so what two policies are
+/// compared by does not depend on how they count. One bit a frame and four bytes a 2 MiB block.
+///
+/// It is also the ownership oracle: each block handed out or freed is checked against the bitmap,
+/// always, because the word has to be read anyway.
+///
+/// # Invariants
+/// - **O1** A bit is set if and only if its frame is handed out, or does not exist.
+/// - **O2** A block's two counts add up to its set bits without the frames that do not exist.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    taken: Vec<u64>,
+    blocks: Vec<Use>,
+    nframes: u64,
+    nonmovable: u64,
+}
+
+impl Observer {
+    /// An observer of `nframes` free frames, of which those in `absent` do not exist.
+    ///
+    /// Runs of `absent` that leave memory count as far as they lie in it.
+    #[must_use]
+    pub fn new(nframes: u64, absent: &[Run]) -> Self {
+        let blocks = nframes.div_ceil(BLOCK_FRAMES) as usize;
+        let mut this = Self {
+            // Whole groups of 16 words (order 10), so that the counting below has no edge: frames
+            // past the end do not exist.
+            taken: vec![0; blocks.next_multiple_of(2) * 8],
+            blocks: vec![Use::default(); blocks],
+            nframes,
+            nonmovable: 0,
+        };
+        let end = this.taken.len() as u64 * 64;
+        this.set_absent(nframes, end);
+        for run in absent {
+            this.set_absent(run.start().0.min(nframes), run.end().0.min(nframes));
+        }
+        this
+    }
+
+    fn set_absent(&mut self, start: u64, end: u64) {
+        for frame in start..end {
+            self.taken[(frame / 64) as usize] |= 1 << (frame % 64);
+        }
+    }
+
+    /// Notes that the block `frame .. frame + 2^order` was handed out.
+    ///
+    /// # Errors
+    /// If the allocator may not hand out this block; nothing has changed then.
+    #[inline]
+    pub fn take(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
+        let len = order.frames();
+        if !frame.is_aligned(order) || frame.0 >= self.nframes || len > self.nframes - frame.0 {
+            return Err(Fault::OutOfPlace(frame, order));
+        }
+        let word = (frame.0 / 64) as usize;
+        if order.get() < WORD_ORDER {
+            let mask = ((1u64 << len) - 1) << (frame.0 % 64);
+            if self.taken[word] & mask != 0 {
+                return Err(Fault::TakenTwice(frame, order));
+            }
+            self.taken[word] |= mask;
+        } else {
+            let words = &mut self.taken[word..word + (len / 64) as usize];
+            if words.iter().any(|&w| w != 0) {
+                return Err(Fault::TakenTwice(frame, order));
+            }
+            words.fill(!0);
+        }
+        self.count(frame, len, mobility, |n, by| n + by);
+        if !mobility.is_movable() {
+            self.nonmovable += len;
+        }
+        Ok(())
+    }
+
+    /// Notes that the block `frame .. frame + 2^order` was freed; `mobility` is that of the
+    /// allocation it belongs to.
+    ///
+    /// # Errors
+    /// If a frame of the block is not handed out; nothing has changed then.
+    #[inline]
+    pub fn give(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
+        let len = order.frames();
+        if !frame.is_aligned(order) || frame.0 >= self.nframes || len > self.nframes - frame.0 {
+            return Err(Fault::NotTaken(frame, order));
+        }
+        let word = (frame.0 / 64) as usize;
+        if order.get() < WORD_ORDER {
+            let mask = ((1u64 << len) - 1) << (frame.0 % 64);
+            if self.taken[word] & mask != mask {
+                return Err(Fault::NotTaken(frame, order));
+            }
+            self.taken[word] &= !mask;
+        } else {
+            let words = &mut self.taken[word..word + (len / 64) as usize];
+            if words.iter().any(|&w| w != !0) {
+                return Err(Fault::NotTaken(frame, order));
+            }
+            words.fill(0);
+        }
+        self.count(frame, len, mobility, |n, by| n - by);
+        if !mobility.is_movable() {
+            self.nonmovable -= len;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, frame: Frame, len: u64, mobility: Mobility, step: fn(u16, u16) -> u16) {
+        let block = (frame.0 / BLOCK_FRAMES) as usize;
+        let blocks = len.div_ceil(BLOCK_FRAMES) as usize;
+        let by = len.min(BLOCK_FRAMES) as u16;
+        for b in &mut self.blocks[block..block + blocks] {
+            if mobility.is_movable() {
+                b.movable = step(b.movable, by);
+            } else {
+                b.nonmovable = step(b.nonmovable, by);
+            }
+        }
+    }
+
+    /// Whether an aligned block of `order` is free. Time: O(frames / 64).
+    #[must_use]
+    pub fn has_free(&self, order: Order) -> bool {
+        let order = order.get();
+        if order < WORD_ORDER {
+            self.taken
+                .iter()
+                .any(|&w| w != !0 && aligned_free_in_word(!w, order) != 0)
+        } else {
+            let group = 1 << (order - WORD_ORDER);
+            self.taken
+                .chunks_exact(group)
+                .any(|words| words.iter().all(|&w| w == 0))
+        }
+    }
+
+    /// Whether `frame` is handed out (or does not exist).
+    #[must_use]
+    pub fn is_taken(&self, frame: Frame) -> bool {
+        let word = self.taken.get((frame.0 / 64) as usize);
+        word.is_none_or(|w| w & 1 << (frame.0 % 64) != 0)
+    }
+
+    /// What memory looks like now. Time: O(frames / 64); independent of what came before.
+    #[must_use]
+    pub fn sample(&self, ms: u64) -> Sample {
+        let mut aligned_free = [0u64; MAX_ORDER + 1];
+        for group in self.taken.chunks_exact(1 << (MAX_ORDER as u8 - WORD_ORDER)) {
+            for &w in group {
+                if w == !0 {
+                    continue;
+                }
+                let mut free = !w;
+                for order in 0..WORD_ORDER {
+                    aligned_free[usize::from(order)] += u64::from(free.count_ones());
+                    free = halve(free, order);
+                }
+            }
+            for order in WORD_ORDER..=MAX_ORDER as u8 {
+                let free = group
+                    .chunks_exact(1 << (order - WORD_ORDER))
+                    .filter(|words| words.iter().all(|&w| w == 0))
+                    .count();
+                aligned_free[usize::from(order)] += free as u64;
+            }
+        }
+        let mut sample = Sample {
+            ms,
+            aligned_free,
+            nonmovable_frames: self.nonmovable,
+            ..Sample::default()
+        };
+        for b in self.blocks.iter().filter(|b| b.nonmovable > 0) {
+            sample.contaminated_blocks += 1;
+            if b.movable > 0 {
+                sample.mixed_blocks += 1;
+                sample.movable_frames_in_mixed += u64::from(b.movable);
+            }
+        }
+        sample
+    }
+}
+
+/// From the starts of aligned free blocks of `order`, those of `order + 1`, within one word.
+#[inline]
+const fn halve(free: u64, order: u8) -> u64 {
+    // Every second start of the order below: 0b01, 0b0001, 0b00000001, ... repeated.
+    const STARTS: [u64; 6] = [
+        0x5555_5555_5555_5555,
+        0x1111_1111_1111_1111,
+        0x0101_0101_0101_0101,
+        0x0001_0001_0001_0001,
+        0x0000_0001_0000_0001,
+        0x0000_0000_0000_0001,
+    ];
+    free & (free >> (1 << order)) & STARTS[order as usize]
+}
+
+/// The starts of aligned free blocks of `order` below 6 in a word whose set bits are free.
+#[inline]
+const fn aligned_free_in_word(mut free: u64, order: u8) -> u64 {
+    let mut k = 0;
+    while k < order {
+        free = halve(free, k);
+        k += 1;
+    }
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(n: u8) -> Order {
+        Order::new(n).unwrap()
+    }
+
+    /// The obviously right twin of [`Observer::sample`]: tries every aligned position.
+    fn aligned_free_slowly(observer: &Observer, nframes: u64) -> [u64; MAX_ORDER + 1] {
+        std::array::from_fn(|k| {
+            let len = 1u64 << k;
+            (0..nframes / len)
+                .filter(|i| (i * len..(i + 1) * len).all(|f| !observer.is_taken(Frame(f))))
+                .count() as u64
+        })
+    }
+
+    #[test]
+    fn aligned_free_blocks_are_those_a_slow_count_finds() {
+        let nframes = 3 * 1024 + 512 + 40;
+        let absent = [Run::new(Frame(100), 70).unwrap()];
+        let mut observer = Observer::new(nframes, &absent);
+        let mut seed = 7u64;
+        for _ in 0..400 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let k = (seed >> 60) as u8 % 11;
+            let frame = Frame((seed >> 33) % nframes).align_down(order(k));
+            let _ = observer.take(frame, order(k), Mobility::Movable);
+            let sample = observer.sample(0);
+            assert_eq!(sample.aligned_free, aligned_free_slowly(&observer, nframes));
+            for k in 0..=10 {
+                let has = sample.aligned_free[usize::from(k)] > 0;
+                assert_eq!(observer.has_free(order(k)), has, "order {k}");
+            }
+            if seed >> 20 & 1 == 0 {
+                let _ = observer.give(frame, order(k), Mobility::Movable);
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_handed_out_twice_is_a_fault_and_changes_nothing() {
+        let mut observer = Observer::new(2048, &[]);
+        let unmovable = Mobility::Unmovable;
+        observer.take(Frame(8), order(3), unmovable).unwrap();
+        let before = observer.sample(0);
+        let (inside, around) = (Frame(12), Frame(0));
+        assert_eq!(
+            observer.take(inside, order(0), unmovable),
+            Err(Fault::TakenTwice(inside, order(0)))
+        );
+        assert_eq!(
+            observer.take(around, order(7), unmovable),
+            Err(Fault::TakenTwice(around, order(7)))
+        );
+        assert_eq!(
+            observer.take(Frame(17), order(1), unmovable),
+            Err(Fault::OutOfPlace(Frame(17), order(1)))
+        );
+        assert_eq!(
+            observer.take(Frame(2048), order(0), unmovable),
+            Err(Fault::OutOfPlace(Frame(2048), order(0)))
+        );
+        assert_eq!(
+            observer.give(around, order(4), unmovable),
+            Err(Fault::NotTaken(around, order(4)))
+        );
+        assert_eq!(
+            observer.give(Frame(1024), order(9), unmovable),
+            Err(Fault::NotTaken(Frame(1024), order(9)))
+        );
+        assert_eq!(observer.sample(0), before);
+    }
+
+    #[test]
+    fn a_block_of_order_ten_counts_in_both_of_its_2_mib_blocks() {
+        let mut observer = Observer::new(2048, &[]);
+        observer
+            .take(Frame(1024), order(10), Mobility::Reclaimable)
+            .unwrap();
+        let sample = observer.sample(0);
+        assert_eq!(sample.contaminated_blocks, 2);
+        assert_eq!(sample.contaminated_blocks_floor(), 2);
+        observer
+            .give(Frame(1024), order(10), Mobility::Reclaimable)
+            .unwrap();
+        assert_eq!(observer.sample(0), Observer::new(2048, &[]).sample(0));
+    }
+}

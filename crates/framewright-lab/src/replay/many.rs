@@ -1,0 +1,52 @@
+use super::{Memory, Options, Outcome, Policy, ReplayError, replay};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// One replay to run: a policy on one memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// The policy.
+    pub policy: Policy,
+    /// What to replay.
+    pub memory: &'a Memory<'a>,
+    /// How.
+    pub options: Options,
+}
+
+/// Runs the jobs on up to `threads` threads; the outcomes come in the order of the jobs, whatever
+/// thread finished first.
+///
+/// # Errors
+/// The error of the first job, in their order, that had one.
+pub fn replay_all(
+    jobs: &[Job<'_>],
+    threads: usize,
+    done: &AtomicU64,
+) -> Result<Vec<Outcome>, ReplayError> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<Outcome, ReplayError>>>> =
+        jobs.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        loop {
+            // Relaxed: the counter only hands out indices; results are passed by the scope's join.
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(index) else { break };
+            let mut subject = job.policy.build(job.memory);
+            let result = replay(&mut *subject, job.memory, job.options, done);
+            if let Ok(mut slot) = results[index].lock() {
+                *slot = Some(result);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(jobs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    // A thread that panics makes the scope panic, so every job has its result here.
+    results
+        .into_iter()
+        .filter_map(|slot| slot.into_inner().ok().flatten())
+        .collect()
+}

@@ -1,0 +1,349 @@
+use super::{Memory, Objects, ReplayError, Start, Subject, start};
+use crate::measure::{MAX_ORDER, Means, Observer, Sample};
+use crate::trace::OpKind;
+use framewright::{CpuId, Mobility, Order};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Trace time between two samples that enter a mean.
+pub const SAMPLE_MS: u64 = 1000;
+
+/// What a replay is asked to do besides following the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Where the initial objects come to lie.
+    pub start: Start,
+    /// Movable frames taken one by one after the initial objects and held to the end.
+    pub squeeze: u64,
+    /// Try one allocation of this order at each trace second, and free it at once.
+    pub probe: Option<Order>,
+    /// Keep a point of the series whenever this many milliseconds of trace time have passed.
+    pub every_ms: Option<u64>,
+}
+
+impl Options {
+    /// Start mode and nothing else.
+    #[must_use]
+    pub const fn new(start: Start) -> Self {
+        Self {
+            start,
+            squeeze: 0,
+            probe: None,
+            every_ms: None,
+        }
+    }
+}
+
+/// One point of a series over trace time: counts are of what happened so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// Memory at that moment.
+    pub sample: Sample,
+    /// Failed allocations so far, by order.
+    pub failures: [u64; MAX_ORDER + 1],
+    /// Fallbacks so far, `[wanted][taken from]`.
+    pub fallbacks: [[u64; 3]; 3],
+}
+
+/// Tries and how many of them were served.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tries {
+    /// Requests made.
+    pub tried: u64,
+    /// Requests served.
+    pub served: u64,
+}
+
+/// What became of memory under one policy.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The policy's name.
+    pub policy: &'static str,
+    /// Means over the samples, one a trace second.
+    pub means: Means,
+    /// The series, where one was asked for.
+    pub series: Vec<Point>,
+    /// The state after the last operation.
+    pub end: Sample,
+    /// Failed allocations, by order.
+    pub failures: [u64; MAX_ORDER + 1],
+    /// Failed requests, probes included, while a free block of the order existed.
+    pub false_failures: u64,
+    /// The requests that failed on the recording machine, by order: tried, and freed at once.
+    pub retries: [Tries; MAX_ORDER + 1],
+    /// The probes of [`Options::probe`].
+    pub probes: Tries,
+    /// Initial objects and squeezed frames that found no place.
+    pub unplaced: u64,
+    /// Frees of objects whose allocation had failed: passed over.
+    pub frees_of_failed: u64,
+    /// Fallbacks during the trace, `[wanted][taken from]`, as the policy itself counts them.
+    pub fallbacks: [[u64; 3]; 3],
+    /// Pageblocks by label at the end, as the policy itself counts them.
+    pub labels: [u64; 3],
+    /// Free blocks by label and order at the end, as the policy itself lists them.
+    pub free_blocks: [[u64; MAX_ORDER + 1]; 3],
+    /// Operations of the trace.
+    pub ops: u64,
+    /// Wall time of the operations, allocator and observer together, without the start.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// Nanoseconds of wall time an operation of the trace took, allocator and observer together.
+    #[must_use]
+    pub fn ns_per_op(&self) -> f64 {
+        self.elapsed.as_nanos() as f64 / self.ops.max(1) as f64
+    }
+}
+
+/// Replays the trace on one subject.
+///
+/// `done` counts operations finished, for whoever shows progress. Deterministic: the same memory,
+/// options and policy give the same outcome except [`Outcome::elapsed`].
+///
+/// # Errors
+/// If the subject hands a frame out twice or refuses a free, or the initial layout cannot be
+/// imposed; a replay does not go on with a state that has lost its meaning.
+pub fn replay(
+    subject: &mut dyn Subject,
+    memory: &Memory<'_>,
+    options: Options,
+    done: &AtomicU64,
+) -> Result<Outcome, ReplayError> {
+    let mut run = Run::start(subject, memory, options)?;
+    let before = run.subject.fallbacks();
+    run.fallbacks_at_start = before;
+    let begun = Instant::now();
+    let mut reported = 0;
+    for (index, op) in memory.trace.ops.iter().enumerate() {
+        let (cpu, order) = (CpuId(op.cpu()), op.order());
+        match op.kind() {
+            OpKind::Alloc => {
+                let mobility = op.mobility();
+                match run.alloc(cpu, order, mobility, index)? {
+                    Some(frame) => run.objects.place(run.next_id, frame, mobility),
+                    None => run.outcome.failures[order.index()] += 1,
+                }
+                run.next_id += 1;
+            }
+            OpKind::Free => match run.objects.get(op.value) {
+                Some((frame, mobility)) => {
+                    run.objects.forget(op.value);
+                    run.free(cpu, frame, order, mobility, index)?;
+                }
+                None => run.outcome.frees_of_failed += 1,
+            },
+            OpKind::FreePart => match run.objects.get(op.value) {
+                Some((frame, mobility)) => {
+                    let part = framewright::Frame(frame.0 + u64::from(op.offset));
+                    run.free(cpu, part, order, mobility, index)?;
+                }
+                None => run.outcome.frees_of_failed += 1,
+            },
+            OpKind::Tick => {
+                run.tick(u64::from(op.value), index)?;
+                done.fetch_add((index - reported) as u64, Ordering::Relaxed);
+                reported = index;
+            }
+            OpKind::Failed => {
+                let served = run.try_once(cpu, order, op.mobility(), index)?;
+                let retries = &mut run.outcome.retries[order.index()];
+                retries.tried += 1;
+                retries.served += u64::from(served);
+            }
+        }
+    }
+    run.outcome.elapsed = begun.elapsed();
+    done.fetch_add(
+        (memory.trace.ops.len() - reported) as u64,
+        Ordering::Relaxed,
+    );
+    Ok(run.finish())
+}
+
+/// A replay under way.
+struct Run<'a> {
+    subject: &'a mut dyn Subject,
+    options: Options,
+    observer: Observer,
+    objects: Objects,
+    next_id: usize,
+    now_ms: u64,
+    next_sample_ms: u64,
+    next_point_ms: u64,
+    fallbacks_at_start: [[u64; 3]; 3],
+    outcome: Outcome,
+}
+
+impl<'a> Run<'a> {
+    fn start(
+        subject: &'a mut dyn Subject,
+        memory: &Memory<'_>,
+        options: Options,
+    ) -> Result<Self, ReplayError> {
+        let mut observer = Observer::new(memory.trace.nframes, &memory.trace.absent);
+        let mut objects = Objects::new(memory.trace.init.len() + memory.allocs);
+        let unplaced = start::begin(
+            subject,
+            &mut observer,
+            &mut objects,
+            memory,
+            options.start,
+            options.squeeze,
+        )?;
+        let outcome = Outcome {
+            policy: subject.name(),
+            means: Means::default(),
+            series: Vec::new(),
+            end: Sample::default(),
+            failures: [0; MAX_ORDER + 1],
+            false_failures: 0,
+            retries: [Tries::default(); MAX_ORDER + 1],
+            probes: Tries::default(),
+            unplaced,
+            frees_of_failed: 0,
+            fallbacks: [[0; 3]; 3],
+            labels: [0; 3],
+            free_blocks: [[0; MAX_ORDER + 1]; 3],
+            ops: memory.trace.ops.len() as u64,
+            elapsed: Duration::ZERO,
+        };
+        Ok(Self {
+            subject,
+            options,
+            observer,
+            objects,
+            next_id: memory.trace.init.len(),
+            now_ms: 0,
+            next_sample_ms: 0,
+            next_point_ms: 0,
+            fallbacks_at_start: [[0; 3]; 3],
+            outcome,
+        })
+    }
+
+    #[inline]
+    fn alloc(
+        &mut self,
+        cpu: CpuId,
+        order: Order,
+        mobility: Mobility,
+        op: usize,
+    ) -> Result<Option<framewright::Frame>, ReplayError> {
+        let Some(frame) = self.subject.alloc(cpu, order, mobility) else {
+            if self.observer.has_free(order) {
+                self.outcome.false_failures += 1;
+            }
+            return Ok(None);
+        };
+        match self.observer.take(frame, order, mobility) {
+            Ok(()) => Ok(Some(frame)),
+            Err(fault) => Err(self.fault(op, fault)),
+        }
+    }
+
+    #[inline]
+    fn free(
+        &mut self,
+        cpu: CpuId,
+        frame: framewright::Frame,
+        order: Order,
+        mobility: Mobility,
+        op: usize,
+    ) -> Result<(), ReplayError> {
+        if let Err(fault) = self.observer.give(frame, order, mobility) {
+            return Err(self.fault(op, fault));
+        }
+        match self.subject.free(cpu, frame, order) {
+            Ok(()) => Ok(()),
+            Err(refused) => Err(ReplayError::Refused {
+                policy: self.outcome.policy,
+                op,
+                frame,
+                order,
+                refused,
+            }),
+        }
+    }
+
+    /// Allocates and frees at once; whether it was served.
+    fn try_once(
+        &mut self,
+        cpu: CpuId,
+        order: Order,
+        mobility: Mobility,
+        op: usize,
+    ) -> Result<bool, ReplayError> {
+        let Some(frame) = self.alloc(cpu, order, mobility, op)? else {
+            return Ok(false);
+        };
+        self.free(cpu, frame, order, mobility, op)?;
+        Ok(true)
+    }
+
+    fn tick(&mut self, ms: u64, op: usize) -> Result<(), ReplayError> {
+        self.now_ms += ms;
+        let sample_due = self.now_ms >= self.next_sample_ms;
+        let point_due = self.options.every_ms.is_some() && self.now_ms >= self.next_point_ms;
+        if !sample_due && !point_due {
+            return Ok(());
+        }
+        let sample = self.observer.sample(self.now_ms);
+        if let (true, Some(every)) = (point_due, self.options.every_ms) {
+            self.next_point_ms = self.now_ms + every;
+            self.outcome.series.push(Point {
+                sample,
+                failures: self.outcome.failures,
+                fallbacks: self.fallbacks(),
+            });
+        }
+        if sample_due {
+            self.next_sample_ms = self.now_ms + SAMPLE_MS;
+            self.outcome.means.add(&sample);
+            if let Some(order) = self.options.probe {
+                let served = self.try_once(CpuId(0), order, probe_mobility(order), op)?;
+                self.outcome.probes.tried += 1;
+                self.outcome.probes.served += u64::from(served);
+            }
+        }
+        Ok(())
+    }
+
+    fn fallbacks(&self) -> [[u64; 3]; 3] {
+        let mut fallbacks = self.subject.fallbacks();
+        for (now, before) in fallbacks.iter_mut().zip(self.fallbacks_at_start) {
+            for (now, before) in now.iter_mut().zip(before) {
+                *now -= before;
+            }
+        }
+        fallbacks
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.outcome.end = self.observer.sample(self.now_ms);
+        self.outcome.fallbacks = self.fallbacks();
+        self.outcome.labels = self.subject.labels();
+        self.outcome.free_blocks = self.subject.free_blocks();
+        self.outcome
+    }
+
+    #[cold]
+    fn fault(&self, op: usize, fault: crate::measure::Fault) -> ReplayError {
+        ReplayError::Fault {
+            policy: self.outcome.policy,
+            op: Some(op),
+            fault,
+        }
+    }
+}
+
+/// Who asks for a block of this order in practice: below a pageblock the kernel (stacks, slabs,
+/// rings), from a pageblock on programs that want a huge page.
+const fn probe_mobility(order: Order) -> Mobility {
+    if order.get() < crate::measure::BLOCK_ORDER {
+        Mobility::Unmovable
+    } else {
+        Mobility::Movable
+    }
+}

@@ -1,0 +1,322 @@
+use super::*;
+use crate::trace::{InitClass, InitObject, Op, Trace};
+use framewright::{CpuId, Frame, Mobility, Order, Run};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn order(n: u8) -> Order {
+    Order::new(n).unwrap()
+}
+
+fn alloc(n: u8, mobility: Mobility) -> Op {
+    Op::alloc(false, order(n), mobility, 0, 0, 0)
+}
+
+fn run(trace: &Trace, options: Options) -> Result<Outcome, ReplayError> {
+    let memory = Memory::new(trace).unwrap();
+    replay(
+        &mut NoGrouping::new(&memory),
+        &memory,
+        options,
+        &AtomicU64::new(0),
+    )
+}
+
+/// 1024 frames, the first four in use.
+fn small(ops: Vec<Op>) -> Trace {
+    let init = (0..4)
+        .map(|f| InitObject {
+            frame: Frame(f),
+            class: InitClass::Movable,
+        })
+        .collect();
+    Trace {
+        nframes: 1024,
+        init,
+        ops,
+        ..Trace::default()
+    }
+}
+
+const UNMOVABLE: Mobility = Mobility::Unmovable;
+const MOVABLE: Mobility = Mobility::Movable;
+
+#[test]
+fn a_failed_allocation_is_counted_by_order_and_its_frees_are_passed_over() {
+    let trace = small(vec![
+        alloc(9, MOVABLE),        // object 4: frames 512..1024
+        alloc(9, UNMOVABLE),      // object 5: fails, no free block of order 9
+        Op::free(5, order(9), 0), // passed over
+        Op::free_part(5, 0, order(0), 0),
+        Op::free(4, order(9), 0),
+        alloc(9, UNMOVABLE), // object 6: served
+        Op::tick(1),
+    ]);
+    let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+    assert_eq!(outcome.failures, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+    assert_eq!((outcome.false_failures, outcome.frees_of_failed), (0, 2));
+    assert_eq!(outcome.end.free_frames(), 1024 - 512 - 4);
+    assert_eq!(outcome.end.contaminated_blocks, 1);
+    assert_eq!((outcome.means.samples(), outcome.ops), (1, 7));
+}
+
+#[test]
+fn a_part_of_an_object_is_freed_at_its_offset() {
+    let trace = small(vec![
+        alloc(3, UNMOVABLE), // object 4
+        Op::free_part(4, 4, order(2), 0),
+        Op::free_part(4, 1, order(0), 0),
+    ]);
+    let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+    assert_eq!(outcome.end.nonmovable_frames, 3);
+    assert_eq!(outcome.end.free_frames(), 1024 - 4 - 3);
+}
+
+#[test]
+fn a_request_that_failed_when_recorded_is_tried_and_holds_nothing() {
+    let failed = Op::alloc(true, order(9), UNMOVABLE, 0, 0, 0);
+    let trace = small(vec![
+        failed,
+        alloc(9, MOVABLE),
+        failed,
+        Op::free(4, order(9), 0),
+    ]);
+    let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+    assert_eq!(
+        outcome.retries[9],
+        Tries {
+            tried: 2,
+            served: 1
+        }
+    );
+    assert_eq!(outcome.failures, [0; 11]);
+    assert_eq!(outcome.end.free_frames(), 1020);
+}
+
+#[test]
+fn a_probe_is_tried_once_a_trace_second_and_holds_nothing() {
+    let trace = small(vec![
+        Op::tick(0),
+        Op::tick(999), // not yet a second
+        alloc(9, MOVABLE),
+        Op::tick(1),
+        Op::tick(5000), // one sample, though five seconds passed
+    ]);
+    let options = Options {
+        probe: Some(order(9)),
+        ..Options::new(Start::Imposed)
+    };
+    let outcome = run(&trace, options).unwrap();
+    assert_eq!(
+        outcome.probes,
+        Tries {
+            tried: 3,
+            served: 1
+        }
+    );
+    assert_eq!(outcome.means.samples(), 3);
+    assert_eq!(outcome.end.free_frames(), 508);
+}
+
+#[test]
+fn squeezed_frames_are_movable_and_held_to_the_end() {
+    let mut trace = small(vec![Op::free(0, order(0), 0), Op::tick(0)]);
+    trace.init[1].class = InitClass::Unmovable;
+    let options = Options {
+        squeeze: 100,
+        ..Options::new(Start::Fresh)
+    };
+    let outcome = run(&trace, options).unwrap();
+    assert_eq!(outcome.end.free_frames(), 1024 - 3 - 100);
+    // All in one block: two movable objects, the hundred, and one unmovable object.
+    assert_eq!(outcome.end.movable_frames_in_mixed, 2 + 100);
+    let options = Options {
+        squeeze: 2000,
+        ..Options::new(Start::Fresh)
+    };
+    let outcome = run(&trace, options).unwrap();
+    assert_eq!(
+        (outcome.unplaced, outcome.end.free_frames()),
+        (2000 - 1020, 1)
+    );
+}
+
+#[test]
+fn the_series_has_a_point_each_time_its_interval_has_passed() {
+    let ops = (0..10)
+        .map(|_| Op::tick(250))
+        .chain([alloc(0, MOVABLE)])
+        .collect();
+    let options = Options {
+        every_ms: Some(500),
+        ..Options::new(Start::Imposed)
+    };
+    let outcome = run(&small(ops), options).unwrap();
+    let times: Vec<u64> = outcome.series.iter().map(|p| p.sample.ms).collect();
+    assert_eq!(times, [250, 750, 1250, 1750, 2250]);
+    assert_eq!(outcome.means.samples(), 3); // at 250, 1250 and 2250 ms
+}
+
+#[test]
+fn frames_that_do_not_exist_are_neither_free_nor_handed_out() {
+    let mut trace = small(vec![]);
+    trace.absent = vec![Run::new(Frame(512), 500).unwrap()];
+    trace.ops = (0..1024 - 500).map(|_| alloc(0, MOVABLE)).collect();
+    let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+    assert_eq!(outcome.failures[0], 4);
+    assert_eq!((outcome.end.free_frames(), outcome.false_failures), (0, 0));
+}
+
+#[test]
+fn an_initial_object_on_a_taken_frame_stops_the_replay() {
+    let mut trace = small(vec![]);
+    trace.init[3].frame = Frame(2);
+    let error = run(&trace, Options::new(Start::Imposed)).unwrap_err();
+    assert!(
+        matches!(error, ReplayError::Fault { op: None, .. }),
+        "{error}"
+    );
+    assert!(run(&trace, Options::new(Start::Fresh)).is_ok());
+}
+
+#[test]
+fn a_trace_out_of_bounds_is_refused_with_the_number() {
+    let empty = Trace::default();
+    assert_eq!(Memory::new(&empty).unwrap_err(), MemoryError::Frames(0));
+    let trace = small(vec![alloc(11, MOVABLE)]);
+    let error = Memory::new(&trace).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "operation 0: order 11 is above the maximum 10"
+    );
+}
+
+/// What an allocator must not do, each once.
+enum Wrong {
+    HandsOutTwice,
+    FailsFalsely,
+    RefusesFrees,
+}
+
+struct Broken(Wrong, NoGrouping);
+
+impl Subject for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+    fn set_label(&mut self, _: u64, _: Mobility) {}
+    fn alloc_at(&mut self, frame: Frame, order: Order, mobility: Mobility) -> bool {
+        self.1.alloc_at(frame, order, mobility)
+    }
+    fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame> {
+        match self.0 {
+            Wrong::HandsOutTwice => Some(Frame(64)),
+            Wrong::FailsFalsely => None,
+            Wrong::RefusesFrees => self.1.alloc(cpu, order, mobility),
+        }
+    }
+    fn free(&mut self, _: CpuId, _: Frame, _: Order) -> Result<(), FreeRefused> {
+        Err(FreeRefused)
+    }
+    fn drain(&mut self) {}
+    fn free_blocks(&self) -> [[u64; 11]; 3] {
+        self.1.free_blocks()
+    }
+    fn labels(&self) -> [u64; 3] {
+        self.1.labels()
+    }
+    fn fallbacks(&self) -> [[u64; 3]; 3] {
+        [[0; 3]; 3]
+    }
+}
+
+#[test]
+fn the_oracle_sees_what_an_allocator_must_not_do() {
+    let trace = small(vec![
+        alloc(0, MOVABLE),
+        alloc(0, MOVABLE),
+        Op::free(4, order(0), 0),
+    ]);
+    let memory = Memory::new(&trace).unwrap();
+    let broken = |wrong| {
+        let mut subject = Broken(wrong, NoGrouping::new(&memory));
+        replay(
+            &mut subject,
+            &memory,
+            Options::new(Start::Imposed),
+            &AtomicU64::new(0),
+        )
+    };
+    let error = broken(Wrong::HandsOutTwice).unwrap_err();
+    assert!(
+        matches!(error, ReplayError::Fault { op: Some(1), .. }),
+        "{error}"
+    );
+    let error = broken(Wrong::RefusesFrees).unwrap_err();
+    assert!(
+        matches!(error, ReplayError::Refused { op: 2, .. }),
+        "{error}"
+    );
+    let outcome = broken(Wrong::FailsFalsely).unwrap();
+    assert_eq!((outcome.failures[0], outcome.false_failures), (2, 2));
+}
+
+#[test]
+fn outcomes_come_in_the_order_of_the_jobs_whatever_the_threads_do() {
+    let trace = small((0..300u16).map(|i| alloc((i % 4) as u8, MOVABLE)).collect());
+    let memory = Memory::new(&trace).unwrap();
+    let jobs: Vec<Job<'_>> = (0..20)
+        .map(|squeeze| Job {
+            policy: Policy::NoGrouping,
+            memory: &memory,
+            options: Options {
+                squeeze,
+                ..Options::new(Start::Fresh)
+            },
+        })
+        .collect();
+    let done = AtomicU64::new(0);
+    let one = replay_all(&jobs, 1, &done).unwrap();
+    let many = replay_all(&jobs, 4, &done).unwrap();
+    assert_eq!(done.load(Ordering::Relaxed), 2 * 20 * 300);
+    for (a, b) in one.iter().zip(&many) {
+        assert_eq!((a.end, a.failures, &a.means), (b.end, b.failures, &b.means));
+    }
+    let free: Vec<u64> = one.iter().map(|o| o.end.free_frames()).collect();
+    assert!(free.is_sorted_by(|a, b| a >= b), "{free:?}");
+}
+
+#[test]
+fn the_pole_merges_and_splits_like_a_buddy_system() {
+    let trace = Trace {
+        nframes: 1024 + 8,
+        ..Trace::default()
+    };
+    let memory = Memory::new(&trace).unwrap();
+    let mut pole = NoGrouping::new(&memory);
+    let whole = pole.free_blocks();
+    assert_eq!(whole[MOVABLE.index()], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]);
+    assert!(pole.alloc_at(Frame(517), order(0), MOVABLE));
+    assert!(
+        !pole.alloc_at(Frame(512), order(3), MOVABLE),
+        "one of its frames is taken"
+    );
+    assert_eq!(pole.free_blocks()[1], [1, 1, 0, 2, 1, 1, 1, 1, 1, 1, 0]);
+    assert_eq!(pole.free(CpuId(0), Frame(516), order(1)), Err(FreeRefused));
+    assert_eq!(pole.free(CpuId(0), Frame(1032), order(0)), Err(FreeRefused));
+    pole.free(CpuId(0), Frame(517), order(0)).unwrap();
+    assert_eq!(pole.free(CpuId(0), Frame(517), order(0)), Err(FreeRefused));
+    assert_eq!(pole.free_blocks(), whole);
+}
+
+#[test]
+fn an_unknown_policy_is_answered_with_the_names_there_are() {
+    let error = "linux-9".parse::<Policy>().unwrap_err().to_string();
+    assert!(
+        error.starts_with("there is no policy 'linux-9', expected one of: "),
+        "{error}"
+    );
+    for policy in Policy::ALL {
+        assert!(error.contains(policy.name()));
+        assert_eq!(policy.name().parse::<Policy>(), Ok(policy));
+    }
+}
