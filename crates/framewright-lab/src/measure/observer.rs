@@ -128,7 +128,9 @@ impl Observer {
             }
             words.fill(!0);
         }
-        self.count(frame, len, mobility, |n, by| n + by);
+        let by = len.min(BLOCK_FRAMES) as u16;
+        self.uses(frame, len, mobility)
+            .for_each(|count| *count += by);
         if !mobility.is_movable() {
             self.nonmovable += len;
         }
@@ -139,11 +141,18 @@ impl Observer {
     /// allocation it belongs to.
     ///
     /// # Errors
-    /// If a frame of the block is not handed out; nothing has changed then.
+    /// If a frame of the block is not handed out, or if its 2 MiB block holds fewer frames of this
+    /// mobility than are freed; nothing has changed then.
     #[inline]
     pub fn give(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
         let len = order.frames();
         if !frame.is_aligned(order) || frame.0 >= self.nframes || len > self.nframes - frame.0 {
+            return Err(Fault::NotTaken(frame, order));
+        }
+        let by = len.min(BLOCK_FRAMES) as u16;
+        // Not only the bits: they do not tell frames of another mobility, or frames that do not
+        // exist, from those that may be freed, and a count must not pass zero.
+        if self.uses(frame, len, mobility).any(|count| *count < by) {
             return Err(Fault::NotTaken(frame, order));
         }
         let word = (frame.0 / 64) as usize;
@@ -160,25 +169,31 @@ impl Observer {
             }
             words.fill(0);
         }
-        self.count(frame, len, mobility, |n, by| n - by);
+        self.uses(frame, len, mobility)
+            .for_each(|count| *count -= by);
         if !mobility.is_movable() {
             self.nonmovable -= len;
         }
         Ok(())
     }
 
+    /// The counts of `mobility` in the 2 MiB blocks that `len` frames from `frame` lie in.
     #[inline]
-    fn count(&mut self, frame: Frame, len: u64, mobility: Mobility, step: fn(u16, u16) -> u16) {
+    fn uses(
+        &mut self,
+        frame: Frame,
+        len: u64,
+        mobility: Mobility,
+    ) -> impl Iterator<Item = &mut u16> {
         let block = (frame.0 / BLOCK_FRAMES) as usize;
         let blocks = len.div_ceil(BLOCK_FRAMES) as usize;
-        let by = len.min(BLOCK_FRAMES) as u16;
-        for b in &mut self.blocks[block..block + blocks] {
+        self.blocks[block..block + blocks].iter_mut().map(move |b| {
             if mobility.is_movable() {
-                b.movable = step(b.movable, by);
+                &mut b.movable
             } else {
-                b.nonmovable = step(b.nonmovable, by);
+                &mut b.nonmovable
             }
-        }
+        })
     }
 
     /// Whether an aligned block of `order` is free. Time: O(frames / 64).
@@ -342,6 +357,25 @@ mod tests {
             observer.give(Frame(1024), order(9), unmovable),
             Err(Fault::NotTaken(Frame(1024), order(9)))
         );
+        assert_eq!(observer.sample(0), before);
+    }
+
+    #[test]
+    fn no_more_frames_of_a_mobility_are_freed_than_a_block_holds() {
+        let mut observer = Observer::new(1024, &[Run::new(Frame(0), 64).unwrap()]);
+        observer
+            .take(Frame(64), order(0), Mobility::Movable)
+            .unwrap();
+        let before = observer.sample(0);
+        for (frame, k, mobility) in [
+            (0, 0, Mobility::Movable),
+            (0, 6, Mobility::Movable),
+            (64, 0, Mobility::Unmovable),
+        ] {
+            let frame = Frame(frame);
+            let refused = Err(Fault::NotTaken(frame, order(k)));
+            assert_eq!(observer.give(frame, order(k), mobility), refused);
+        }
         assert_eq!(observer.sample(0), before);
     }
 

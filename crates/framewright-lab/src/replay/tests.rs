@@ -300,7 +300,7 @@ fn the_pole_merges_and_splits_like_a_buddy_system() {
         !pole.alloc_at(Frame(512), order(3), MOVABLE),
         "one of its frames is taken"
     );
-    assert_eq!(pole.free_blocks()[1], [1, 1, 0, 2, 1, 1, 1, 1, 1, 1, 0]);
+    assert_eq!(pole.free_blocks()[1], [1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0]);
     assert_eq!(pole.free(CpuId(0), Frame(516), order(1)), Err(FreeRefused));
     assert_eq!(pole.free(CpuId(0), Frame(1032), order(0)), Err(FreeRefused));
     pole.free(CpuId(0), Frame(517), order(0)).unwrap();
