@@ -367,11 +367,7 @@ mod tests {
             .take(Frame(64), order(0), Mobility::Movable)
             .unwrap();
         let before = observer.sample(0);
-        for (frame, k, mobility) in [
-            (0, 0, Mobility::Movable),
-            (0, 6, Mobility::Movable),
-            (64, 0, Mobility::Unmovable),
-        ] {
+        for (frame, k, mobility) in [(0, 6, Mobility::Movable), (64, 0, Mobility::Unmovable)] {
             let frame = Frame(frame);
             let refused = Err(Fault::NotTaken(frame, order(k)));
             assert_eq!(observer.give(frame, order(k), mobility), refused);

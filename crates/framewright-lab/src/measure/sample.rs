@@ -47,7 +47,7 @@ impl Sample {
     /// `U_k = (F - S_k 2^k) / F`: the share of the free frames that no block of order k can use.
     ///
     /// 0 is good, 1 is bad, and 1 too when nothing is free, as Linux has it
-    /// [unusable_free_index].
+    /// (`unusable_free_index`).
     #[must_use]
     pub fn unusable_index(&self, order: usize) -> f64 {
         let free = self.free_frames();
@@ -58,7 +58,7 @@ impl Sample {
     }
 
     /// `1 - (1 + F / 2^k) / sum of free_j`: why a request of order k fails, towards 0 for lack
-    /// of memory and towards 1 for fragmentation [fragmentation_index].
+    /// of memory and towards 1 for fragmentation (`fragmentation_index`).
     ///
     /// `None` while a block of the order is free, and when nothing at all is.
     #[must_use]
