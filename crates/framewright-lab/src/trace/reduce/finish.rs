@@ -1,0 +1,205 @@
+use super::frames::{CHUNK, CHUNK_ORDER};
+use super::object::{Mark, Moved, Origin};
+use super::reducer::Reducer;
+use super::reference::{self, Migration};
+use super::{ReduceError, Reduction};
+use crate::trace::{InitObject, Op, OpKind, Snapshot, Trace};
+use framewright::{Frame, Run};
+
+/// Not numbered yet; object numbers stay below.
+const UNNUMBERED: u32 = u32::MAX;
+
+impl Reducer {
+    /// Numbers frames and objects for good, puts the synthetic allocations where they belong,
+    /// and compares with `last`, what memory looked like after the trace.
+    ///
+    /// Time: O(operations + frames of the universe), and the same again for each second of the
+    /// trace for the reference.
+    ///
+    /// # Errors
+    /// [`ReduceError`] where 32 bits are too few.
+    pub fn finish(mut self, last: Option<&Snapshot>) -> Result<Reduction, ReduceError> {
+        self.anomalies.moves_unmatched = self.open_moves();
+        let chunks = self.table.universe();
+        let nframes = (chunks.len() as u64) << CHUNK_ORDER;
+        if nframes > u64::from(u32::MAX) {
+            return Err(ReduceError::TooManyFrames);
+        }
+        let frame_of_slot = self.frames_of_slots(&chunks);
+        let (init, absent) = self.initial_state(&chunks);
+        let allocs = self
+            .objects
+            .iter()
+            .filter(|object| object.origin != Origin::Initial);
+        if init.len() + allocs.count() > UNNUMBERED as usize {
+            return Err(ReduceError::TooLong);
+        }
+        // By place; two at one place in the order they were found.
+        self.synthetic.sort_by_key(|&(at, object, _)| (at, object));
+        let numbers = self.number_objects(&init, &frame_of_slot);
+        let migrations = self.migrations(&numbers, &frame_of_slot);
+        let marks = self.final_marks();
+        let chosen = self.chosen(&frame_of_slot);
+        let trace = Trace {
+            nframes,
+            absent,
+            init,
+            gfp: std::mem::take(&mut self.gfp),
+            ops: merge(std::mem::take(&mut self.ops), &self.synthetic, &numbers),
+        };
+        let (reference, agreement) =
+            reference::follow(&trace, &chosen, &migrations, &marks, &chunks, last);
+        Ok(Reduction {
+            trace,
+            chosen,
+            chunks,
+            counts: self.counts,
+            anomalies: self.anomalies,
+            reference,
+            agreement,
+        })
+    }
+
+    /// For each chunk in the order of making, the first frame of the universe it stands for.
+    fn frames_of_slots(&self, chunks: &[u64]) -> Vec<u32> {
+        let place = |number| chunks.binary_search(&number).unwrap_or_default() as u32;
+        let numbers = self.table.chunk_numbers();
+        numbers.map(|number| place(number) << CHUNK_ORDER).collect()
+    }
+
+    fn initial_state(&self, chunks: &[u64]) -> (Vec<InitObject>, Vec<Run>) {
+        let (mut init, mut absent) = (Vec::new(), Vec::<Run>::new());
+        let mut frame = 0;
+        for &number in chunks {
+            for start in self.table.start_of_chunk(number) {
+                match start {
+                    Ok(Some(class)) => init.push(InitObject {
+                        frame: Frame(frame),
+                        class,
+                    }),
+                    Ok(None) => {}
+                    Err(()) => {
+                        let run = match absent.last() {
+                            Some(run) if run.end() == Frame(frame) => absent.pop(),
+                            _ => None,
+                        };
+                        let start = run.map_or(Frame(frame), Run::start);
+                        absent.extend(Run::new(start, frame + 1 - start.0));
+                    }
+                }
+                frame += 1;
+            }
+        }
+        (init, absent)
+    }
+
+    /// The final number of each object: initial ones by frame, then the others as their
+    /// allocations follow one another.
+    fn number_objects(&self, init: &[InitObject], frame_of_slot: &[u32]) -> Vec<u32> {
+        let mut numbers = vec![UNNUMBERED; self.objects.len()];
+        for (number, object) in numbers.iter_mut().zip(&self.objects) {
+            if object.origin == Origin::Initial {
+                let frame = Frame(u64::from(frame_of(object.slot, frame_of_slot)));
+                if let Ok(index) = init.binary_search_by_key(&frame, |object| object.frame) {
+                    *number = index as u32;
+                }
+            }
+        }
+        for (next, object) in (init.len() as u32..).zip(self.objects_in_order()) {
+            numbers[object as usize] = next;
+        }
+        numbers
+    }
+
+    /// The objects that have an allocation, in the order of the final operations.
+    fn objects_in_order(&self) -> impl Iterator<Item = u32> {
+        let mut synthetic = self.synthetic.iter().peekable();
+        let mut ops = (0..)
+            .zip(&self.ops)
+            .filter(|(_, op)| op.kind() == OpKind::Alloc)
+            .peekable();
+        std::iter::from_fn(move || {
+            let next_op = ops.peek().map_or(u32::MAX, |&(at, _)| at);
+            match synthetic.next_if(|&&(at, _, _)| at <= next_op) {
+                Some(&(_, object, _)) => Some(object),
+                None => ops.next().map(|(_, op)| op.value),
+            }
+        })
+    }
+
+    fn chosen(&self, frame_of_slot: &[u32]) -> Vec<u32> {
+        let slot = |object: u32| self.objects[object as usize].slot;
+        self.objects_in_order()
+            .map(|object| frame_of(slot(object), frame_of_slot))
+            .collect()
+    }
+
+    /// The moves, by the final operation they happened before. A move comes before the
+    /// synthetic allocations at its place: those can be of the frames it emptied.
+    fn migrations(&self, numbers: &[u32], frame_of_slot: &[u32]) -> Vec<Migration> {
+        let mut synthetic = self.synthetic.iter().peekable();
+        let mut before = 0;
+        let migrated = |moved: &Moved| {
+            while synthetic.next_if(|&&(at, _, _)| at < moved.at).is_some() {
+                before += 1;
+            }
+            Migration {
+                at: moved.at + before,
+                object: numbers[moved.piece.object as usize],
+                offset: moved.piece.offset,
+                order: moved.piece.order,
+                to: moved.to.map(|slot| frame_of(slot, frame_of_slot)),
+            }
+        };
+        self.moved.iter().map(migrated).collect()
+    }
+
+    /// The marks, by final operations.
+    fn final_marks(&self) -> Vec<Mark> {
+        let mut synthetic = self.synthetic.iter().peekable();
+        let mut before = 0;
+        let shifted = |mark: &Mark| {
+            while synthetic.next_if(|&&(at, _, _)| at < mark.at).is_some() {
+                before += 1;
+            }
+            Mark {
+                at: mark.at + before,
+                ..*mark
+            }
+        };
+        self.marks.iter().map(shifted).collect()
+    }
+}
+
+fn frame_of(slot: u32, frame_of_slot: &[u32]) -> u32 {
+    frame_of_slot[(slot >> CHUNK_ORDER) as usize] | slot & (CHUNK - 1)
+}
+
+/// Puts each synthetic allocation before its operation and numbers the objects for good.
+/// From the back, in place: the operations are the largest thing in memory.
+fn merge(mut ops: Vec<Op>, synthetic: &[(u32, u32, Op)], numbers: &[u32]) -> Vec<Op> {
+    let mut from = ops.len();
+    let mut to = from + synthetic.len();
+    ops.resize(to, Op::tick(0));
+    let mut left = synthetic;
+    while to > 0 {
+        to -= 1;
+        let mut op = match left.split_last() {
+            Some((&(at, _, op), rest)) if at as usize >= from => {
+                left = rest;
+                op
+            }
+            _ => {
+                from -= 1;
+                ops[from]
+            }
+        };
+        match op.kind() {
+            OpKind::Alloc => op.value = 0,
+            OpKind::Free | OpKind::FreePart => op.value = numbers[op.value as usize],
+            OpKind::Tick | OpKind::Failed => {}
+        }
+        ops[to] = op;
+    }
+    ops
+}

@@ -1,0 +1,512 @@
+use super::frames::{FrameTable, Holder, OBJECTS_MAX};
+use super::object::{Mark, Moved, Object, Origin, Piece, aligned_blocks, block};
+use super::tasks::Tasks;
+use super::{Anomalies, EventCounts, ORDER_MAX, ORDERS, ReduceError};
+use crate::trace::{Event, EventKind, FrameState, InitClass, Op, Snapshot};
+use framewright::{Frame, Mobility, Order};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+/// The table of flag words has 254 words of its own; entry 254, a zero, stands for all further
+/// ones, and 255, no entry, for the synthetic allocations.
+const GFP_OTHER: u8 = 254;
+const GFP_SYNTHETIC: u8 = 255;
+
+/// Milliseconds between two rows of the reference.
+const REFERENCE_MS: u64 = 1000;
+
+/// A part of a freed block, by what was known of it.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Object(Piece),
+    /// Free since the operation.
+    Free {
+        slot: u32,
+        order: Order,
+        since: u32,
+    },
+    /// One frame, allocated at the start.
+    Start(u32),
+}
+
+/// Takes events one by one; [`finish`](Self::finish) makes the [`Reduction`](super::Reduction).
+///
+/// Time a push: O(frames of the event), and a logarithm of the moves that are open.
+#[derive(Debug)]
+pub struct Reducer {
+    pub(super) table: FrameTable,
+    pub(super) objects: Vec<Object>,
+    /// Operations by provisional object number, which allocations carry too.
+    pub(super) ops: Vec<Op>,
+    /// Synthetic allocations: before which operation, and of which object, with its op.
+    pub(super) synthetic: Vec<(u32, u32, Op)>,
+    pub(super) moved: Vec<Moved>,
+    pub(super) marks: Vec<Mark>,
+    pub(super) gfp: Vec<u32>,
+    pub(super) counts: EventCounts,
+    pub(super) anomalies: Anomalies,
+    /// Per order, the moves whose target is not known yet: by the operation they happened
+    /// before and their place in `moved`, the range of `moved` that moved together.
+    open_moves: [BTreeMap<(u32, u32), u32>; ORDERS],
+    tasks: Tasks,
+    pids: HashMap<u32, u16>,
+    gfp_index: HashMap<u32, u8>,
+    clock: Option<Clock>,
+    /// Scratch, kept for its memory.
+    parts: Vec<Part>,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    start_ns: u64,
+    last_ns: u64,
+    ms: u64,
+    next_mark_ms: u64,
+}
+
+impl Reducer {
+    /// A reducer that starts from `first`, if what memory looked like is known.
+    #[must_use]
+    pub fn new(first: Option<Snapshot>) -> Self {
+        Self {
+            table: FrameTable::new(first),
+            objects: Vec::new(),
+            ops: Vec::new(),
+            synthetic: Vec::new(),
+            moved: Vec::new(),
+            marks: Vec::new(),
+            gfp: Vec::new(),
+            counts: EventCounts::default(),
+            anomalies: Anomalies::default(),
+            open_moves: Default::default(),
+            tasks: Tasks::default(),
+            pids: HashMap::new(),
+            gfp_index: HashMap::new(),
+            clock: None,
+            parts: Vec::new(),
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Every event so far, by kind.
+    #[must_use]
+    pub fn counts(&self) -> &EventCounts {
+        &self.counts
+    }
+
+    /// Takes the next event in the order of the trace.
+    ///
+    /// # Errors
+    /// [`ReduceError`] where 32 bits are too few; the reducer is not usable afterwards.
+    pub fn push(&mut self, event: &Event) -> Result<(), ReduceError> {
+        // Twice a block of the largest order: what one event can add at most.
+        let room = 4 << ORDER_MAX;
+        let most = OBJECTS_MAX - room;
+        if self.ops.len() + self.synthetic.len() > most || self.objects.len() > most {
+            return Err(ReduceError::TooLong);
+        }
+        self.advance(event.time_ns);
+        match event.kind {
+            EventKind::Alloc {
+                frame,
+                order,
+                mobility,
+                gfp,
+            } => match frame {
+                Some(frame) => {
+                    self.counts.allocs += 1;
+                    self.alloc(event, frame, order, mobility, gfp)?;
+                }
+                None => {
+                    self.counts.failed_allocs += 1;
+                    if order.get() > ORDER_MAX {
+                        self.anomalies.order_too_large += 1;
+                    } else {
+                        let op = self.alloc_op(event, true, order, mobility, gfp);
+                        self.ops.push(op);
+                    }
+                }
+            },
+            EventKind::Free { frame, order } => {
+                self.counts.frees += 1;
+                self.free(event, frame, order)?;
+            }
+            EventKind::FreeBatched => self.counts.frees_batched += 1,
+            EventKind::Extfrag { wanted, taken } => {
+                self.counts.extfrag[wanted.index()][taken.index()] += 1;
+            }
+            EventKind::MigrateStart => {
+                self.counts.migrate_starts += 1;
+                self.tasks.migrate_start(event.pid);
+            }
+            EventKind::MigrateEnd { .. } => {
+                self.counts.migrate_ends += 1;
+                let paired = self.tasks.migrate_end(event.pid);
+                self.anomalies.ends_unpaired += u64::from(!paired);
+            }
+            EventKind::CompactionBegin => {
+                self.counts.compaction_begins += 1;
+                self.tasks.compaction_begin(event.pid);
+            }
+            EventKind::CompactionEnd => {
+                self.counts.compaction_ends += 1;
+                let paired = self.tasks.compaction_end(event.pid);
+                self.anomalies.ends_unpaired += u64::from(!paired);
+            }
+            EventKind::DirectReclaim => self.counts.direct_reclaims += 1,
+            EventKind::DirectCompaction => self.counts.direct_compactions += 1,
+            EventKind::Lost(events) => {
+                self.counts.loss_reports += 1;
+                self.anomalies.lost_events = self.anomalies.lost_events.saturating_add(events);
+                self.tasks.forget();
+            }
+            EventKind::Other => self.counts.others += 1,
+        }
+        Ok(())
+    }
+
+    /// Lets time pass up to `time_ns`: a tick for each millisecond begun.
+    fn advance(&mut self, time_ns: u64) {
+        let clock = self.clock.get_or_insert(Clock {
+            start_ns: time_ns,
+            last_ns: time_ns,
+            ms: 0,
+            next_mark_ms: 1,
+        });
+        if time_ns < clock.last_ns {
+            self.anomalies.time_backwards += 1;
+            return;
+        }
+        clock.last_ns = time_ns;
+        let ms = (time_ns - clock.start_ns) / 1_000_000;
+        if ms > clock.ms {
+            let passed = u32::try_from(ms - clock.ms).unwrap_or(u32::MAX);
+            clock.ms = ms;
+            self.ops.push(Op::tick(passed));
+            if ms >= clock.next_mark_ms {
+                clock.next_mark_ms = ms + REFERENCE_MS;
+                self.marks.push(Mark {
+                    at: self.ops.len() as u32,
+                    ms,
+                    extfrag: self.counts.extfrag.iter().flatten().sum(),
+                });
+            }
+        }
+    }
+
+    /// The slot of the block, or `None` if it is counted and left out.
+    fn admit(&mut self, frame: Frame, order: Order) -> Result<Option<u32>, ReduceError> {
+        if order.get() > ORDER_MAX {
+            self.anomalies.order_too_large += 1;
+            return Ok(None);
+        }
+        if !frame.is_aligned(order) {
+            self.anomalies.misaligned += 1;
+            return Ok(None);
+        }
+        if let Some(snapshot) = self.table.snapshot() {
+            // An aligned block cannot pass the end of the numbers, a frame in it neither.
+            let absent = |frame| snapshot.state(frame) == FrameState::Absent;
+            if (frame.0..=frame.0 + (order.frames() - 1)).any(absent) {
+                self.anomalies.outside_snapshot += 1;
+                return Ok(None);
+            }
+        }
+        let slot = self.table.slot(frame.0);
+        slot.map(Some).ok_or(ReduceError::TooManyFrames)
+    }
+
+    fn alloc(
+        &mut self,
+        event: &Event,
+        frame: Frame,
+        order: Order,
+        mobility: Mobility,
+        gfp: u32,
+    ) -> Result<(), ReduceError> {
+        let Some(slot) = self.admit(frame, order)? else {
+            return Ok(());
+        };
+        for slot in block(slot, order) {
+            match self.table.holder(slot) {
+                Holder::Object(object) => {
+                    self.anomalies.missed_frees += 1;
+                    self.release(object, synthetic_cpu(event.cpu));
+                }
+                Holder::Start => {
+                    self.anomalies.percpu_at_start += 1;
+                    self.table.set_start(slot, None);
+                }
+                Holder::Free(_) | Holder::Unheard | Holder::Absent => {}
+            }
+        }
+        let object = self.object(slot, order, mobility, Origin::Traced);
+        if mobility == Mobility::Movable {
+            self.tasks.allocated(event.pid, object, order);
+        }
+        let mut op = self.alloc_op(event, false, order, mobility, gfp);
+        op.value = object;
+        self.ops.push(op);
+        Ok(())
+    }
+
+    /// Frees what is left of an object whose free was not seen.
+    fn release(&mut self, object: u32, cpu: u8) {
+        let Object { slot, order, .. } = self.objects[object as usize];
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.clear();
+        let mine = |table: &FrameTable, slot| table.holder(slot) == Holder::Object(object);
+        let (mut at, end) = (slot, slot + order.frames() as u32);
+        while at < end {
+            let run = (at..end)
+                .take_while(|&slot| mine(&self.table, slot))
+                .count() as u32;
+            for (part, order) in aligned_blocks(at..at + run) {
+                pieces.push(Piece {
+                    object,
+                    offset: part - slot,
+                    order,
+                });
+            }
+            at += run.max(1);
+        }
+        for piece in &pieces {
+            self.free_piece(*piece, cpu);
+        }
+        let now = self.ops.len() as u32;
+        for slot in block(slot, order) {
+            if mine(&self.table, slot) {
+                self.table.free(slot, now);
+            }
+        }
+        self.pieces = pieces;
+    }
+
+    fn free(&mut self, event: &Event, frame: Frame, order: Order) -> Result<(), ReduceError> {
+        let Some(slot) = self.admit(frame, order)? else {
+            return Ok(());
+        };
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        let unknown = self.find_parts(slot, order, &mut parts);
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.clear();
+        if unknown && self.tasks.gives_back_isolated(event.pid) {
+            self.anomalies.isolated_unused += 1;
+        } else {
+            for part in &parts {
+                self.resolve(*part, event, &mut pieces);
+            }
+            let spans = pieces.windows(2).any(|two| two[0].object != two[1].object);
+            self.anomalies.frees_spanning += u64::from(spans);
+            if self.is_move(event.pid, order, &pieces) {
+                self.open_move(order, &pieces);
+            } else {
+                let cpu = traced_cpu(event.cpu);
+                for piece in &pieces {
+                    self.free_piece(*piece, cpu);
+                }
+            }
+        }
+        let now = self.ops.len() as u32;
+        for slot in block(slot, order) {
+            self.table.free(slot, now);
+        }
+        (self.parts, self.pieces) = (parts, pieces);
+        Ok(())
+    }
+
+    /// Cuts the block into parts by what is known of its frames, each a block of its own.
+    /// True if nobody has any of it.
+    fn find_parts(&self, slot: u32, order: Order, parts: &mut Vec<Part>) -> bool {
+        let (mut at, end) = (slot, slot + order.frames() as u32);
+        let mut unknown = true;
+        while at < end {
+            let holder = self.table.holder(at);
+            let same = |&slot: &u32| match (holder, self.table.holder(slot)) {
+                (Holder::Free(_), Holder::Free(_)) => true,
+                (this, that) => this == that,
+            };
+            let run = at..at + (at..end).take_while(same).count() as u32;
+            at = run.end;
+            match holder {
+                Holder::Object(object) => {
+                    unknown = false;
+                    let first = self.objects[object as usize].slot;
+                    parts.extend(aligned_blocks(run).map(|(slot, order)| {
+                        Part::Object(Piece {
+                            object,
+                            offset: slot - first,
+                            order,
+                        })
+                    }));
+                }
+                Holder::Free(_) => {
+                    parts.extend(aligned_blocks(run).map(|(slot, order)| {
+                        let since = |slot| match self.table.holder(slot) {
+                            Holder::Free(since) => since,
+                            _ => 0,
+                        };
+                        let since = block(slot, order).map(since).max().unwrap_or(0);
+                        Part::Free { slot, order, since }
+                    }));
+                }
+                Holder::Start => {
+                    unknown = false;
+                    parts.extend(run.map(Part::Start));
+                }
+                Holder::Unheard => parts.extend(run.map(Part::Start)),
+                Holder::Absent => {}
+            }
+        }
+        unknown
+    }
+
+    /// Finds or makes the objects that the part must have belonged to.
+    fn resolve(&mut self, part: Part, event: &Event, pieces: &mut Vec<Piece>) {
+        match part {
+            Part::Object(piece) => pieces.push(piece),
+            Part::Start(slot) => {
+                let class = self.table.start(slot).unwrap_or_else(|| {
+                    self.anomalies.initial_inferred += 1;
+                    self.table.set_start(slot, Some(InitClass::Movable));
+                    InitClass::Movable
+                });
+                let object = self.object(slot, Order::ZERO, class.mobility(), Origin::Initial);
+                pieces.push(Piece::whole(object, Order::ZERO));
+            }
+            Part::Free { slot, order, since } => {
+                if let Some(range) = self.close_move(order, since) {
+                    self.anomalies.moves_matched += 1;
+                    let mut to = slot;
+                    for moved in &mut self.moved[range] {
+                        moved.to = Some(to);
+                        to += moved.piece.order.frames() as u32;
+                        pieces.push(moved.piece);
+                    }
+                    return;
+                }
+                self.anomalies.frees_of_unknown += 1;
+                let object = self.object(slot, order, Mobility::Unmovable, Origin::Synthetic);
+                let now = self.ops.len() as u32;
+                let mut op = Op::alloc(
+                    false,
+                    order,
+                    Mobility::Unmovable,
+                    synthetic_cpu(event.cpu),
+                    GFP_SYNTHETIC,
+                    self.small_pid(event.pid),
+                );
+                op.value = object;
+                let at = since + (now - since) / 2;
+                self.synthetic.push((at, object, op));
+                pieces.push(Piece::whole(object, order));
+            }
+        }
+    }
+
+    fn is_move(&mut self, pid: u32, order: Order, pieces: &[Piece]) -> bool {
+        if !self.tasks.is_migrating(pid) {
+            return false;
+        }
+        let movable =
+            |piece: &Piece| self.objects[piece.object as usize].mobility == Mobility::Movable;
+        // A softirq frees in the task's name, too: what is not movable was not moved.
+        if pieces.is_empty() || !pieces.iter().all(movable) {
+            return false;
+        }
+        self.tasks.is_move(pid, pieces[0].object, order)
+    }
+
+    fn open_move(&mut self, order: Order, pieces: &[Piece]) {
+        let (at, first) = (self.ops.len() as u32, self.moved.len() as u32);
+        self.anomalies.moves += 1;
+        self.moved.extend(pieces.iter().map(|&piece| Moved {
+            at,
+            piece,
+            to: None,
+        }));
+        let end = self.moved.len() as u32;
+        self.open_moves[order.index()].insert((at, first), end);
+    }
+
+    /// The oldest open move of a block of `order` that happened since that operation.
+    fn close_move(&mut self, order: Order, since: u32) -> Option<Range<usize>> {
+        let open = &mut self.open_moves[order.index()];
+        let (&key, &end) = open.range((since, 0)..).next()?;
+        open.remove(&key);
+        Some(key.1 as usize..end as usize)
+    }
+
+    /// How many moves have no target yet.
+    pub(super) fn open_moves(&self) -> u64 {
+        self.open_moves.iter().map(|open| open.len() as u64).sum()
+    }
+
+    fn free_piece(&mut self, piece: Piece, cpu: u8) {
+        let Piece {
+            object,
+            offset,
+            order,
+        } = piece;
+        self.ops
+            .push(if order == self.objects[object as usize].order {
+                Op::free(object, order, cpu)
+            } else {
+                Op::free_part(object, offset, order, cpu)
+            });
+    }
+
+    /// Makes an object that has the block from now on.
+    fn object(&mut self, slot: u32, order: Order, mobility: Mobility, origin: Origin) -> u32 {
+        let object = self.objects.len() as u32;
+        self.objects.push(Object {
+            slot,
+            order,
+            mobility,
+            origin,
+        });
+        for slot in block(slot, order) {
+            self.table.give(slot, object);
+        }
+        object
+    }
+
+    fn alloc_op(
+        &mut self,
+        event: &Event,
+        failed: bool,
+        order: Order,
+        mobility: Mobility,
+        gfp: u32,
+    ) -> Op {
+        let table = &mut self.gfp;
+        let gfp = *self.gfp_index.entry(gfp).or_insert_with(|| {
+            let index = table.len().min(usize::from(GFP_OTHER));
+            if table.len() <= usize::from(GFP_OTHER) {
+                let is_other = index == usize::from(GFP_OTHER);
+                table.push(if is_other { 0 } else { gfp });
+            }
+            index as u8
+        });
+        let pid = self.small_pid(event.pid);
+        Op::alloc(failed, order, mobility, traced_cpu(event.cpu), gfp, pid)
+    }
+
+    /// Processes are numbered in the order in which they are first seen; those past 65,534
+    /// share the last number.
+    fn small_pid(&mut self, pid: u32) -> u16 {
+        let next = u16::try_from(self.pids.len()).unwrap_or(u16::MAX);
+        *self.pids.entry(pid).or_insert(next)
+    }
+}
+
+/// Seven bits are the CPU, the eighth says synthetic: CPUs from 128 on share numbers.
+fn traced_cpu(cpu: u16) -> u8 {
+    cpu as u8 & !Op::SYNTHETIC
+}
+
+fn synthetic_cpu(cpu: u16) -> u8 {
+    cpu as u8 | Op::SYNTHETIC
+}

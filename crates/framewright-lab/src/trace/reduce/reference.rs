@@ -1,0 +1,254 @@
+use super::frames::CHUNK_ORDER;
+use super::object::Mark;
+use crate::trace::{FrameState, OpKind, Snapshot, Trace};
+use framewright::{Mobility, Order};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// What the recording kernel had made of the universe's memory at one moment of the trace.
+///
+/// Computed from the frames it chose and the migrations that were matched, so frames in per-CPU
+/// lists count as free, and the target of a move nobody freed later is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ReferenceRow {
+    /// Operations of the trace up to here.
+    pub event: u64,
+    /// Milliseconds since its first event.
+    pub ms: u64,
+    /// Free frames.
+    pub free_frames: u64,
+    /// Free aligned blocks of 512 frames.
+    pub free_2m: u64,
+    /// Free aligned blocks of 1,024 frames.
+    pub free_4m: u64,
+    /// Unusable free space index of order 3: the part of the free frames that is of no use to a
+    /// request of 8 frames; 0 where nothing is free.
+    pub unusable_o3: f64,
+    /// The same of order 9.
+    pub unusable_o9: f64,
+    /// Blocks of 512 frames with a movable and another frame.
+    pub blocks_mixed: u64,
+    /// Blocks of 512 frames with a frame that is not movable.
+    pub blocks_unmov_any: u64,
+    /// Movable frames in mixed blocks.
+    pub movable_frames_in_mixed: u64,
+    /// `mm_page_alloc_extfrag` events so far.
+    pub extfrag_so_far: u64,
+}
+
+impl ReferenceRow {
+    /// The names of the columns, as a `*.linux_ref.csv` has them.
+    pub const HEADER: &'static str = "event,ms,free_frames,free_2m,free_4m,unusable_o3,unusable_o9,blocks_mixed,blocks_unmov_any,movable_frames_in_mixed,extfrag_so_far";
+
+    /// Writes a `*.linux_ref.csv`.
+    ///
+    /// # Errors
+    /// What the writer reports.
+    pub fn write_csv(rows: &[Self], mut to: impl Write) -> io::Result<()> {
+        writeln!(to, "{}", Self::HEADER)?;
+        for row in rows {
+            writeln!(
+                to,
+                "{},{},{},{},{},{:.4},{:.4},{},{},{},{}",
+                row.event,
+                row.ms,
+                row.free_frames,
+                row.free_2m,
+                row.free_4m,
+                row.unusable_o3,
+                row.unusable_o9,
+                row.blocks_mixed,
+                row.blocks_unmov_any,
+                row.movable_frames_in_mixed,
+                row.extfrag_so_far
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The reduction's frames at the end beside those of a snapshot taken then, in frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// Free in both.
+    pub both_free: u64,
+    /// Free in the reduction only: per-CPU lists, targets of moves that were not matched, and
+    /// bulk allocations still alive.
+    pub only_model_free: u64,
+    /// Free in the snapshot only: missed frees.
+    pub only_snapshot_free: u64,
+    /// Allocated in both.
+    pub both_allocated: u64,
+}
+
+impl Agreement {
+    /// The part of the frames on which both agree, 0 to 1; 1 where there are none.
+    #[must_use]
+    pub fn fraction(&self) -> f64 {
+        let same = self.both_free + self.both_allocated;
+        let all = same + self.only_model_free + self.only_snapshot_free;
+        if all == 0 {
+            1.0
+        } else {
+            same as f64 / all as f64
+        }
+    }
+}
+
+/// A piece of an object that went from one frame to another.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Migration {
+    /// Before this operation of the trace.
+    pub(super) at: u32,
+    pub(super) object: u32,
+    pub(super) offset: u32,
+    pub(super) order: Order,
+    pub(super) to: Option<u32>,
+}
+
+/// What a frame is, as the recording kernel had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Free,
+    Held(Mobility),
+    Absent,
+}
+
+/// Where the frames of migrated objects are: by object and offset; `None` where not known.
+type Whereabouts = HashMap<(u32, u32), Option<u32>>;
+
+/// Follows the recording kernel's own frames through the trace: a row at each mark, and the
+/// comparison with `last` at the end.
+pub(super) fn follow(
+    trace: &Trace,
+    chosen: &[u32],
+    migrations: &[Migration],
+    marks: &[Mark],
+    chunks: &[u64],
+    last: Option<&Snapshot>,
+) -> (Vec<ReferenceRow>, Option<Agreement>) {
+    let mut frames = vec![Place::Free; trace.nframes as usize];
+    for run in &trace.absent {
+        frames[run.start().0 as usize..run.end().0 as usize].fill(Place::Absent);
+    }
+    // First frame and mobility of each object.
+    let mut objects: Vec<(u32, Mobility)> = Vec::with_capacity(trace.init.len() + chosen.len());
+    for object in &trace.init {
+        frames[object.frame.0 as usize] = Place::Held(object.class.mobility());
+        objects.push((object.frame.0 as u32, object.class.mobility()));
+    }
+    let mut moved = Whereabouts::new();
+    let (mut migrations, mut marks, mut chosen) = (
+        migrations.iter().peekable(),
+        marks.iter().peekable(),
+        chosen.iter(),
+    );
+    let mut rows = Vec::new();
+    for at in 0..=trace.ops.len() {
+        while let Some(migration) = migrations.next_if(|migration| migration.at as usize == at) {
+            let (first, mobility) = objects[migration.object as usize];
+            for k in 0..migration.order.frames() as u32 {
+                let offset = migration.offset + k;
+                let to = migration.to.map(|to| to + k);
+                let from = moved.insert((migration.object, offset), to);
+                if let Some(from) = from.unwrap_or(Some(first + offset)) {
+                    frames[from as usize] = Place::Free;
+                }
+                if let Some(to) = to {
+                    frames[to as usize] = Place::Held(mobility);
+                }
+            }
+        }
+        while let Some(mark) = marks.next_if(|mark| mark.at as usize == at) {
+            rows.push(ReferenceRow {
+                event: at as u64,
+                ms: mark.ms,
+                extfrag_so_far: mark.extfrag,
+                ..observe(&frames)
+            });
+        }
+        let Some(op) = trace.ops.get(at) else { break };
+        let length = op.order().frames() as u32;
+        match op.kind() {
+            OpKind::Alloc => {
+                let first = *chosen.next().unwrap_or(&0);
+                frames[first as usize..(first + length) as usize].fill(Place::Held(op.mobility()));
+                objects.push((first, op.mobility()));
+            }
+            OpKind::Free | OpKind::FreePart => {
+                let first = objects[op.value as usize].0;
+                for offset in op.offset..op.offset + length {
+                    let place = match moved.is_empty() {
+                        true => None,
+                        false => moved.remove(&(op.value, offset)),
+                    };
+                    if let Some(frame) = place.unwrap_or(Some(first + offset)) {
+                        frames[frame as usize] = Place::Free;
+                    }
+                }
+            }
+            OpKind::Tick | OpKind::Failed => {}
+        }
+    }
+    let agreement = last.map(|last| compare(&frames, chunks, last));
+    (rows, agreement)
+}
+
+fn observe(frames: &[Place]) -> ReferenceRow {
+    let mut row = ReferenceRow::default();
+    // Frames from which a request of that order can be served: aligned runs that are free.
+    let usable = |places: &[Place], length: usize| {
+        let runs = places.chunks_exact(length);
+        let free = runs.filter(|run| run.iter().all(|&place| place == Place::Free));
+        (free.count() * length) as u64
+    };
+    let (mut usable_o3, mut usable_o9) = (0, 0);
+    for chunk in frames.chunks(1 << CHUNK_ORDER) {
+        row.free_4m += u64::from(usable(chunk, 1 << CHUNK_ORDER) != 0);
+        for block in chunk.chunks(512) {
+            usable_o3 += usable(block, 8);
+            usable_o9 += usable(block, 512);
+            let count = |which: fn(&Place) -> bool| {
+                block.iter().filter(|place| which(place)).count() as u64
+            };
+            row.free_frames += count(|place| *place == Place::Free);
+            let movable = count(|place| *place == Place::Held(Mobility::Movable));
+            let held = count(|place| matches!(place, Place::Held(_)));
+            if held > movable {
+                row.blocks_unmov_any += 1;
+                if movable > 0 {
+                    row.blocks_mixed += 1;
+                    row.movable_frames_in_mixed += movable;
+                }
+            }
+        }
+    }
+    row.free_2m = usable_o9 / 512;
+    let unusable = |usable: u64| match row.free_frames {
+        0 => 0.0,
+        free => (free - usable) as f64 / free as f64,
+    };
+    (row.unusable_o3, row.unusable_o9) = (unusable(usable_o3), unusable(usable_o9));
+    row
+}
+
+fn compare(frames: &[Place], chunks: &[u64], last: &Snapshot) -> Agreement {
+    let mut agreement = Agreement::default();
+    for (chunk, places) in chunks.iter().zip(frames.chunks(1 << CHUNK_ORDER)) {
+        for (k, place) in (0..).zip(places) {
+            let is_free = match last.state((chunk << CHUNK_ORDER) + k) {
+                FrameState::Absent => continue,
+                state => state == FrameState::Free,
+            };
+            let count = match (place, is_free) {
+                (Place::Absent, _) => continue,
+                (Place::Free, true) => &mut agreement.both_free,
+                (Place::Free, false) => &mut agreement.only_model_free,
+                (Place::Held(_), true) => &mut agreement.only_snapshot_free,
+                (Place::Held(_), false) => &mut agreement.both_allocated,
+            };
+            *count += 1;
+        }
+    }
+    agreement
+}

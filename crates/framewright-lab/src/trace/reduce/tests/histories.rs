@@ -1,0 +1,74 @@
+use super::*;
+
+/// A generator of its own, so that a seed repeats a run: xorshift64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// A history as a kernel of 8 chunks could write it, and a bit as it could not.
+fn history(random: &mut Random) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut live: Vec<(u64, u8)> = Vec::new();
+    for step in 0..400 {
+        let of = [0, 0, 0, 1, 2, 3, 9, 10][random.below(8) as usize];
+        let frame = random.below(8 << 10) >> of << of;
+        let mobility = Mobility::ALL[random.below(3) as usize];
+        let kind = match random.below(20) {
+            0..=7 => {
+                live.push((frame, of));
+                alloc(frame, of, mobility).kind
+            }
+            8..=13 if !live.is_empty() => {
+                let (frame, of) = live.swap_remove(random.below(live.len() as u64) as usize);
+                let part = of - random.below(u64::from(of) + 1) as u8;
+                free(frame, part).kind
+            }
+            14 => free(frame, of).kind,
+            15 => EventKind::MigrateStart,
+            16 => MIGRATE_END,
+            17 => EventKind::CompactionBegin,
+            18 => EventKind::CompactionEnd,
+            _ => EventKind::Lost(random.below(9)),
+        };
+        // Some events never reach the reader.
+        if random.below(10) != 0 {
+            events.push(Event {
+                time_ns: step * 700_000 + random.below(1_000_000),
+                cpu: random.below(300) as u16,
+                pid: random.below(3) as u32,
+                kind,
+            });
+        }
+    }
+    events
+}
+
+#[test]
+fn random_histories_with_gaps_always_become_traces_whose_frees_refer_to_live_objects() {
+    for seed in 1..=40 {
+        let mut random = Random(seed);
+        let events = history(&mut random);
+        let first = (seed % 2 == 0).then(|| {
+            let state = |_| match random.below(8) {
+                0 => FrameState::Movable,
+                1 => FrameState::Slab,
+                2 => FrameState::Unmovable,
+                _ => FrameState::Free,
+            };
+            Snapshot::new((0..6 << 10).map(state).collect())
+        });
+        let last = two_chunks(0..1000);
+        let got = reduce(events.iter().copied(), first.clone(), Some(&last)).unwrap();
+        check(&got);
+        assert_eq!(got.counts.total(), events.len() as u64, "R3, seed {seed}");
+        let again = reduce(events.iter().copied(), first, Some(&last)).unwrap();
+        assert_eq!(got, again, "R4, seed {seed}");
+    }
+}
