@@ -1,6 +1,7 @@
 //! The laboratory: the only crate that knows files, formats, floats and wall clocks.
 #![forbid(unsafe_code)]
 
+pub mod before;
 pub mod measure;
 pub mod replay;
 pub mod trace;

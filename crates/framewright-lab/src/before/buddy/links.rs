@@ -1,0 +1,76 @@
+/// Links are 32 bits wide, and lists need numbers too: 2^16 CPUs with 14 lists each, and the free
+/// lists, stay below 2^20.
+pub(super) const MAX_FRAMES: u64 = (1 << 32) - (1 << 20);
+
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    next: u32,
+    prev: u32,
+}
+
+/// Which end of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Head,
+    Tail,
+}
+
+/// Doubly linked lists over the frames' numbers; a frame is on at most one.
+///
+/// One link a frame, then one sentinel a list: the lists are circular, so that taking a frame out
+/// needs no list. A list's name is its sentinel's number.
+#[derive(Debug)]
+pub(super) struct Links(Vec<Link>);
+
+impl Links {
+    pub(super) fn new(frames: usize, lists: usize) -> Self {
+        let mut links = vec![Link { next: 0, prev: 0 }; frames];
+        for list in frames..frames + lists {
+            let own = list as u32;
+            links.push(Link {
+                next: own,
+                prev: own,
+            });
+        }
+        Self(links)
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, list: u32, frame: u32, end: End) {
+        let sentinel = self.0[list as usize];
+        let (prev, next) = match end {
+            End::Head => (list, sentinel.next),
+            End::Tail => (sentinel.prev, list),
+        };
+        self.0[frame as usize] = Link { next, prev };
+        self.0[prev as usize].next = frame;
+        self.0[next as usize].prev = frame;
+    }
+
+    #[inline]
+    pub(super) fn unlink(&mut self, frame: u32) {
+        let Link { next, prev } = self.0[frame as usize];
+        self.0[prev as usize].next = next;
+        self.0[next as usize].prev = prev;
+    }
+
+    /// The frame at one end of a list, or `None` if the list is empty: a sentinel alone.
+    #[inline]
+    pub(super) fn end_of(&self, list: u32, end: End) -> Option<u32> {
+        let link = self.0[list as usize];
+        let frame = match end {
+            End::Head => link.next,
+            End::Tail => link.prev,
+        };
+        (frame != list).then_some(frame)
+    }
+
+    /// Walks a list from its head.
+    pub(super) fn walk(&self, list: u32) -> impl Iterator<Item = u32> {
+        let mut at = list;
+        core::iter::from_fn(move || {
+            at = self.0[at as usize].next;
+            (at != list).then_some(at)
+        })
+    }
+}

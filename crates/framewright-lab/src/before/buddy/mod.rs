@@ -1,0 +1,294 @@
+//! Linux's zone allocator as it was in several years: free lists by order and migratetype, per-CPU
+//! lists in front of them, and the fallback rule of each year behind them.
+//!
+//! ```text
+//!              refill (a batch)              own list, smallest order first
+//!   alloc ───▶ per-CPU list ◀──── free lists [order 0..=10][mobility] ◀─── fallback: another
+//!                  ▲    │              ▲                                   mobility's list, by
+//!    free ─────────┘    └──────────────┘ merged with free buddies          the rule of the year
+//!             bulk free above the mark, or drain
+//! ```
+//!
+//! # Rules
+//! [`LinuxPolicy`] names the years and says what each does. All of them share the lists, the
+//! merging of buddies, insertion at a list's head (at its tail where the buddy one order up is
+//! free, so that the whole block is likely to come together soon), and the table of
+//! mobilities tried: unmovable takes from reclaimable, then movable; movable from reclaimable,
+//! then unmovable; reclaimable from unmovable, then movable. Within an order, that table decides;
+//! the orders are the outer loop.
+//!
+//! # Invariants
+//! - **B1** Every frame that exists is in exactly one block, and that block is free, cached by one
+//!   CPU, or allocated; only a block's first frame carries a tag.
+//! - **B2** A free block is on exactly one list, the one its tag names; the counters are the
+//!   lists' lengths.
+//! - **B3** Of two buddies at most one is a free block of their order: merging is complete.
+//! - **B4** With strict lists (6.10 and later) a free block is on the list of its pageblock's label, and the
+//!   pageblocks of a larger free block carry one label.
+//! - **B5** Each pageblock's counts of free and of movable frames are what a recount finds.
+//!
+//! # What is not here
+//! Watermarks and what they trigger (reclaim, compaction, boosting, the atomic reserve of 4.4 and
+//! the `MIGRATE_RESERVE` blocks before it), CMA, several zones, cold frees, and the self-tuning of
+//! the per-CPU marks of 6.6 and later, which needs watermarks and a timer: the marks stand at their
+//! computed minimum. A request that finds nothing empties all per-CPU lists and tries once more,
+//! as the slow path does before it gives up.
+//!
+//! # Sources
+//! `linux-4.4`: the kernel's rule from 4.0 to 4.11, in 3.10 the same but for unmovable requests,
+//! which then moved no other pages of the block. `proposal`: ChengYi He, "avoid external
+//! fragmentation related to migration fallback", linux-kernel, 30 January 2016. `linux-4.13`:
+//! commits 02aa0cdd (4.12) and 7a8f58f39188 (4.13). `linux-6.12`: commit c2f6ea38 (6.15), in
+//! 6.12's stable series since 6.12.117, on the strict lists of 6.10.
+
+mod fallback;
+mod frames;
+mod links;
+mod percpu;
+mod policy;
+mod start;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use crate::replay::{FreeRefused, Subject};
+use core::fmt;
+use frames::Frames;
+use framewright::{CpuId, Frame, Mobility, Order, Run};
+use percpu::PerCpu;
+pub use policy::LinuxPolicy;
+
+/// The largest order that the lists hold (`MAX_PAGE_ORDER`).
+pub const MAX_ORDER: u8 = 10;
+
+/// What a [`LinuxBuddy`] is built from.
+#[derive(Debug, Clone, Copy)]
+pub struct LinuxBuddyConfig<'a> {
+    /// Whose rules.
+    pub policy: LinuxPolicy,
+    /// The number of frames; they are numbered from 0.
+    pub frames: u64,
+    /// Frames below `frames` that do not exist.
+    pub absent: &'a [Run],
+    /// CPUs with lists of their own, at least 1; a request from a CPU with a higher number uses
+    /// the lists of that number modulo this one.
+    pub cpus: u16,
+    /// Log2 of a pageblock's length in frames, 1 to [`MAX_ORDER`]: 9 on x86-64, 10 on the
+    /// document's devices.
+    pub pageblock_order: u8,
+    /// Whether there are per-CPU lists; without them every request goes to the free lists.
+    pub per_cpu_lists: bool,
+}
+
+impl LinuxBuddyConfig<'static> {
+    /// `frames` frames without holes in pageblocks of 512, with per-CPU lists for two CPUs.
+    #[must_use]
+    pub const fn new(policy: LinuxPolicy, frames: u64) -> Self {
+        Self {
+            policy,
+            frames,
+            absent: &[],
+            cpus: 2,
+            pageblock_order: 9,
+            per_cpu_lists: true,
+        }
+    }
+}
+
+/// Why a [`LinuxBuddy`] could not be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinuxBuddyError {
+    /// More frames than its 32-bit links can name.
+    TooManyFrames(u64),
+    /// No pageblock order between 1 and [`MAX_ORDER`].
+    PageblockOrder(u8),
+    /// No CPU to keep lists for.
+    NoCpu,
+}
+
+impl fmt::Display for LinuxBuddyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyFrames(n) => {
+                write!(f, "{n} frames are above the maximum {}", links::MAX_FRAMES)
+            }
+            Self::PageblockOrder(o) => {
+                write!(f, "pageblock order {o} is not between 1 and {MAX_ORDER}")
+            }
+            Self::NoCpu => f.write_str("0 cpus are below the minimum 1"),
+        }
+    }
+}
+
+impl core::error::Error for LinuxBuddyError {}
+
+/// One zone of Linux's page allocator under the rules of one [`LinuxPolicy`].
+#[derive(Debug)]
+pub struct LinuxBuddy {
+    policy: LinuxPolicy,
+    frames: Frames,
+    /// Empty if there are no per-CPU lists.
+    percpu: Vec<PerCpu>,
+    marks: percpu::Marks,
+    fallbacks: [[u64; 3]; 3],
+    /// Imposed labels left free pageblocks apart that merging would have joined (B3 is then due).
+    unsettled: bool,
+}
+
+impl LinuxBuddy {
+    /// A zone in which every frame that exists is free and every pageblock movable, as at boot.
+    ///
+    /// Memory: 9 bytes a frame and 5 a pageblock. Time: O(frames).
+    ///
+    /// # Errors
+    /// If the configuration is outside the limits that [`LinuxBuddyConfig`] states.
+    pub fn new(config: &LinuxBuddyConfig<'_>) -> Result<Self, LinuxBuddyError> {
+        if config.frames > links::MAX_FRAMES {
+            return Err(LinuxBuddyError::TooManyFrames(config.frames));
+        }
+        if !(1..=MAX_ORDER).contains(&config.pageblock_order) {
+            return Err(LinuxBuddyError::PageblockOrder(config.pageblock_order));
+        }
+        if config.cpus == 0 {
+            return Err(LinuxBuddyError::NoCpu);
+        }
+        let cpus = if config.per_cpu_lists { config.cpus } else { 0 };
+        let frames = Frames::new(config, usize::from(cpus) * percpu::LISTS);
+        let marks = percpu::Marks::new(config.policy, frames.present(), config.cpus);
+        Ok(Self {
+            policy: config.policy,
+            percpu: vec![PerCpu::default(); usize::from(cpus)],
+            marks,
+            frames,
+            fallbacks: [[0; 3]; 3],
+            unsettled: false,
+        })
+    }
+
+    /// The list that serves `mobility`: without grouping there is only one, and Linux then calls
+    /// everything unmovable.
+    fn list_of(&self, mobility: Mobility) -> usize {
+        if self.policy.groups() {
+            mobility.index()
+        } else {
+            Mobility::Unmovable.index()
+        }
+    }
+
+    /// One attempt, without the slow path.
+    #[inline]
+    fn take(&mut self, cpu: CpuId, order: u8, mt: usize) -> Option<u32> {
+        if self.policy == LinuxPolicy::Linux612NoFragment {
+            // The first pass fragments nothing; with one zone the second follows at once.
+            if let Some(frame) = self.take_with(cpu, order, mt, true) {
+                return Some(frame);
+            }
+        }
+        self.take_with(cpu, order, mt, false)
+    }
+
+    #[inline]
+    fn take_with(&mut self, cpu: CpuId, order: u8, mt: usize, whole_only: bool) -> Option<u32> {
+        if !self.percpu.is_empty() && self.policy.caches(order) {
+            self.take_cached(cpu, order, mt, whole_only)
+        } else {
+            let mut stealing = false;
+            self.rmqueue(order, mt, whole_only, &mut stealing)
+        }
+    }
+
+    #[cold]
+    fn take_after_drain(&mut self, cpu: CpuId, order: u8, mt: usize) -> Option<u32> {
+        if self.percpu.iter().all(PerCpu::is_empty) {
+            return None;
+        }
+        self.drain();
+        self.take(cpu, order, mt)
+    }
+
+    /// Joins what imposed labels kept apart, as the frees that led there would have.
+    #[cold]
+    fn settle(&mut self) {
+        self.frames.merge_whole_pageblocks();
+        self.unsettled = false;
+    }
+}
+
+impl Subject for LinuxBuddy {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    /// Sets a pageblock's label and moves its free blocks to that list. A free block larger than
+    /// a pageblock is split for it, and joined again before the first request.
+    fn set_label(&mut self, pageblock: u64, label: Mobility) {
+        let list = self.list_of(label);
+        if let Ok(pageblock) = usize::try_from(pageblock) {
+            self.unsettled |= self.frames.impose_label(pageblock, list);
+        }
+    }
+
+    fn alloc_at(&mut self, frame: Frame, order: Order, mobility: Mobility) -> bool {
+        let Some((frame, order)) = self.frames.block_at(frame, order) else {
+            return false;
+        };
+        if !self.frames.carve(frame, order) {
+            // The frames may be free and not in one block: cached, or kept apart by labels.
+            self.drain();
+            self.settle();
+            if !self.frames.carve(frame, order) {
+                return false;
+            }
+        }
+        self.frames.mark_allocated(frame, order, mobility.index());
+        true
+    }
+
+    #[inline]
+    fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame> {
+        let order = order.get();
+        if order > MAX_ORDER {
+            return None;
+        }
+        if self.unsettled {
+            self.settle();
+        }
+        let mt = self.list_of(mobility);
+        let frame = match self.take(cpu, order, mt) {
+            Some(frame) => frame,
+            None => self.take_after_drain(cpu, order, mt)?,
+        };
+        self.frames.mark_allocated(frame, order, mobility.index());
+        Some(Frame(u64::from(frame)))
+    }
+
+    #[inline]
+    fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) -> Result<(), FreeRefused> {
+        let (frame, order) = self.frames.block_at(frame, order).ok_or(FreeRefused)?;
+        self.frames.unmark_allocated(frame, order)?;
+        if !self.percpu.is_empty() && self.policy.caches(order) {
+            self.free_cached(cpu, frame, order);
+        } else {
+            self.frames.free_block(frame, order);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) {
+        for cpu in 0..self.percpu.len() {
+            self.drain_cpu(cpu);
+        }
+    }
+
+    fn free_blocks(&self) -> [[u64; 11]; 3] {
+        self.frames.free_blocks()
+    }
+
+    fn labels(&self) -> [u64; 3] {
+        self.frames.labels()
+    }
+
+    fn fallbacks(&self) -> [[u64; 3]; 3] {
+        self.fallbacks
+    }
+}

@@ -1,0 +1,279 @@
+use super::links::End;
+use super::{LinuxBuddy, LinuxPolicy};
+use framewright::{CpuId, Mobility};
+
+/// The order of a transparent huge page (`HPAGE_PMD_ORDER`).
+pub(super) const HUGE_ORDER: u8 = 9;
+/// Lists for the orders 0 to 3 and each mobility; older kernels use the first three.
+const LOW_ORDER_LISTS: usize = 4 * 3;
+/// And two for huge pages: not movable, movable.
+pub(super) const LISTS: usize = LOW_ORDER_LISTS + 2;
+/// A batch grows by doubling at most this many times (`CONFIG_PCP_BATCH_SCALE_MAX`).
+const BATCH_SCALE_MAX: u8 = 5;
+
+/// One CPU's state beside its lists.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PerCpu {
+    /// Frames on all of its lists.
+    pub(super) count: u32,
+    /// 6.12: doublings of the next refill, grown by refills and shrunk by frees.
+    alloc_factor: u8,
+    /// 6.12: frames freed lately, halved by each allocation.
+    free_count: u32,
+    /// 6.12: the last free was of an order between 1 and 3.
+    freed_high_order: bool,
+}
+
+impl PerCpu {
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// How much moves between a CPU's lists and the free lists at once, and how much may stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// Frames moved at once.
+    pub(super) batch: u32,
+    /// Frames on a CPU's lists above which a batch goes back.
+    pub(super) high: u32,
+}
+
+impl Marks {
+    /// The marks that a kernel of that time computes for a zone of `frames` frames of 4 KiB.
+    ///
+    /// Until 4.19: a batch of a quarter of a thousandth of the zone, at most 512 KiB before the quarter, made
+    /// odd to 2^n - 1; the mark is six batches. 6.12: 1/4096 of the zone, at most 256 KiB,
+    /// likewise made odd; the mark is each CPU's share of the low watermark, at least four batches.
+    pub(super) fn new(policy: LinuxPolicy, frames: u64, cpus: u16) -> Self {
+        if policy.is_strict() {
+            let batch = (frames >> 12).min(64) as u32;
+            let batch = if batch <= 1 {
+                1
+            } else {
+                one_below_power(batch)
+            };
+            let share = low_watermark(frames) / u64::from(cpus);
+            Self {
+                batch,
+                high: (share as u32).max(batch << 2),
+            }
+        } else {
+            let batch = ((frames / 1024).min(128) / 4).max(1) as u32;
+            let batch = one_below_power(batch);
+            Self {
+                batch: batch.max(1),
+                high: 6 * batch,
+            }
+        }
+    }
+}
+
+/// 1.5 times `batch`, down to a power of two, less one: odd strides spread over cache colours.
+fn one_below_power(batch: u32) -> u32 {
+    (1 << (batch + batch / 2).ilog2()) - 1
+}
+
+/// The low watermark of 6.12 for one zone, in frames of 4 KiB.
+///
+/// The minimum is 4 * sqrt(KiB of memory) KiB, within 128 KiB and 256 MiB; with transparent huge
+/// pages at least 2 + 3 * 3 pageblocks, unless that is more than a twentieth of the zone. Low lies
+/// above it by a quarter of it or by a thousandth of the zone, whichever is more.
+fn low_watermark(frames: u64) -> u64 {
+    let kib = (frames * 4 * 16).isqrt().clamp(128, 256 << 10);
+    let huge = (512 * (2 + 3 * 3)).min(frames / 20);
+    let min = (kib / 4).max(huge);
+    min + (min / 4).max(frames / 1000)
+}
+
+/// Which of a CPU's lists holds blocks of this order and mobility.
+#[inline]
+fn list_index(order: u8, mt: usize) -> usize {
+    if order == HUGE_ORDER {
+        LOW_ORDER_LISTS + usize::from(mt == Mobility::Movable.index())
+    } else {
+        usize::from(order) * 3 + mt
+    }
+}
+
+fn order_of(list: usize) -> u8 {
+    if list >= LOW_ORDER_LISTS {
+        HUGE_ORDER
+    } else {
+        (list / 3) as u8
+    }
+}
+
+impl LinuxBuddy {
+    #[inline]
+    fn slot(&self, cpu: CpuId) -> usize {
+        let index = cpu.index();
+        if index < self.percpu.len() {
+            index
+        } else {
+            index % self.percpu.len()
+        }
+    }
+
+    /// A block from the CPU's list, refilled if it is empty.
+    #[inline]
+    pub(super) fn take_cached(
+        &mut self,
+        cpu: CpuId,
+        order: u8,
+        mt: usize,
+        whole_only: bool,
+    ) -> Option<u32> {
+        let slot = self.slot(cpu);
+        self.percpu[slot].free_count >>= 1;
+        let list = slot * LISTS + list_index(order, mt);
+        let popped = match self.frames.pop_cached(list, End::Head) {
+            Some(popped) => popped,
+            None => {
+                self.refill(slot, order, mt, whole_only);
+                self.frames.pop_cached(list, End::Head)?
+            }
+        };
+        self.percpu[slot].count -= 1 << order;
+        Some(popped.0)
+    }
+
+    /// Brings a batch to an empty list, in the order in which the free lists gave it.
+    fn refill(&mut self, slot: usize, order: u8, mt: usize, whole_only: bool) {
+        let blocks = self.refill_blocks(slot, order);
+        let list = slot * LISTS + list_index(order, mt);
+        let mut stealing = false;
+        for _ in 0..blocks {
+            let Some(frame) = self.rmqueue(order, mt, whole_only, &mut stealing) else {
+                break;
+            };
+            self.frames.push_cached(list, frame, order, mt, End::Tail);
+            self.percpu[slot].count += 1 << order;
+        }
+    }
+
+    /// How many blocks a refill asks for. 6.12 doubles it while nothing is freed in between, as
+    /// far as the mark leaves room.
+    fn refill_blocks(&mut self, slot: usize, order: u8) -> u32 {
+        let Marks { batch, high } = self.marks;
+        if !self.policy.is_strict() {
+            return batch;
+        }
+        if high < batch {
+            return 1;
+        }
+        let percpu = &mut self.percpu[slot];
+        let mut blocks = batch;
+        if order == 0 {
+            blocks <<= percpu.alloc_factor;
+            let room = high.saturating_sub(percpu.count + batch).max(batch);
+            if blocks <= room && percpu.alloc_factor < BATCH_SCALE_MAX {
+                percpu.alloc_factor += 1;
+            }
+            blocks = blocks.min(room);
+        }
+        if blocks > 1 {
+            blocks = (blocks >> order).max(2);
+        }
+        blocks
+    }
+
+    /// Frees a block to the list of its pageblock's label, and a batch of the list's oldest where
+    /// that is too much.
+    #[inline]
+    pub(super) fn free_cached(&mut self, cpu: CpuId, frame: u32, order: u8) {
+        let slot = self.slot(cpu);
+        let mt = self.frames.label(frame);
+        let list = list_index(order, mt);
+        self.frames
+            .push_cached(slot * LISTS + list, frame, order, mt, End::Head);
+        let Marks { batch, high } = self.marks;
+        let percpu = &mut self.percpu[slot];
+        percpu.count += 1 << order;
+        if !self.policy.is_strict() {
+            if percpu.count >= high {
+                self.free_batch_in_turns(slot, batch);
+            }
+            return;
+        }
+        percpu.alloc_factor >>= 1;
+        let high_order = order != 0 && order != HUGE_ORDER;
+        // Steady frees of orders 1 to 3 go back sooner: as cached blocks they fragment.
+        let free_high = high_order
+            && percpu.freed_high_order
+            && percpu.free_count >= batch + high / 2
+            && percpu.count >= batch;
+        percpu.freed_high_order = high_order;
+        if percpu.free_count < batch << BATCH_SCALE_MAX {
+            percpu.free_count += 1 << order;
+        }
+        if free_high {
+            let count = percpu.count.min(batch << BATCH_SCALE_MAX);
+            self.free_batch_list_by_list(slot, count, list);
+        } else if percpu.count >= high {
+            let most = high.saturating_sub(batch).max(batch);
+            let count = percpu.free_count.clamp(batch, most);
+            self.free_batch_list_by_list(slot, count, list);
+        }
+    }
+
+    /// Returns all frames on a CPU's lists.
+    pub(super) fn drain_cpu(&mut self, slot: usize) {
+        while self.percpu[slot].count > 0 {
+            let count = self.percpu[slot].count;
+            if self.policy.is_strict() {
+                let most = count.min(self.marks.batch << BATCH_SCALE_MAX);
+                self.free_batch_list_by_list(slot, most, 0);
+            } else {
+                self.free_batch_in_turns(slot, count);
+            }
+        }
+    }
+
+    /// 4.4 and 4.13: frames from the tails of the three lists in turns, more from a list the more
+    /// empty ones came before it, to the list that was theirs when they were cached.
+    fn free_batch_in_turns(&mut self, slot: usize, frames: u32) {
+        let mut left = frames.min(self.percpu[slot].count);
+        self.percpu[slot].count -= left;
+        let (mut mt, mut turn) = (0, 0);
+        while left > 0 {
+            loop {
+                turn += 1;
+                mt = (mt + 1) % 3;
+                if !self.frames.is_cached_list_empty(slot * LISTS + mt) {
+                    break;
+                }
+            }
+            if turn == 3 {
+                turn = left;
+            }
+            while left > 0 && turn > 0 {
+                let Some((frame, tag)) = self.frames.pop_cached(slot * LISTS + mt, End::Tail)
+                else {
+                    break;
+                };
+                self.frames.free_block_to(frame, 0, tag.mt());
+                left -= 1;
+                turn -= 1;
+            }
+        }
+    }
+
+    /// 6.12: blocks from the tail of the list `first` until it is empty, then of the next one, to
+    /// the lists of their pageblocks' present labels.
+    fn free_batch_list_by_list(&mut self, slot: usize, frames: u32, first: usize) {
+        let mut left = i64::from(frames.min(self.percpu[slot].count));
+        let mut list = first;
+        while left > 0 {
+            let order = order_of(list);
+            while left > 0
+                && let Some((frame, _)) = self.frames.pop_cached(slot * LISTS + list, End::Tail)
+            {
+                self.frames.free_block(frame, order);
+                self.percpu[slot].count -= 1 << order;
+                left -= 1 << order;
+            }
+            list = (list + 1) % LISTS;
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What each document complains about, rebuilt faithfully, so that "better than" has a baseline.
+
+pub mod buddy;
