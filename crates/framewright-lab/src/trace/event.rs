@@ -7,7 +7,8 @@ use framewright::{Frame, Mobility, Order};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds on the trace's own clock; a clock without a unit (`counter`, `x86-tsc`,
-    /// `uptime`) counts one a tick.
+    /// `uptime`) counts one a tick. A marker of lost events without a time has that of the event
+    /// before it.
     pub time_ns: u64,
     /// The CPU that recorded the event.
     pub cpu: u16,

@@ -159,6 +159,12 @@ impl Op {
         u16::from(self.cpu & !Self::SYNTHETIC)
     }
 
+    /// The CPU as it was recorded, with the synthetic mark.
+    #[must_use]
+    pub fn recorded_cpu(self) -> u8 {
+        self.cpu
+    }
+
     /// Whether the recording inferred the operation instead of seeing it.
     #[must_use]
     pub fn is_synthetic(self) -> bool {

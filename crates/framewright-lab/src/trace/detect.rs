@@ -1,0 +1,48 @@
+use super::{Input, TextReader, Trace, TraceError, pft1};
+use std::path::Path;
+
+/// A trace whose form has been recognised by its first bytes.
+#[derive(Debug)]
+pub enum Recording {
+    /// Objects and operations, ready to replay.
+    Columns(Trace),
+    /// Events by frame number, still to be read and reduced to a [`Trace`].
+    Text(Box<TextReader>),
+}
+
+impl Recording {
+    /// Opens `path`, or standard input for `-`: PFT1, ftrace text or `perf script` text; plain,
+    /// gzip or zstd. PFT1 is read as a whole, text as it is asked for.
+    ///
+    /// # Errors
+    /// If the file cannot be read or holds none of these. What text it is shows only in its first
+    /// line, so that the error for a text that is no trace comes with the first event.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        Self::from_input(Input::open(path)?)
+    }
+
+    /// As [`Recording::open`], for an input that is open.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn from_input(mut input: Input) -> Result<Self, TraceError> {
+        // The longest of the signatures: what trace-cmd writes first.
+        let first = input.peek(10)?;
+        if first.starts_with(&pft1::MAGIC) {
+            return Ok(Self::Columns(pft1::read_pft1(input)?));
+        }
+        let other = match first {
+            [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
+                Some("this is perf.data, expected its text: `perf script -i FILE > TEXT`")
+            }
+            [0x17, 0x08, 0x44, b't', b'r', b'a', b'c', b'i', b'n', b'g'] => {
+                Some("this is trace.dat, expected its text: `trace-cmd report -i FILE > TEXT`")
+            }
+            _ => None,
+        };
+        match other {
+            Some(message) => Err(input.error(message)),
+            None => Ok(Self::Text(Box::new(TextReader::new(input)))),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! PFT1: a trace in columns, small when compressed.
+//!
+//! All numbers are little endian. `varint` is LEB128; `zigzag` is a signed one.
+//!
+//! ```text
+//! "PFT1" u32 nframes  u32 ninit  u32 nalloc  u32 nops  u32 ncols
+//! ncols x { char name[8], u64 len_bytes }, then the columns one after another:
+//!
+//! init    ninit zigzag v: class = v mod 4 (0 unmovable, 1 movable, 2 slab),
+//!         frame += (v - class) / 4, from 0; object ids 0.., order 0 each
+//! absent  varint pairs (skip, len): frames that do not exist
+//! gfptab  u32 flag words
+//! ops     a byte each: kind = b & 3, order = b >> 2 & 15, mobility = b >> 6
+//!           0 alloc   the next object id       cpu 1, gfp 1, pid 2 bytes
+//!           1 free    of a whole object        cpu 1, free: varint next id - 1 - id
+//!           2 free    of a part                cpu 1, part: varint as above, varint offset
+//!           3 order 15: a tick                 tick: varint milliseconds
+//!           3 other:  an allocation failed     cpu 1, gfp 1, pid 2 bytes
+//! cpu     low 7 bits the CPU, 0x80 synthetic
+//! gfp     index into gfptab, 255 for synthetic
+//! ```
+//!
+//! A companion file (`*.pfn`) has the frame that the recording kernel chose for each allocation,
+//! as zigzag differences, without a header.
+//!
+//! # Invariants
+//! - **P1** A trace that was read is one: every free refers to what is allocated, every count is
+//!   right, every column is used up.
+//! - **P2** Memory follows what was read, not what a header claims: 16 bytes an operation byte,
+//!   16 an initial object's byte.
+//! - **P3** Writing what was read gives the same bytes, where the columns stand in the order
+//!   above and numbers in their shortest form, as the writer here leaves them.
+
+mod frames;
+mod read;
+mod varint;
+mod write;
+
+pub use frames::{read_frames, write_frames};
+pub use read::read_pft1;
+pub use write::write_pft1;
+
+use framewright::{Frame, Run};
+
+/// What a file starts with.
+pub(super) const MAGIC: [u8; 4] = *b"PFT1";
+
+/// The columns, in the order in which they are written.
+const COLUMNS: [&str; 10] = [
+    "init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick",
+];
+
+const INIT: usize = 0;
+const ABSENT: usize = 1;
+const GFPTAB: usize = 2;
+const OPS: usize = 3;
+const CPU: usize = 4;
+const FREE: usize = 5;
+const PART: usize = 6;
+const GFP: usize = 7;
+const PID: usize = 8;
+const TICK: usize = 9;
+
+/// The order that marks a tick among the operations of kind 3.
+const TICK_ORDER: u8 = 15;
+
+/// The `gfp` index of an operation whose flags nobody saw.
+const NO_GFP: u8 = 255;
+
+/// Whether `frame` lies in one of the runs, which ascend.
+fn is_absent(absent: &[Run], frame: Frame) -> bool {
+    let next = absent.partition_point(|run| run.end() <= frame);
+    absent.get(next).is_some_and(|run| run.contains(frame))
+}
+
+/// A column's name as the file has it.
+fn padded(name: &str) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}

@@ -1,0 +1,409 @@
+use super::{
+    ABSENT, COLUMNS, CPU, FREE, GFP, GFPTAB, INIT, MAGIC, NO_GFP, OPS, PART, PID, TICK, TICK_ORDER,
+    is_absent, padded, varint,
+};
+use crate::trace::liveness::{BadFree, Liveness};
+use crate::trace::{InitClass, InitObject, Input, Op, Trace, TraceError};
+use framewright::{Frame, Mobility, Order, Run};
+
+/// The numbers behind the magic.
+struct Header {
+    nframes: u32,
+    ninit: u32,
+    nalloc: u32,
+    nops: u32,
+    ncols: u32,
+}
+
+/// What is read from while the columns are walked.
+struct Columns {
+    bytes: [Vec<u8>; COLUMNS.len()],
+}
+
+/// Reads a trace of the form PFT1.
+///
+/// Time: one pass over the columns; memory: the columns, and 16 bytes for each operation and each
+/// initial object.
+///
+/// # Errors
+/// If the input cannot be read, is not PFT1, is cut off, or says what no trace can mean: a free of
+/// what is not allocated, counts that do not match, a column too short or too long. The message
+/// names the column or the operation, which count from 0.
+pub fn read_pft1(mut input: Input) -> Result<Trace, TraceError> {
+    let header = read_header(&mut input)?;
+    let columns = read_columns(&mut input, &header)?;
+    parse(&header, &columns).map_err(|message| input.error(message))
+}
+
+fn read_exact(input: &mut Input, len_bytes: u64, what: &str) -> Result<Vec<u8>, TraceError> {
+    let mut bytes = Vec::new();
+    let read = input.read_up_to(len_bytes, &mut bytes)?;
+    if read < len_bytes {
+        return Err(input.error(format!(
+            "{what} ends after {read} of {len_bytes} bytes (the file is cut off)"
+        )));
+    }
+    Ok(bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..at + 4)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
+}
+
+fn read_header(input: &mut Input) -> Result<Header, TraceError> {
+    let bytes = read_exact(input, 24, "the header")?;
+    if bytes[..4] != MAGIC {
+        return Err(input.error("the input does not start with PFT1, expected a trace in columns"));
+    }
+    let header = Header {
+        nframes: u32_at(&bytes, 4),
+        ninit: u32_at(&bytes, 8),
+        nalloc: u32_at(&bytes, 12),
+        nops: u32_at(&bytes, 16),
+        ncols: u32_at(&bytes, 20),
+    };
+    if header.ncols as usize != COLUMNS.len() {
+        return Err(input.error(format!(
+            "the header says {} columns, expected {}",
+            header.ncols,
+            COLUMNS.len()
+        )));
+    }
+    if header.ninit.checked_add(header.nalloc).is_none() {
+        return Err(input.error(format!(
+            "the header says {} initial objects and {} allocations, expected at most 2^32 - 1 \
+             together",
+            header.ninit, header.nalloc
+        )));
+    }
+    if header.ninit > header.nframes {
+        return Err(input.error(format!(
+            "the header says {} initial objects in {} frames, expected no more than frames",
+            header.ninit, header.nframes
+        )));
+    }
+    Ok(header)
+}
+
+fn read_columns(input: &mut Input, header: &Header) -> Result<Columns, TraceError> {
+    let table = read_exact(input, 16 * u64::from(header.ncols), "the table of columns")?;
+    let mut order = Vec::with_capacity(COLUMNS.len());
+    for entry in table.chunks_exact(16) {
+        let (name, len_bytes) = entry.split_at(8);
+        let column = COLUMNS.iter().position(|c| padded(c) == name);
+        let Some(column) = column else {
+            let name = String::from_utf8_lossy(name).replace('\0', "");
+            return Err(input.error(format!(
+                "the column `{}` is unknown, expected one of {}",
+                name.escape_default(),
+                COLUMNS.join(" ")
+            )));
+        };
+        if order.iter().any(|&(c, _)| c == column) {
+            let name = COLUMNS[column];
+            return Err(input.error(format!("the column `{name}` is there twice, expected once")));
+        }
+        let len_bytes = len_bytes.try_into().map_or(0, u64::from_le_bytes);
+        order.push((column, len_bytes));
+    }
+    let mut columns = Columns {
+        bytes: Default::default(),
+    };
+    for (column, len_bytes) in order {
+        let what = format!("the column `{}`", COLUMNS[column]);
+        columns.bytes[column] = read_exact(input, len_bytes, &what)?;
+    }
+    if !input.peek(1)?.is_empty() {
+        return Err(input.error("there are bytes after the last column, expected the end"));
+    }
+    Ok(columns)
+}
+
+fn parse(header: &Header, columns: &Columns) -> Result<Trace, String> {
+    let init = parse_init(&columns.bytes[INIT], header)?;
+    let absent = parse_absent(&columns.bytes[ABSENT], header, &init)?;
+    let gfp = parse_gfptab(&columns.bytes[GFPTAB])?;
+    let ops = parse_ops(header, columns, &gfp)?;
+    Ok(Trace {
+        nframes: u64::from(header.nframes),
+        absent,
+        init,
+        ops,
+        gfp,
+    })
+}
+
+fn parse_init(mut bytes: &[u8], header: &Header) -> Result<Vec<InitObject>, String> {
+    // Each takes at least a byte, which bounds what the header may claim.
+    if header.ninit as usize > bytes.len() {
+        return Err(format!(
+            "the column `init` has {} bytes for {} objects, expected one or more each",
+            bytes.len(),
+            header.ninit
+        ));
+    }
+    let mut init = Vec::with_capacity(header.ninit as usize);
+    let mut frame = 0i64;
+    let mut is_ascending = true;
+    for i in 0..header.ninit {
+        let value = varint::take_signed(&mut bytes).ok_or_else(|| broken("init", i))?;
+        let class = match value.rem_euclid(4) {
+            0 => InitClass::Unmovable,
+            1 => InitClass::Movable,
+            2 => InitClass::Slab,
+            _ => return Err(format!("initial object {i} has class 3, expected 0 to 2")),
+        };
+        let last = frame;
+        frame = frame
+            .checked_add(value.div_euclid(4))
+            .filter(|f| (0..i64::from(header.nframes)).contains(f))
+            .ok_or_else(|| {
+                format!(
+                    "initial object {i} is outside the machine, expected a frame below {}",
+                    header.nframes
+                )
+            })?;
+        is_ascending &= i == 0 || frame > last;
+        init.push(InitObject {
+            frame: Frame(frame as u64),
+            class,
+        });
+    }
+    used_up("init", bytes)?;
+    if !is_ascending {
+        let mut frames: Vec<Frame> = init.iter().map(|o| o.frame).collect();
+        frames.sort_unstable();
+        if let Some(pair) = frames.windows(2).find(|pair| pair[0] == pair[1]) {
+            let frame = pair[0];
+            return Err(format!(
+                "two initial objects are at frame {frame}, expected one"
+            ));
+        }
+    }
+    Ok(init)
+}
+
+fn parse_absent(
+    mut bytes: &[u8],
+    header: &Header,
+    init: &[InitObject],
+) -> Result<Vec<Run>, String> {
+    let mut absent = Vec::new();
+    let mut at = 0u64;
+    while !bytes.is_empty() {
+        let i = absent.len() as u32;
+        let skip = varint::take(&mut bytes).ok_or_else(|| broken("absent", i))?;
+        let frames = varint::take(&mut bytes).ok_or_else(|| broken("absent", i))?;
+        let run = at
+            .checked_add(skip)
+            .and_then(|start| Run::new(Frame(start), frames))
+            .filter(|run| run.end().0 <= u64::from(header.nframes) && !run.is_empty())
+            .ok_or_else(|| {
+                format!(
+                    "absent run {i} is empty or outside the machine, expected frames below {}",
+                    header.nframes
+                )
+            })?;
+        at = run.end().0;
+        absent.push(run);
+    }
+    match init.iter().find(|o| is_absent(&absent, o.frame)) {
+        None => Ok(absent),
+        Some(object) => Err(format!(
+            "an initial object is at frame {}, which is absent",
+            object.frame
+        )),
+    }
+}
+
+fn parse_gfptab(bytes: &[u8]) -> Result<Vec<u32>, String> {
+    let (words, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() || words.len() > usize::from(NO_GFP) {
+        return Err(format!(
+            "the column `gfptab` has {} bytes, expected a multiple of 4 up to {}",
+            bytes.len(),
+            4 * usize::from(NO_GFP)
+        ));
+    }
+    Ok(words.iter().map(|&w| u32::from_le_bytes(w)).collect())
+}
+
+fn parse_ops(header: &Header, columns: &Columns, gfptab: &[u32]) -> Result<Vec<Op>, String> {
+    let codes = &columns.bytes[OPS];
+    if codes.len() != header.nops as usize {
+        return Err(format!(
+            "the column `ops` has {} bytes, expected {} for as many operations",
+            codes.len(),
+            header.nops
+        ));
+    }
+    let mut walk = Walk {
+        cpu: &columns.bytes[CPU],
+        free: &columns.bytes[FREE],
+        part: &columns.bytes[PART],
+        gfp: &columns.bytes[GFP],
+        pid: &columns.bytes[PID],
+        tick: &columns.bytes[TICK],
+        gfptab_len: gfptab.len(),
+        live: Liveness::new(header.ninit),
+    };
+    let mut ops = Vec::with_capacity(codes.len());
+    for (i, &code) in codes.iter().enumerate() {
+        let op = walk
+            .op(code)
+            .map_err(|fault| format!("operation {i}: {fault}"))?;
+        ops.push(op);
+    }
+    let allocs = walk.live.objects() - header.ninit as usize;
+    if allocs != header.nalloc as usize {
+        return Err(format!(
+            "the column `ops` has {allocs} allocations, expected {} as the header says",
+            header.nalloc
+        ));
+    }
+    used_up("cpu", walk.cpu)?;
+    used_up("free", walk.free)?;
+    used_up("part", walk.part)?;
+    used_up("gfp", walk.gfp)?;
+    used_up("pid", walk.pid)?;
+    used_up("tick", walk.tick)?;
+    Ok(ops)
+}
+
+/// What is left of each column.
+struct Walk<'a> {
+    cpu: &'a [u8],
+    free: &'a [u8],
+    part: &'a [u8],
+    gfp: &'a [u8],
+    pid: &'a [u8],
+    tick: &'a [u8],
+    gfptab_len: usize,
+    live: Liveness,
+}
+
+/// What is wrong with an operation; words are made of it only where one is refused.
+enum Fault {
+    Ends(&'static str),
+    Order(u8),
+    Mobility,
+    FreeMobility,
+    Gfp { index: u8, len: usize },
+    Tick(u64),
+    Free(BadFree),
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ends(column) => write!(f, "the column `{column}` ends too early or is damaged"),
+            Self::Order(order) => write!(f, "order {order} is above the maximum 14"),
+            Self::Mobility => f.write_str("mobility 3, expected 0 to 2"),
+            Self::FreeMobility => f.write_str("a free has a mobility, expected 0"),
+            Self::Gfp { index, len } => {
+                write!(f, "gfp index {index}, expected one below {len}, or 255")
+            }
+            Self::Tick(ms) => write!(f, "a tick of {ms} ms, expected less than 2^32"),
+            Self::Free(bad) => bad.fmt(f),
+        }
+    }
+}
+
+impl Walk<'_> {
+    fn op(&mut self, code: u8) -> Result<Op, Fault> {
+        let order = code >> 2 & 15;
+        match code & 3 {
+            0 => self.alloc(code, order, false),
+            1 => {
+                let order = self.free_order(code, order)?;
+                let cpu = take_byte(&mut self.cpu, "cpu")?;
+                let back = varint::take(&mut self.free).ok_or(Fault::Ends("free"))?;
+                let object = self.object(back)?;
+                self.live.free(object, order).map_err(Fault::Free)?;
+                Ok(Op::free(object, order, cpu))
+            }
+            2 => {
+                let order = self.free_order(code, order)?;
+                let cpu = take_byte(&mut self.cpu, "cpu")?;
+                let back = varint::take(&mut self.part).ok_or(Fault::Ends("part"))?;
+                let offset = varint::take(&mut self.part).ok_or(Fault::Ends("part"))?;
+                let object = self.object(back)?;
+                self.live
+                    .free_part(object, offset, order)
+                    .map_err(Fault::Free)?;
+                // The offset is inside an object of at most 2^20 frames.
+                Ok(Op::free_part(object, offset as u32, order, cpu))
+            }
+            _ if order == TICK_ORDER => {
+                let ms = varint::take(&mut self.tick).ok_or(Fault::Ends("tick"))?;
+                u32::try_from(ms).map(Op::tick).map_err(|_| Fault::Tick(ms))
+            }
+            _ => self.alloc(code, order, true),
+        }
+    }
+
+    fn alloc(&mut self, code: u8, order: u8, failed: bool) -> Result<Op, Fault> {
+        // A failed one of order 15 would read as a tick, so that none may have it.
+        if order == TICK_ORDER {
+            return Err(Fault::Order(order));
+        }
+        let mobility = Mobility::from_index(usize::from(code >> 6)).ok_or(Fault::Mobility)?;
+        let order = Order::new(order).ok_or(Fault::Order(order))?;
+        let cpu = take_byte(&mut self.cpu, "cpu")?;
+        let index = take_byte(&mut self.gfp, "gfp")?;
+        if index != NO_GFP && usize::from(index) >= self.gfptab_len {
+            let len = self.gfptab_len;
+            return Err(Fault::Gfp { index, len });
+        }
+        let (&pid, rest) = self
+            .pid
+            .split_first_chunk::<2>()
+            .ok_or(Fault::Ends("pid"))?;
+        self.pid = rest;
+        if !failed {
+            self.live.alloc(order);
+        }
+        let pid = u16::from_le_bytes(pid);
+        Ok(Op::alloc(failed, order, mobility, cpu, index, pid))
+    }
+
+    fn free_order(&self, code: u8, order: u8) -> Result<Order, Fault> {
+        // What a free says of mobility nobody reads; other than 0 it could not be written again.
+        if code >> 6 != 0 {
+            return Err(Fault::FreeMobility);
+        }
+        Order::new(order).ok_or(Fault::Order(order))
+    }
+
+    /// The object that is `back` before the newest one.
+    fn object(&self, back: u64) -> Result<u32, Fault> {
+        (self.live.objects() as u64)
+            .checked_sub(1)
+            .and_then(|newest| newest.checked_sub(back))
+            .and_then(|object| u32::try_from(object).ok())
+            .ok_or(Fault::Free(BadFree::BeforeFirst { back }))
+    }
+}
+
+fn take_byte(bytes: &mut &[u8], column: &'static str) -> Result<u8, Fault> {
+    let (&first, rest) = bytes.split_first().ok_or(Fault::Ends(column))?;
+    *bytes = rest;
+    Ok(first)
+}
+
+fn broken(column: &str, entry: u32) -> String {
+    format!("the column `{column}` ends too early or is damaged at entry {entry}")
+}
+
+fn used_up(column: &str, rest: &[u8]) -> Result<(), String> {
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let n = rest.len();
+    Err(format!(
+        "the column `{column}` has {n} bytes more than are used, expected none"
+    ))
+}

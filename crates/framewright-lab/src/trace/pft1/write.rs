@@ -1,0 +1,167 @@
+use super::{
+    ABSENT, COLUMNS, CPU, FREE, GFP, GFPTAB, INIT, MAGIC, NO_GFP, OPS, PART, PID, TICK, TICK_ORDER,
+    is_absent, padded, varint,
+};
+use crate::trace::liveness::Liveness;
+use crate::trace::{InitClass, Op, OpKind, Trace};
+use std::io::{self, Write};
+
+/// Writes `trace` in the form PFT1, uncompressed.
+///
+/// Memory: the columns, some 5 bytes an operation. Everything is checked before the first byte is
+/// written.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if PFT1 cannot hold the trace (more than 2^32 - 1 frames,
+/// objects or operations, more than 255 flag words, an order above 14), or if it is none (a free
+/// of what is not allocated, initial objects that share a frame or lie in none); nothing was
+/// written then. Otherwise what `out` reports.
+pub fn write_pft1(trace: &Trace, mut out: impl Write) -> io::Result<()> {
+    let (columns, nalloc) = columns(trace).map_err(invalid)?;
+    let mut head = Vec::with_capacity(24 + 16 * COLUMNS.len());
+    head.extend_from_slice(&MAGIC);
+    for number in [
+        fits("frames", trace.nframes).map_err(invalid)?,
+        fits("initial objects", trace.init.len() as u64).map_err(invalid)?,
+        nalloc,
+        fits("operations", trace.ops.len() as u64).map_err(invalid)?,
+        COLUMNS.len() as u32,
+    ] {
+        head.extend_from_slice(&number.to_le_bytes());
+    }
+    for (name, column) in COLUMNS.iter().zip(&columns) {
+        head.extend_from_slice(&padded(name));
+        head.extend_from_slice(&(column.len() as u64).to_le_bytes());
+    }
+    out.write_all(&head)?;
+    for column in &columns {
+        out.write_all(column)?;
+    }
+    out.flush()
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+fn fits(what: &str, n: u64) -> Result<u32, String> {
+    u32::try_from(n).map_err(|_| format!("{n} {what}, PFT1 holds at most 2^32 - 1"))
+}
+
+/// The columns, and the number of allocations.
+fn columns(trace: &Trace) -> Result<([Vec<u8>; COLUMNS.len()], u32), String> {
+    let mut columns: [Vec<u8>; COLUMNS.len()] = Default::default();
+    let nframes = fits("frames", trace.nframes)?;
+    put_absent(trace, nframes, &mut columns[ABSENT])?;
+    put_init(trace, nframes, &mut columns[INIT])?;
+    if trace.gfp.len() > usize::from(NO_GFP) {
+        let n = trace.gfp.len();
+        return Err(format!("{n} flag words, PFT1 holds at most {NO_GFP}"));
+    }
+    for word in &trace.gfp {
+        columns[GFPTAB].extend_from_slice(&word.to_le_bytes());
+    }
+    let ninit = fits("initial objects", trace.init.len() as u64)?;
+    let mut live = Liveness::new(ninit);
+    for (i, op) in trace.ops.iter().enumerate() {
+        put_op(*op, trace.gfp.len(), &mut live, &mut columns)
+            .map_err(|fault| format!("operation {i}: {fault}"))?;
+    }
+    let objects = fits("objects", live.objects() as u64)?;
+    Ok((columns, objects - ninit))
+}
+
+fn put_init(trace: &Trace, nframes: u32, out: &mut Vec<u8>) -> Result<(), String> {
+    let mut last = 0i64;
+    let mut frames = Vec::with_capacity(trace.init.len());
+    for (i, object) in trace.init.iter().enumerate() {
+        let frame = object.frame;
+        if frame.0 >= u64::from(nframes) || is_absent(&trace.absent, frame) {
+            return Err(format!(
+                "initial object {i} is at frame {frame}, where there is none"
+            ));
+        }
+        let class = match object.class {
+            InitClass::Unmovable => 0,
+            InitClass::Movable => 1,
+            InitClass::Slab => 2,
+        };
+        let number = frame.0 as i64;
+        varint::put_signed(out, (number - last) * 4 + class);
+        last = number;
+        frames.push(frame);
+    }
+    frames.sort_unstable();
+    match frames.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("two initial objects are at frame {}", pair[0])),
+        None => Ok(()),
+    }
+}
+
+fn put_absent(trace: &Trace, nframes: u32, out: &mut Vec<u8>) -> Result<(), String> {
+    let mut at = 0;
+    for (i, run) in trace.absent.iter().enumerate() {
+        let skip = run.start().0.checked_sub(at);
+        let inside = run.end().0 <= u64::from(nframes) && !run.is_empty();
+        let (Some(skip), true) = (skip, inside) else {
+            return Err(format!(
+                "absent run {i} ({run:?}) is empty, out of order or outside the machine"
+            ));
+        };
+        varint::put(out, skip);
+        varint::put(out, run.frames());
+        at = run.end().0;
+    }
+    Ok(())
+}
+
+fn put_op(
+    op: Op,
+    gfptab_len: usize,
+    live: &mut Liveness,
+    columns: &mut [Vec<u8>; COLUMNS.len()],
+) -> Result<(), String> {
+    let order = op.order();
+    let back = |live: &Liveness| (live.objects() as u64).wrapping_sub(1 + u64::from(op.value));
+    let (kind, mobility) = match op.kind() {
+        OpKind::Tick => {
+            varint::put(&mut columns[TICK], u64::from(op.value));
+            columns[OPS].push(3 | TICK_ORDER << 2 | 3 << 6);
+            return Ok(());
+        }
+        OpKind::Alloc | OpKind::Failed => {
+            if op.gfp != NO_GFP && usize::from(op.gfp) >= gfptab_len {
+                let index = op.gfp;
+                return Err(format!("gfp index {index} of a table of {gfptab_len}"));
+            }
+            columns[GFP].push(op.gfp);
+            columns[PID].extend_from_slice(&op.pid.to_le_bytes());
+            if op.kind() == OpKind::Alloc {
+                live.alloc(order);
+                (0, op.mobility() as u8)
+            } else {
+                (3, op.mobility() as u8)
+            }
+        }
+        OpKind::Free => {
+            let back = back(live);
+            live.free(op.value, order).map_err(|e| e.to_string())?;
+            varint::put(&mut columns[FREE], back);
+            (1, 0)
+        }
+        OpKind::FreePart => {
+            let (back, offset) = (back(live), u64::from(op.offset));
+            live.free_part(op.value, offset, order)
+                .map_err(|e| e.to_string())?;
+            varint::put(&mut columns[PART], back);
+            varint::put(&mut columns[PART], offset);
+            (2, 0)
+        }
+    };
+    if order.get() >= TICK_ORDER {
+        return Err(format!("{order} is above the maximum 14"));
+    }
+    columns[CPU].push(op.recorded_cpu());
+    columns[OPS].push(kind | order.get() << 2 | mobility << 6);
+    Ok(())
+}
