@@ -11,7 +11,9 @@
 #[cfg(any(loom, shuttle))]
 extern crate std;
 
+pub mod frame;
 pub mod platform;
+pub mod policy;
 pub mod raw;
 pub mod slots;
 pub mod stats;

@@ -25,6 +25,7 @@
 
 mod bitmap;
 mod fold;
+mod summary;
 mod tree;
 mod twin;
 
@@ -32,6 +33,7 @@ mod twin;
 mod model_tests;
 
 pub use bitmap::Slots;
+pub use summary::{orders_in, run_mask, runs_in};
 pub use tree::Tree;
 pub use twin::{Overlap, Twin};
 

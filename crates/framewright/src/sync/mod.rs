@@ -12,11 +12,11 @@ mod lock;
 pub use lock::{Lock, LockGuard};
 
 #[cfg(not(any(loom, shuttle)))]
-pub use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+pub use shuttle::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The frequent side's fence: a store before it is seen before a load after it, by whoever calls
 /// the platform's barrier in between.

@@ -1,0 +1,129 @@
+//! Blocks above the pageblock order: aligned runs of entirely free pageblocks.
+
+use super::search::Wanted;
+use super::seat::{SeatWords, counter};
+use super::tag::Tag;
+use super::zone::Zone;
+use crate::policy::{End, Label};
+use crate::units::{Mobility, Order};
+
+/// Takes a block of more than the pageblock order; its offset, if there is one. Never waits.
+///
+/// All aligned runs are looked at, from the end of memory where the mobility belongs. A run whose
+/// pageblocks are held by another CPU is passed by.
+pub(super) fn take<'m, P>(
+    zone: &Zone<'m, P>,
+    seat: SeatWords<'m>,
+    wanted: Wanted,
+) -> Option<usize> {
+    if wanted.order > zone.max_order() {
+        return None;
+    }
+    let shift = wanted.order.get() - zone.map.pageblock_order;
+    let run = 1usize << shift;
+    // Blocks are aligned in physical memory, not in the zone.
+    let first_block = (zone.map.origin >> zone.map.pageblock_order) as usize;
+    let lowest = first_block.next_multiple_of(run);
+    let highest = (first_block + zone.map.blocks) & !(run - 1);
+    let runs = highest.saturating_sub(lowest) >> shift;
+    for nth in 0..runs {
+        let nth = match zone.policy.end(wanted.mobility) {
+            End::Lowest => nth,
+            End::Highest => runs - 1 - nth,
+        };
+        let start = lowest + (nth << shift) - first_block;
+        if take_run(zone, seat, start..start + run, wanted) {
+            seat.count(counter::NET, wanted.order.frames());
+            return Some(start << zone.map.pageblock_order);
+        }
+    }
+    None
+}
+
+/// Takes the pageblocks `ids` as one block, all or none.
+fn take_run<'m, P>(
+    zone: &Zone<'m, P>,
+    seat: SeatWords<'m>,
+    ids: core::ops::Range<usize>,
+    wanted: Wanted,
+) -> bool {
+    if !ids.clone().all(|id| is_takeable(zone, id, wanted.mobility)) {
+        return false;
+    }
+    let pageblock_order = zone.pageblock_order();
+    for id in ids.clone() {
+        let taken = zone.try_lock(id).is_some_and(|mut held| {
+            let taken = is_takeable(zone, id, wanted.mobility)
+                && held.take_at(0, pageblock_order, wanted.mobility);
+            held.unlock();
+            taken
+        });
+        if !taken {
+            // What was taken so far is nobody's yet; its holders come and go, so this does not
+            // wait for long.
+            for taken in ids.start..id {
+                give_pageblock(zone, taken, wanted.mobility);
+            }
+            return false;
+        }
+    }
+    for id in ids {
+        let Label::Of(owner) = zone.meta(id).label() else {
+            continue;
+        };
+        if owner != wanted.mobility {
+            let pair = wanted.mobility.index() * 3 + owner.index();
+            seat.count(counter::RELABELS + pair, 1);
+            if let Some(held) = zone.try_lock(id) {
+                held.unlock_as(Label::Of(wanted.mobility), false);
+            }
+        }
+    }
+    true
+}
+
+fn is_takeable<P>(zone: &Zone<'_, P>, id: usize, mobility: Mobility) -> bool {
+    let meta = zone.meta(id);
+    let may = match meta.label() {
+        Label::Of(_) => true,
+        Label::Contiguous => mobility.is_movable(),
+        Label::HighOrder => false,
+    };
+    may && !meta.is_isolated() && meta.orders() >> zone.map.pageblock_order & 1 != 0
+}
+
+/// Gives a pageblock back that was taken whole and in which no block starts.
+fn give_pageblock<P>(zone: &Zone<'_, P>, id: usize, mobility: Mobility) {
+    let order = zone.pageblock_order();
+    if let Some(mut held) = zone.try_lock(id) {
+        let given = held.give(0, order, mobility);
+        held.unlock();
+        if !given {
+            zone.count_corruption();
+        }
+    } else {
+        let offset = id << zone.map.pageblock_order;
+        zone.set_tag(offset, Tag::remote(order, mobility));
+        zone.leave(offset);
+    }
+}
+
+/// Gives a live block of more than the pageblock order back. `Err` if it is not live any more.
+pub(super) fn give<'m, P>(
+    zone: &Zone<'m, P>,
+    seat: SeatWords<'m>,
+    offset: usize,
+    order: Order,
+    mobility: Mobility,
+) -> Result<(), ()> {
+    if !zone.change_tag(offset, Tag::live(order, mobility), Tag::NONE) {
+        return Err(());
+    }
+    let first = offset >> zone.map.pageblock_order;
+    for id in first..first + (1 << (order.get() - zone.map.pageblock_order)) {
+        give_pageblock(zone, id, mobility);
+    }
+    seat.count(counter::NET, order.frames().wrapping_neg());
+    seat.count(counter::PGFREE, order.frames());
+    Ok(())
+}

@@ -1,0 +1,516 @@
+use super::layout::BLOCK_WORDS;
+use super::tag::Tag;
+use super::zone::Zone;
+use crate::policy::{BlockFacts, Label};
+use crate::slots::{WORD_ORDER, orders_in, run_mask, runs_in};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use crate::units::{Mobility, Order};
+
+// The words of a descriptor.
+/// [`LOCKED`] and [`PENDING`].
+const LOCK: usize = 0;
+/// Free frames and allocated frames by mobility, 16 bits each, free frames lowest.
+const COUNTS: usize = 1;
+/// One byte a bitmap word: the orders of its maximal free runs ([`orders_in`]).
+const ORDERS: usize = 2; // and 3
+/// See [`Meta`].
+const META: usize = 4;
+/// Absent frames (16 bits), and pins above them.
+const ABSENT: usize = 5;
+/// The CPU that works in it, plus one; a hint.
+const RESERVED: usize = 6;
+
+const _: () = assert!(RESERVED < BLOCK_WORDS);
+
+/// Somebody holds the pageblock.
+const LOCKED: u64 = 1;
+/// A block was freed from elsewhere and not yet collected: whoever unlocks collects.
+const PENDING: u64 = 2;
+
+/// What the index and searches need to know of a pageblock, in one word: the orders of its maximal
+/// free blocks (bits 0 to 10), its class (16 to 23), its label (24 to 26), isolation (bit 27).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Meta(u64);
+
+impl Meta {
+    pub(super) const fn new(orders: u16, class: u8, label: Label, isolated: bool) -> Self {
+        Self(
+            orders as u64
+                | (class as u64) << 16
+                | (label.index() as u64) << 24
+                | (isolated as u64) << 27,
+        )
+    }
+
+    #[inline(always)]
+    pub(super) const fn orders(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline(always)]
+    pub(super) const fn class(self) -> u8 {
+        (self.0 >> 16) as u8
+    }
+
+    #[inline(always)]
+    pub(super) const fn label(self) -> Label {
+        match Label::from_index((self.0 >> 24 & 7) as usize) {
+            Some(label) => label,
+            // Only labels' numbers are ever written.
+            None => Label::HighOrder,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) const fn is_isolated(self) -> bool {
+        self.0 >> 27 & 1 != 0
+    }
+}
+
+/// A look at a pageblock without holding it: true at some moment, stale at once.
+impl<'m, P> Zone<'m, P> {
+    #[inline(always)]
+    fn descriptor(&self, id: usize) -> &'m [AtomicU64; BLOCK_WORDS] {
+        let start = id * BLOCK_WORDS;
+        let words: &'m [AtomicU64] = self.descriptors;
+        (&words[start..start + BLOCK_WORDS])
+            .try_into()
+            .expect("a descriptor has its words")
+    }
+
+    #[inline(always)]
+    pub(super) fn bitmap(&self, id: usize) -> &'m [AtomicU64] {
+        let start = id * self.map.words_per_block;
+        let words: &'m [AtomicU64] = self.free;
+        &words[start..start + self.map.words_per_block]
+    }
+
+    #[inline(always)]
+    pub(super) fn remote_bitmap(&self, id: usize) -> &'m [AtomicU64] {
+        let start = id * self.map.words_per_block;
+        let words: &'m [AtomicU64] = self.remote;
+        &words[start..start + self.map.words_per_block]
+    }
+
+    #[inline(always)]
+    pub(super) fn meta(&self, id: usize) -> Meta {
+        Meta(self.descriptor(id)[META].load(Relaxed))
+    }
+
+    /// The facts of a pageblock that nobody works in at the moment.
+    pub(super) fn facts(&self, id: usize) -> BlockFacts {
+        let words = self.descriptor(id);
+        let counts = Counts(words[COUNTS].load(Relaxed));
+        let absent = words[ABSENT].load(Relaxed) as u16;
+        counts.facts(self.meta(id).label(), u32::from(absent))
+    }
+
+    /// Makes a zeroed descriptor that of a pageblock without any frame.
+    pub(super) fn make_absent(&self, id: usize) {
+        let words = self.descriptor(id);
+        words[ABSENT].store(self.map.block_frames(), Relaxed);
+        let label = Label::Of(Mobility::Movable);
+        let facts = Counts(0).facts(label, self.map.block_frames() as u32);
+        let class = self.policy.classes().number(self.policy.class(&facts));
+        words[META].store(Meta::new(0, class, label, false).0, Relaxed);
+    }
+
+    pub(super) fn pins(&self, id: usize) -> u32 {
+        (self.descriptor(id)[ABSENT].load(Relaxed) >> 16) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn reserved_by(&self, id: usize) -> Option<u16> {
+        (self.descriptor(id)[RESERVED].load(Relaxed) as u16).checked_sub(1)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_reserved(&self, id: usize, cpu: Option<u16>) {
+        let value = cpu.map_or(0, |cpu| u64::from(cpu) + 1);
+        self.descriptor(id)[RESERVED].store(value, Relaxed);
+    }
+
+    /// Locks pageblock `id` if nobody holds it. Time: one compare-and-swap.
+    #[inline(always)]
+    pub(super) fn try_lock(&self, id: usize) -> Option<Held<'_, 'm, P>> {
+        let words = self.descriptor(id);
+        let lock = &words[LOCK];
+        let mut found = lock.load(Relaxed);
+        loop {
+            if found & LOCKED != 0 {
+                return None;
+            }
+            // Acquire pairs with the Release of the last holder's unlock.
+            match lock.compare_exchange_weak(found, found | LOCKED, Acquire, Relaxed) {
+                Ok(_) => break,
+                Err(now) => found = now,
+            }
+        }
+        Some(Held {
+            zone: self,
+            id,
+            words,
+            counts: Counts(words[COUNTS].load(Relaxed)),
+            orders: [words[ORDERS].load(Relaxed), words[ORDERS + 1].load(Relaxed)],
+            meta: Meta(words[META].load(Relaxed)),
+        })
+    }
+
+    /// Leaves the block at `offset`, whose tag is already [`Tag::remote`], for whoever holds its
+    /// pageblock. Never waits.
+    pub(super) fn leave(&self, offset: usize) {
+        let id = offset >> self.map.pageblock_order;
+        let slot = offset & (self.map.block_frames() as usize - 1);
+        // Release: the tag is seen by whoever collects the bit.
+        self.remote_bitmap(id)[slot / 64].fetch_or(1 << (slot % 64), Release);
+        // Release again, so that whoever sees PENDING sees the bit. If nobody holds the lock
+        // (any more), the last holder may not have seen the bit: then it is collected here.
+        let lock = &self.descriptor(id)[LOCK];
+        if lock.fetch_or(PENDING, AcqRel) & LOCKED == 0
+            && let Some(held) = self.try_lock(id)
+        {
+            held.unlock();
+        }
+        // Else somebody has locked it since, and will see PENDING when unlocking.
+    }
+}
+
+/// Free frames and allocated frames by mobility.
+#[derive(Clone, Copy)]
+struct Counts(u64);
+
+impl Counts {
+    #[inline(always)]
+    const fn free(self) -> u32 {
+        self.0 as u16 as u32
+    }
+
+    #[inline(always)]
+    const fn by_mobility(self, mobility: Mobility) -> u32 {
+        (self.0 >> (16 + 16 * mobility.index())) as u16 as u32
+    }
+
+    /// Moves `frames` from free to `mobility`; the other way round with wrapping negation.
+    #[inline(always)]
+    const fn take(self, frames: u64, mobility: Mobility) -> Self {
+        // No carry crosses a part: none goes below zero or above a pageblock's 1024 frames.
+        Self(self.0 - frames + (frames << (16 + 16 * mobility.index())))
+    }
+
+    #[inline(always)]
+    const fn give(self, frames: u64, mobility: Mobility) -> Self {
+        Self(self.0 + frames - (frames << (16 + 16 * mobility.index())))
+    }
+
+    #[inline(always)]
+    const fn facts(self, label: Label, absent: u32) -> BlockFacts {
+        BlockFacts {
+            label,
+            free: self.free(),
+            by_mobility: [
+                self.by_mobility(Mobility::Unmovable),
+                self.by_mobility(Mobility::Movable),
+                self.by_mobility(Mobility::Reclaimable),
+            ],
+            absent,
+        }
+    }
+}
+
+/// A pageblock that this CPU holds: the only way to change one.
+///
+/// Bitmap, counts and orders are changed with plain loads and stores; [`unlock`](Self::unlock)
+/// brings the index up to date and collects what was freed from elsewhere meanwhile.
+#[must_use = "a pageblock that is not unlocked stays locked"]
+pub(super) struct Held<'z, 'm, P> {
+    zone: &'z Zone<'m, P>,
+    id: usize,
+    words: &'m [AtomicU64; BLOCK_WORDS],
+    counts: Counts,
+    orders: [u64; 2],
+    /// As published: the index agrees with it.
+    meta: Meta,
+}
+
+impl<P> Held<'_, '_, P> {
+    #[inline(always)]
+    pub(super) const fn meta(&self) -> Meta {
+        self.meta
+    }
+
+    #[inline(always)]
+    pub(super) fn facts(&self) -> BlockFacts {
+        let absent = self.words[ABSENT].load(Relaxed) as u16;
+        self.counts.facts(self.meta.label(), u32::from(absent))
+    }
+
+    pub(super) fn set_pins(&mut self, pins: u32) {
+        let absent = self.words[ABSENT].load(Relaxed) & 0xffff;
+        self.words[ABSENT].store(u64::from(pins) << 16 | absent, Relaxed);
+    }
+
+    #[inline(always)]
+    fn word_orders(&self, word: usize) -> u8 {
+        (self.orders[word / 8] >> (word % 8 * 8)) as u8
+    }
+
+    #[inline(always)]
+    fn set_word(&mut self, word: usize, bits: u64) {
+        self.zone.bitmap(self.id)[word].store(bits, Relaxed);
+        let shift = word % 8 * 8;
+        let orders = &mut self.orders[word / 8];
+        *orders = *orders & !(0xff << shift) | u64::from(orders_in(bits)) << shift;
+    }
+
+    /// The words that are all free, one bit each.
+    #[inline(always)]
+    fn full_words(&self) -> u64 {
+        let gather = |orders: u64| {
+            // Bit 6 of each byte, brought together by a multiplication.
+            ((orders >> 6 & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080)) >> 56
+        };
+        gather(self.orders[0]) | gather(self.orders[1]) << 8
+    }
+
+    /// The orders of all maximal free blocks in the pageblock, one bit each.
+    #[inline(always)]
+    fn all_orders(&self) -> u16 {
+        let mut any = self.orders[0] | self.orders[1];
+        any |= any >> 32;
+        any |= any >> 16;
+        any |= any >> 8;
+        let small = any as u16 & 0x3f;
+        small | u16::from(orders_in(self.full_words())) << WORD_ORDER
+    }
+
+    /// Takes up to `want` blocks of `order` out of maximal free blocks of `found`, which is at
+    /// least `order`, lowest first, and writes their first frames' offsets in the zone to `out`
+    /// from `taken` on; returns how many there are then.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        found: u8,
+        order: Order,
+        mobility: Mobility,
+        out: &mut [u32],
+        mut taken: usize,
+    ) -> usize {
+        let before = taken;
+        let base = (self.id << self.zone.map.pageblock_order) as u32;
+        let order = order.get();
+        let pieces = 1u32 << (found - order);
+        if found < WORD_ORDER {
+            for word in 0..self.zone.map.words_per_block {
+                if self.word_orders(word) >> found & 1 == 0 {
+                    continue;
+                }
+                let mut bits = self.zone.bitmap(self.id)[word].load(Relaxed);
+                let mut runs = runs_in(bits, found);
+                while runs != 0 && taken < out.len() {
+                    let start = runs.trailing_zeros();
+                    runs &= runs - 1;
+                    let now = pieces.min((out.len() - taken) as u32);
+                    for piece in 0..now {
+                        let bit = start + (piece << order);
+                        bits &= !run_mask(bit, order);
+                        out[taken] = base + word as u32 * 64 + bit;
+                        taken += 1;
+                    }
+                }
+                self.set_word(word, bits);
+                if taken == out.len() {
+                    break;
+                }
+            }
+        } else {
+            let mut runs = runs_in(self.full_words(), found - WORD_ORDER);
+            while runs != 0 && taken < out.len() {
+                let start = runs.trailing_zeros() * 64;
+                runs &= runs - 1;
+                let now = pieces.min((out.len() - taken) as u32);
+                for piece in 0..now {
+                    out[taken] = base + start + (piece << order);
+                    taken += 1;
+                }
+                self.clear_low((start / 64) as usize, (now << order) as usize);
+            }
+        }
+        self.counts = self
+            .counts
+            .take(((taken - before) as u64) << order, mobility);
+        taken
+    }
+
+    /// Marks the first `len` frames of the full words from `word` on as taken.
+    #[inline(always)]
+    fn clear_low(&mut self, mut word: usize, mut len: usize) {
+        while len >= 64 {
+            self.set_word(word, 0);
+            word += 1;
+            len -= 64;
+        }
+        if len > 0 {
+            self.set_word(word, !0 << len);
+        }
+    }
+
+    /// Takes the block of `order` at `slot` of the pageblock. False, and nothing done, if one of
+    /// its frames is not free.
+    pub(super) fn take_at(&mut self, slot: usize, order: Order, mobility: Mobility) -> bool {
+        let bitmap = self.zone.bitmap(self.id);
+        let (word, order) = (slot / 64, order.get());
+        if order < WORD_ORDER {
+            let mask = run_mask((slot % 64) as u32, order);
+            let bits = bitmap[word].load(Relaxed);
+            if bits & mask != mask {
+                return false;
+            }
+            self.set_word(word, bits & !mask);
+        } else {
+            let words = word..word + (1 << (order - WORD_ORDER));
+            if bitmap[words.clone()].iter().any(|w| w.load(Relaxed) != !0) {
+                return false;
+            }
+            words.for_each(|word| self.set_word(word, 0));
+        }
+        self.counts = self.counts.take(1 << order, mobility);
+        true
+    }
+
+    /// Gives the block of `order` at `slot` back. False, and nothing done, if one of its frames is
+    /// free already: the caller had no right to it.
+    #[inline]
+    pub(super) fn give(&mut self, slot: usize, order: Order, mobility: Mobility) -> bool {
+        let bitmap = self.zone.bitmap(self.id);
+        let (word, order) = (slot / 64, order.get());
+        let frames = 1u64 << order;
+        if u64::from(self.counts.by_mobility(mobility)) < frames {
+            return false;
+        }
+        if order < WORD_ORDER {
+            let mask = run_mask((slot % 64) as u32, order);
+            let bits = bitmap[word].load(Relaxed);
+            if bits & mask != 0 {
+                return false;
+            }
+            self.set_word(word, bits | mask);
+        } else {
+            let words = word..word + (1 << (order - WORD_ORDER));
+            if bitmap[words.clone()].iter().any(|w| w.load(Relaxed) != 0) {
+                return false;
+            }
+            words.for_each(|word| self.set_word(word, !0));
+        }
+        self.counts = self.counts.give(frames, mobility);
+        true
+    }
+
+    /// Makes the absent frame at `slot` present and free.
+    pub(super) fn add(&mut self, slot: usize) {
+        let bits = self.zone.bitmap(self.id)[slot / 64].load(Relaxed);
+        self.set_word(slot / 64, bits | 1 << (slot % 64));
+        self.counts = Counts(self.counts.0 + 1);
+        let absent = self.words[ABSENT].load(Relaxed);
+        self.words[ABSENT].store(absent - 1, Relaxed);
+    }
+
+    /// Makes the free frame at `slot` absent.
+    pub(super) fn remove(&mut self, slot: usize) {
+        let bits = self.zone.bitmap(self.id)[slot / 64].load(Relaxed);
+        self.set_word(slot / 64, bits & !(1 << (slot % 64)));
+        self.counts = Counts(self.counts.0 - 1);
+        let absent = self.words[ABSENT].load(Relaxed);
+        self.words[ABSENT].store(absent + 1, Relaxed);
+    }
+
+    pub(super) fn is_free(&self, slot: usize) -> bool {
+        self.zone.bitmap(self.id)[slot / 64].load(Relaxed) >> (slot % 64) & 1 != 0
+    }
+
+    /// Writes the descriptor and moves the pageblock in the index: into its new rows first, then
+    /// out of the old ones, so that it is always found in one.
+    #[inline]
+    fn publish(&mut self, label: Label, isolated: bool) {
+        let zone = self.zone;
+        self.words[COUNTS].store(self.counts.0, Relaxed);
+        self.words[ORDERS].store(self.orders[0], Relaxed);
+        self.words[ORDERS + 1].store(self.orders[1], Relaxed);
+        let absent = self.words[ABSENT].load(Relaxed) as u16;
+        let facts = self.counts.facts(label, u32::from(absent));
+        let class = zone.policy.classes().number(zone.policy.class(&facts));
+        let old = self.meta;
+        let new = Meta::new(self.all_orders(), class, label, isolated);
+        if new == old {
+            return;
+        }
+        self.meta = new;
+        self.words[META].store(new.0, Relaxed);
+        let indexed = |meta: Meta| if meta.is_isolated() { 0 } else { meta.orders() };
+        let (mut gone, mut come) = (indexed(old), indexed(new));
+        if old.class() == new.class() {
+            (gone, come) = (gone & !come, come & !gone);
+        }
+        while come != 0 {
+            let order = come.trailing_zeros() as usize;
+            come &= come - 1;
+            zone.index.insert(zone.row(order, new.class()), self.id);
+        }
+        while gone != 0 {
+            let order = gone.trailing_zeros() as usize;
+            gone &= gone - 1;
+            zone.index.remove(zone.row(order, old.class()), self.id);
+        }
+    }
+
+    /// Gives the pageblock up, with what was freed from elsewhere collected and the index exact.
+    /// Time: one compare-and-swap, and the index where something changed.
+    #[inline]
+    pub(super) fn unlock(self) {
+        let (label, isolated) = (self.meta.label(), self.meta.is_isolated());
+        self.unlock_as(label, isolated);
+    }
+
+    /// The same with a new label.
+    #[inline]
+    pub(super) fn unlock_as(mut self, label: Label, isolated: bool) {
+        loop {
+            self.publish(label, isolated);
+            // Release pairs with the Acquire in `try_lock`.
+            let unlocked = self.words[LOCK].compare_exchange(LOCKED, 0, Release, Relaxed);
+            if unlocked.is_ok() {
+                return;
+            }
+            self.collect();
+        }
+    }
+
+    /// Frees what was freed from elsewhere.
+    #[cold]
+    fn collect(&mut self) {
+        // Acquire pairs with the Release of the fetch_or that set PENDING: the bits are seen.
+        self.words[LOCK].swap(LOCKED, Acquire);
+        let zone = self.zone;
+        for (word, remote) in zone.remote_bitmap(self.id).iter().enumerate() {
+            if remote.load(Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = remote.swap(0, Acquire);
+            while bits != 0 {
+                let slot = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let offset = self.id << zone.map.pageblock_order | slot;
+                let freed = zone.tag(offset).as_remote();
+                let given = freed.is_some_and(|(order, mobility)| {
+                    zone.set_tag(offset, Tag::NONE);
+                    self.give(slot, order, mobility)
+                });
+                if !given {
+                    zone.count_corruption();
+                }
+            }
+        }
+    }
+}

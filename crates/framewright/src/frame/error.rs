@@ -1,0 +1,186 @@
+use crate::policy::ConfigError;
+use crate::units::{CpuId, Frame, Order};
+use core::fmt;
+
+/// Why no block was allocated. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AllocError {
+    /// Fewer frames are free than asked for, caches and remote frees included: somebody must free.
+    Exhausted,
+    /// Enough frames are free, but no free block of that order: somebody must move.
+    Fragmented,
+    /// The zone serves no block of that order; it never will.
+    TooLarge {
+        /// The order asked for.
+        order: Order,
+        /// The largest order of the zone.
+        max: Order,
+    },
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exhausted => f.write_str("fewer frames are free than asked for"),
+            Self::Fragmented => {
+                f.write_str("enough frames are free, but no block of the order asked for")
+            }
+            Self::TooLarge { order, max } => {
+                write!(f, "{order} is above the maximum {}", max.get())
+            }
+        }
+    }
+}
+
+impl core::error::Error for AllocError {}
+
+/// Why a block was not freed. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreeError {
+    /// The frame is not in the zone, or does not exist.
+    Outside(Frame),
+    /// The block is free already.
+    AlreadyFree(Frame),
+    /// An allocation of another order starts here.
+    WrongOrder {
+        /// The frame.
+        frame: Frame,
+        /// The order that it was allocated with.
+        allocated: Order,
+    },
+    /// The frame is allocated, but no allocation starts here, or not of at least that order.
+    NotTheFirst(Frame),
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outside(frame) => write!(f, "frame {frame} is not in the zone"),
+            Self::AlreadyFree(frame) => write!(f, "frame {frame} is free already"),
+            Self::WrongOrder { frame, allocated } => {
+                write!(f, "frame {frame} was allocated with {allocated}")
+            }
+            Self::NotTheFirst(frame) => {
+                write!(f, "frame {frame} is not the first of an allocation")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FreeError {}
+
+/// Why an operation on a range of frames was refused. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeError {
+    /// The range is empty or not inside the zone.
+    Outside,
+    /// The range must start and end at a pageblock.
+    NotWholePageblocks,
+    /// A frame of the range exists already.
+    Present(Frame),
+    /// A frame of the range does not exist.
+    Absent(Frame),
+    /// A frame of the range is not free.
+    NotFree(Frame),
+    /// A pageblock of the range is isolated, or is not, where the opposite was asked for.
+    Isolation(Frame),
+}
+
+impl fmt::Display for RangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outside => f.write_str("the range is empty or not inside the zone"),
+            Self::NotWholePageblocks => {
+                f.write_str("the range does not start and end at a pageblock")
+            }
+            Self::Present(frame) => write!(f, "frame {frame} exists already"),
+            Self::Absent(frame) => write!(f, "frame {frame} does not exist"),
+            Self::NotFree(frame) => write!(f, "frame {frame} is not free"),
+            Self::Isolation(frame) => {
+                write!(f, "the pageblock of frame {frame} is isolated, or is not")
+            }
+        }
+    }
+}
+
+impl core::error::Error for RangeError {}
+
+/// Why a zone was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetupError {
+    /// The zone has no frame, or its end is past the number range.
+    Empty,
+    /// The zone spans more frames than the maximum, 2^32.
+    TooManyFrames(u64),
+    /// Pageblocks have the orders 1 to 10.
+    PageblockOrder(Order),
+    /// The largest order is below the pageblocks' order.
+    MaxOrder {
+        /// The largest order asked for.
+        max: Order,
+        /// The pageblocks' order.
+        pageblock: Order,
+    },
+    /// There must be 1 to 1023 CPUs.
+    Cpus(u16),
+    /// The memory handed in is too short.
+    Memory {
+        /// The words handed in.
+        found: usize,
+        /// The words needed.
+        needed: usize,
+    },
+    /// A policy's limit is broken.
+    Config(ConfigError),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the zone has no frame or ends past the number range"),
+            Self::TooManyFrames(found) => {
+                write!(f, "a zone of {found} frames is above the maximum 2^32")
+            }
+            Self::PageblockOrder(found) => {
+                write!(f, "pageblock {found} is not between 1 and 10")
+            }
+            Self::MaxOrder { max, pageblock } => {
+                write!(
+                    f,
+                    "maximum {max} is below the pageblocks' {}",
+                    pageblock.get()
+                )
+            }
+            Self::Cpus(found) => write!(f, "{found} CPUs are not between 1 and 1023"),
+            Self::Memory { found, needed } => {
+                write!(
+                    f,
+                    "{found} words of metadata are fewer than the {needed} needed"
+                )
+            }
+            Self::Config(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+/// Why a CPU's seat was not given out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeatError {
+    /// Somebody has it.
+    Taken(CpuId),
+    /// The zone was made for fewer CPUs.
+    Unknown(CpuId),
+}
+
+impl fmt::Display for SeatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(cpu) => write!(f, "the seat of {cpu} is taken"),
+            Self::Unknown(cpu) => write!(f, "the zone has no seat for {cpu}"),
+        }
+    }
+}
+
+impl core::error::Error for SeatError {}

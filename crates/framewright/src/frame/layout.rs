@@ -1,0 +1,218 @@
+use super::SetupError;
+use super::index::Shape;
+use super::seat::SEAT_WORDS;
+use super::tag::SEATS_MAX;
+use crate::policy::Classes;
+use crate::raw::Halves;
+use crate::slots::Slots;
+use crate::units::{Frame, Order};
+
+/// The place and the shape of a zone: what its metadata is sized by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneLayout {
+    /// The lowest frame that may ever exist in the zone; any number.
+    pub start: Frame,
+    /// How many frames from there on may exist, holes included.
+    pub frames: u64,
+    /// The order of the pageblocks, 1 to 10: 9 for pageblocks of 512 frames.
+    pub pageblock_order: Order,
+    /// The largest order served, at least the pageblocks'.
+    pub max_order: Order,
+    /// How many CPUs may have a seat, 1 to 1023.
+    pub cpus: u16,
+}
+
+impl ZoneLayout {
+    /// A zone with pageblocks of 512 frames that serves orders 0 to 10, for one CPU.
+    #[must_use]
+    pub const fn new(start: Frame, frames: u64) -> Self {
+        Self {
+            start,
+            frames,
+            pageblock_order: Order::new(9).unwrap(),
+            max_order: Order::new(10).unwrap(),
+            cpus: 1,
+        }
+    }
+
+    /// The same for `cpus` CPUs.
+    #[must_use]
+    pub const fn with_cpus(mut self, cpus: u16) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The same with pageblocks of `pageblock_order` and blocks up to `max_order`.
+    #[must_use]
+    pub const fn with_orders(mut self, pageblock_order: Order, max_order: Order) -> Self {
+        self.pageblock_order = pageblock_order;
+        self.max_order = max_order;
+        self
+    }
+
+    /// How many words of metadata the zone needs.
+    ///
+    /// From 256 MiB on, and with pageblocks of 512 frames of 4 KiB, they are less than a
+    /// thousandth of the memory: a pageblock takes 1.0 KiB of tags, two bitmaps and a descriptor
+    /// of 64 bytes each and some 230 bytes of index, in all 0.07 % of its 2 MiB; a CPU takes
+    /// 3.8 KiB and the policy's tables 70 KiB, whatever the zone's size.
+    ///
+    /// # Errors
+    /// If the layout is not one a zone can have.
+    pub fn words_needed(&self) -> Result<usize, SetupError> {
+        Ok(Map::new(self)?.words)
+    }
+}
+
+/// Words per descriptor: one cache line.
+pub(super) const BLOCK_WORDS: usize = 8;
+/// Words of the zone itself.
+pub(super) const ZONE_WORDS: usize = 8;
+
+/// Where everything lies in the words handed in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Map {
+    /// Where frames may exist: not before, and not from there on.
+    pub(super) start: Frame,
+    pub(super) end: Frame,
+    /// The first frame of the first pageblock.
+    pub(super) origin: u64,
+    pub(super) blocks: usize,
+    pub(super) pageblock_order: u8,
+    pub(super) max_order: u8,
+    pub(super) cpus: u16,
+    pub(super) words_per_block: usize,
+    pub(super) index: Shape,
+    pub(super) words: usize,
+}
+
+impl Map {
+    pub(super) fn new(layout: &ZoneLayout) -> Result<Self, SetupError> {
+        let order = layout.pageblock_order;
+        if !(1..=10).contains(&order.get()) {
+            return Err(SetupError::PageblockOrder(order));
+        }
+        if layout.max_order < order {
+            return Err(SetupError::MaxOrder {
+                max: layout.max_order,
+                pageblock: order,
+            });
+        }
+        if layout.cpus == 0 || usize::from(layout.cpus) >= SEATS_MAX {
+            return Err(SetupError::Cpus(layout.cpus));
+        }
+        if layout.frames == 0 {
+            return Err(SetupError::Empty);
+        }
+        let end = layout.start.checked_add(layout.frames);
+        let end = end.ok_or(SetupError::Empty)?;
+        let top = end.align_up(order).ok_or(SetupError::Empty)?;
+        let origin = layout.start.align_down(order);
+        let span = top.0 - origin.0;
+        if span > 1 << 32 {
+            return Err(SetupError::TooManyFrames(span));
+        }
+        let blocks = (span >> order.get()) as usize;
+        let words_per_block = Slots::words_needed(order.frames() as usize);
+        let rows = (order.index() + 1) * Classes::new(order).count();
+        let index = Shape::new(rows, order.index() + 1, blocks);
+        let mut map = Self {
+            start: layout.start,
+            end,
+            origin: origin.0,
+            blocks,
+            pageblock_order: order.get(),
+            max_order: layout.max_order.get(),
+            cpus: layout.cpus,
+            words_per_block,
+            index,
+            words: 0,
+        };
+        // Seven more, so that the first word used can be the first of a cache line.
+        map.words = 7 + map.parts().iter().sum::<usize>();
+        Ok(map)
+    }
+
+    /// The lengths of the parts, in the order in which they lie: the zone's own words, the seats
+    /// (one for each CPU, and one for what is done without), descriptors, free bitmaps, remote
+    /// bitmaps, index, tags.
+    pub(super) fn parts(&self) -> [usize; 7] {
+        let bitmaps = self.blocks * self.words_per_block;
+        [
+            ZONE_WORDS,
+            (usize::from(self.cpus) + 1) * SEAT_WORDS,
+            self.blocks * BLOCK_WORDS,
+            bitmaps,
+            bitmaps,
+            self.index.words(),
+            Halves::words_needed(self.blocks << self.pageblock_order),
+        ]
+    }
+
+    pub(super) const fn block_frames(&self) -> u64 {
+        1 << self.pageblock_order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn metadata_is_at_most_a_thousandth_from_256_mib_on() {
+        for (mib, cpus) in [(256, 2), (1024, 16), (4096, 2), (1 << 20, 128)] {
+            let frames = mib << 8;
+            let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
+            let bytes = layout.words_needed().unwrap() as u64 * 8;
+            let limit = frames * 4096 / 1000;
+            assert!(bytes <= limit, "{mib} MiB: {bytes} of {limit} bytes");
+        }
+    }
+
+    #[test]
+    fn a_layout_that_no_zone_can_have_is_refused_with_its_number() {
+        let good = ZoneLayout::new(Frame(5), 1000);
+        let order = |order| Order::new(order).unwrap();
+        let refused = [
+            (
+                ZoneLayout { frames: 0, ..good },
+                "the zone has no frame or ends past the number range",
+            ),
+            (
+                ZoneLayout {
+                    start: Frame(u64::MAX - 10),
+                    frames: 10,
+                    ..good
+                },
+                "the zone has no frame or ends past the number range",
+            ),
+            (
+                ZoneLayout {
+                    frames: 1 << 33,
+                    ..good
+                },
+                "a zone of 8589935104 frames is above the maximum 2^32",
+            ),
+            (
+                good.with_orders(order(11), order(11)),
+                "pageblock order 11 is not between 1 and 10",
+            ),
+            (
+                good.with_orders(order(0), order(3)),
+                "pageblock order 0 is not between 1 and 10",
+            ),
+            (
+                good.with_orders(order(9), order(8)),
+                "maximum order 8 is below the pageblocks' 9",
+            ),
+            (good.with_cpus(0), "0 CPUs are not between 1 and 1023"),
+            (good.with_cpus(1024), "1024 CPUs are not between 1 and 1023"),
+        ];
+        for (layout, message) in refused {
+            assert_eq!(layout.words_needed().unwrap_err().to_string(), message);
+        }
+        assert!(good.words_needed().is_ok());
+    }
+}

@@ -1,0 +1,365 @@
+//! What is done to a zone as a whole, with all CPUs stopped: memory that comes and goes, labels,
+//! isolation, allocation at a place.
+
+use super::seat::counter;
+use super::tag::Tag;
+use super::zone::{Stopped, Zone};
+use super::{AllocError, RangeError};
+use crate::platform::{Barrier, Relax};
+use crate::policy::{Class, Label};
+use crate::units::{Frame, Mobility, Order, Run};
+use core::ops::Range;
+
+impl<'m, P: Relax + Barrier> Zone<'m, P> {
+    /// Makes the frames of `run` exist, free and, where a whole pageblock is new, labelled
+    /// movable. Memory that is there from the start is added in the same way, hole by hole.
+    ///
+    /// Any run inside the zone. Stops all CPUs; O(frames).
+    ///
+    /// # Errors
+    /// If the run is not inside, or a frame of it exists already.
+    pub fn add(&self, run: Run) -> Result<(), RangeError> {
+        let offsets = self.offsets(run)?;
+        self.at_rest(|stopped| {
+            for offset in offsets.clone() {
+                if self.tag(offset) != Tag::ABSENT {
+                    return Err(RangeError::Present(self.frame(offset)));
+                }
+            }
+            self.for_each_part(&offsets, |id, slots| {
+                let mut held = stopped.hold(id);
+                for slot in slots {
+                    self.set_tag(id << self.map.pageblock_order | slot, Tag::NONE);
+                    held.add(slot);
+                }
+                held.unlock();
+            });
+            self.set_present_frames(self.present_frames() + run.frames());
+            Ok(())
+        })
+    }
+
+    /// Makes the frames of `run`, all of them free, stop existing.
+    ///
+    /// Any run. Stops all CPUs and drains; O(frames).
+    ///
+    /// # Errors
+    /// If the run is not inside, or a frame of it does not exist or is not free.
+    pub fn remove(&self, run: Run) -> Result<(), RangeError> {
+        let offsets = self.offsets(run)?;
+        self.at_rest(|stopped| {
+            self.all_free(stopped, &offsets)?;
+            self.for_each_part(&offsets, |id, slots| {
+                let mut held = stopped.hold(id);
+                for slot in slots {
+                    self.set_tag(id << self.map.pageblock_order | slot, Tag::ABSENT);
+                    held.remove(slot);
+                }
+                held.unlock();
+            });
+            self.set_present_frames(self.present_frames() - run.frames());
+            Ok(())
+        })
+    }
+
+    /// Allocates exactly the block of `order` at `frame`, wherever the policy would have gone.
+    /// The pageblock's label stays.
+    ///
+    /// Stops all CPUs.
+    ///
+    /// # Errors
+    /// If the block is not aligned or not inside, or a frame of it does not exist, is not free, or
+    /// is isolated.
+    pub fn alloc_at(
+        &self,
+        frame: Frame,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), RangeError> {
+        let run = Run::new(frame, order.frames()).ok_or(RangeError::Outside)?;
+        if !frame.is_aligned(order) || order > self.max_order() {
+            return Err(RangeError::Outside);
+        }
+        self.alloc_run(run, mobility)
+    }
+
+    /// Allocates every frame of `run`, all of which are free, as the fewest aligned blocks: each
+    /// is an allocation of its own, to be freed alone or together by
+    /// [`free_range`](super::Seat::free_range).
+    ///
+    /// Stops all CPUs; drains if something is in the way. O(blocks).
+    ///
+    /// # Errors
+    /// If the run is not inside, or a frame of it does not exist, is not free, or is isolated.
+    pub fn alloc_run(&self, run: Run, mobility: Mobility) -> Result<(), RangeError> {
+        let offsets = self.offsets(run)?;
+        let stopped = self.stop();
+        if self.all_free(&stopped, &offsets).is_err() {
+            stopped.drain();
+            self.all_free(&stopped, &offsets)?;
+        }
+        let first = offsets.start >> self.map.pageblock_order;
+        let last = (offsets.end - 1) >> self.map.pageblock_order;
+        if let Some(id) = (first..=last).find(|&id| self.meta(id).is_isolated()) {
+            return Err(RangeError::Isolation(
+                self.frame(id << self.map.pageblock_order),
+            ));
+        }
+        self.take_run_at(&stopped, &offsets, mobility);
+        Ok(())
+    }
+
+    /// Allocates `frames` contiguous free frames, the first at a multiple of `align` frames: the
+    /// lowest such run. See [`alloc_run`](Self::alloc_run) for what it consists of.
+    ///
+    /// Stops all CPUs and drains. O(frames of the zone).
+    ///
+    /// # Errors
+    /// [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such
+    /// run is.
+    ///
+    /// # Panics
+    /// If `frames` is zero, or `align` is not a power of two.
+    pub fn alloc_contiguous(
+        &self,
+        frames: u64,
+        align: u64,
+        mobility: Mobility,
+    ) -> Result<Run, AllocError> {
+        assert!(frames > 0, "an empty run has no place");
+        assert!(align.is_power_of_two(), "an alignment is a power of two");
+        self.at_rest(|stopped| {
+            let span = (self.map.blocks as u64) << self.map.pageblock_order;
+            // The run of free frames that ends before `at` starts at `start`.
+            let mut start = None;
+            for at in 0..=span as usize {
+                if (at as u64) < span && self.is_free_for(at, mobility) {
+                    let start = *start.get_or_insert(at);
+                    let aligned = self.frame(start).0.next_multiple_of(align) - self.map.origin;
+                    if at as u64 + 1 >= aligned + frames {
+                        let offsets = aligned as usize..(aligned + frames) as usize;
+                        self.take_run_at(stopped, &offsets, mobility);
+                        let first = self.frame(aligned as usize);
+                        return Ok(
+                            Run::new(first, frames).expect("the zone's end is a frame number")
+                        );
+                    }
+                } else {
+                    start = None;
+                }
+            }
+            Err(if self.usable_frames(mobility) < frames {
+                AllocError::Exhausted
+            } else {
+                AllocError::Fragmented
+            })
+        })
+    }
+
+    /// Labels the whole pageblocks of `run`.
+    ///
+    /// What is allocated in them stays. Stops all CPUs.
+    ///
+    /// # Errors
+    /// If the run is not inside, or does not start and end at a pageblock.
+    pub fn set_label(&self, run: Run, label: Label) -> Result<(), RangeError> {
+        let ids = self.pageblocks_of(run)?;
+        let stopped = self.stop();
+        for id in ids {
+            stopped.relabel(id, label, self.meta(id).is_isolated());
+        }
+        Ok(())
+    }
+
+    /// Sets up to `pageblocks` entirely free pageblocks aside as the high-order reserve, from the
+    /// lowest address on, and never more than a hundredth of all; returns how many there are then.
+    pub fn reserve_high_order(&self, pageblocks: usize) -> usize {
+        let stopped = self.stop();
+        let limit = pageblocks.min(self.map.blocks / 100);
+        let is_reserved = |id: &usize| self.meta(*id).label() == Label::HighOrder;
+        let mut reserved = (0..self.map.blocks).filter(is_reserved).count();
+        let empty = self.policy.classes().number(Class::Empty);
+        for id in 0..self.map.blocks {
+            let meta = self.meta(id);
+            let is_empty = self.facts(id).free as u64 == self.map.block_frames();
+            debug_assert!(is_empty || meta.class() != empty || self.config.fallback.is_labelled());
+            let is_plain = matches!(meta.label(), Label::Of(_)) && !meta.is_isolated();
+            if reserved < limit && is_empty && is_plain {
+                stopped.relabel(id, Label::HighOrder, false);
+                reserved += 1;
+            }
+        }
+        reserved
+    }
+
+    /// Isolates the pageblocks of `run`: nothing is allocated there until
+    /// [`unisolate`](Self::unisolate); frees are welcome. Returns the frames still allocated.
+    ///
+    /// Stops all CPUs and drains, so that what was cached is free.
+    ///
+    /// # Errors
+    /// If the run is not inside, does not start and end at a pageblock, or one is isolated already.
+    pub fn isolate(&self, run: Run) -> Result<u64, RangeError> {
+        self.set_isolated(run, true)
+    }
+
+    /// Ends the isolation of the pageblocks of `run`. Returns the frames still allocated.
+    ///
+    /// # Errors
+    /// If the run is not inside, does not start and end at a pageblock, or one is not isolated.
+    pub fn unisolate(&self, run: Run) -> Result<u64, RangeError> {
+        self.set_isolated(run, false)
+    }
+
+    fn set_isolated(&self, run: Run, isolated: bool) -> Result<u64, RangeError> {
+        let ids = self.pageblocks_of(run)?;
+        self.at_rest(|stopped| {
+            if let Some(id) = ids
+                .clone()
+                .find(|&id| self.meta(id).is_isolated() == isolated)
+            {
+                return Err(RangeError::Isolation(
+                    self.frame(id << self.map.pageblock_order),
+                ));
+            }
+            let mut allocated = 0;
+            for id in ids {
+                stopped.relabel(id, self.meta(id).label(), isolated);
+                let facts = self.facts(id);
+                allocated += u64::from(facts.movable() + facts.nonmovable());
+            }
+            Ok(allocated)
+        })
+    }
+
+    /// Gives all cached blocks back to their pageblocks. Stops all CPUs.
+    pub fn drain(&self) {
+        self.at_rest(|stopped| stopped.zone.nobodys_seat().count(counter::DRAINS, 1));
+    }
+
+    /// Pins the pageblock of `frame`: it cannot be emptied until as many [`unpin`](Self::unpin)s.
+    /// Returns the number of pins. Stops all CPUs.
+    ///
+    /// # Errors
+    /// If the frame is not in the zone.
+    pub fn pin(&self, frame: Frame) -> Result<u32, RangeError> {
+        self.change_pins(frame, 1)
+    }
+
+    /// Takes back one pin of the pageblock of `frame`. Returns the number of pins.
+    ///
+    /// # Errors
+    /// If the frame is not in the zone, or its pageblock has no pin.
+    pub fn unpin(&self, frame: Frame) -> Result<u32, RangeError> {
+        self.change_pins(frame, -1)
+    }
+
+    fn change_pins(&self, frame: Frame, by: i32) -> Result<u32, RangeError> {
+        let offset = self.offset(frame).ok_or(RangeError::Outside)?;
+        let id = offset >> self.map.pageblock_order;
+        let stopped = self.stop();
+        let pins = self.pins(id).checked_add_signed(by);
+        let pins = pins.ok_or(RangeError::Outside)?;
+        let mut held = stopped.hold(id);
+        held.set_pins(pins);
+        held.unlock();
+        Ok(pins)
+    }
+
+    /// Takes the free frames `offsets` as the fewest aligned blocks.
+    fn take_run_at(
+        &self,
+        stopped: &Stopped<'_, 'm, P>,
+        offsets: &Range<usize>,
+        mobility: Mobility,
+    ) {
+        let nobody = self.nobodys_seat();
+        let mut at = offsets.start;
+        while at < offsets.end {
+            let frame = self.frame(at);
+            let aligned = frame.0.trailing_zeros().min(u32::from(self.map.max_order));
+            let order = ((offsets.end - at).ilog2()).min(aligned);
+            let order = Order::new(order as u8).expect("the largest order is an order");
+            let part = Order::new(order.get().min(self.map.pageblock_order)).unwrap_or(order);
+            for start in (at..at + order.frames() as usize).step_by(part.frames() as usize) {
+                let mut held = stopped.hold(start >> self.map.pageblock_order);
+                let taken = held.take_at(self.slot(start), part, mobility);
+                debug_assert!(taken, "the frames of the run are free");
+                held.unlock();
+            }
+            self.set_tag(at, Tag::live(order, mobility));
+            nobody.count(counter::PGALLOC + mobility.index(), order.frames());
+            nobody.count(counter::NET, order.frames());
+            at += order.frames() as usize;
+        }
+    }
+
+    fn all_free(
+        &self,
+        stopped: &Stopped<'_, 'm, P>,
+        offsets: &Range<usize>,
+    ) -> Result<(), RangeError> {
+        let mut result = Ok(());
+        self.for_each_part(offsets, |id, slots| {
+            let held = stopped.hold(id);
+            for slot in slots {
+                if result.is_ok() && !held.is_free(slot) {
+                    let offset = id << self.map.pageblock_order | slot;
+                    let frame = self.frame(offset);
+                    result = Err(if self.tag(offset) == Tag::ABSENT {
+                        RangeError::Absent(frame)
+                    } else {
+                        RangeError::NotFree(frame)
+                    });
+                }
+            }
+            held.unlock();
+        });
+        result
+    }
+}
+
+impl<P> Zone<'_, P> {
+    /// Whether the frame at `offset` is free and may serve requests of `mobility`.
+    fn is_free_for(&self, offset: usize, mobility: Mobility) -> bool {
+        let id = offset >> self.map.pageblock_order;
+        let slot = self.slot(offset);
+        let meta = self.meta(id);
+        let may = match meta.label() {
+            Label::Of(_) => true,
+            Label::Contiguous => mobility.is_movable(),
+            Label::HighOrder => false,
+        };
+        let word = self.bitmap(id)[slot / 64].load(crate::sync::Ordering::Relaxed);
+        may && !meta.is_isolated() && word >> (slot % 64) & 1 != 0
+    }
+
+    fn offsets(&self, run: Run) -> Result<Range<usize>, RangeError> {
+        let start = self.offset(run.start()).ok_or(RangeError::Outside)?;
+        if run.is_empty() || run.start() < self.map.start || run.end() > self.map.end {
+            return Err(RangeError::Outside);
+        }
+        Ok(start..start + run.frames() as usize)
+    }
+
+    fn pageblocks_of(&self, run: Run) -> Result<Range<usize>, RangeError> {
+        let offsets = self.offsets(run)?;
+        if self.slot(offsets.start) != 0 || self.slot(offsets.end) != 0 {
+            return Err(RangeError::NotWholePageblocks);
+        }
+        let shift = self.map.pageblock_order;
+        Ok(offsets.start >> shift..offsets.end >> shift)
+    }
+
+    /// Calls `part` with each pageblock of a range and the range's slots in it.
+    fn for_each_part(&self, offsets: &Range<usize>, mut part: impl FnMut(usize, Range<usize>)) {
+        let frames = self.map.block_frames() as usize;
+        let mut at = offsets.start;
+        while at < offsets.end {
+            let slot = self.slot(at);
+            let here = (frames - slot).min(offsets.end - at);
+            part(at >> self.map.pageblock_order, slot..slot + here);
+            at += here;
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! More than one block at a time, and less than one.
+
+use super::seat::Seat;
+use super::tag::Tag;
+use super::{AllocError, FreeError, RangeError};
+use crate::platform::{Barrier, Relax};
+use crate::units::{Frame, Mobility, Order, Run};
+
+impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
+    /// Allocates up to `frames.len()` blocks of `order`; returns how many. Fewer only if the next
+    /// one could not be had: see [`alloc`](Self::alloc), which this repeats.
+    ///
+    /// # Errors
+    /// Why there is not even one.
+    pub fn alloc_bulk(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        frames: &mut [Frame],
+    ) -> Result<usize, AllocError> {
+        for (taken, frame) in frames.iter_mut().enumerate() {
+            match self.alloc(order, mobility) {
+                Ok(found) => *frame = found,
+                Err(error) if taken == 0 => return Err(error),
+                Err(_) => return Ok(taken),
+            }
+        }
+        Ok(frames.len())
+    }
+
+    /// Frees blocks of `order`, in turn.
+    ///
+    /// # Errors
+    /// How many were freed, and why the next one was not; those after it are as before.
+    pub fn free_bulk(&mut self, order: Order, frames: &[Frame]) -> Result<(), (usize, FreeError)> {
+        for (freed, &frame) in frames.iter().enumerate() {
+            self.free(frame, order).map_err(|error| (freed, error))?;
+        }
+        Ok(())
+    }
+
+    /// Frees the block of `order` at `frame`, which is a whole allocation or an aligned part of a
+    /// larger one. What remains of the larger one becomes the fewest aligned allocations, each to
+    /// be freed with its own order, or by parts again.
+    ///
+    /// Time: O(orders). Of several CPUs that free parts of one allocation each gets its turn.
+    ///
+    /// # Errors
+    /// If no allocation contains the whole block. Nothing has changed then.
+    pub fn free_part(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.enter();
+        let result = self.split(frame, order);
+        let result = result.and_then(|()| self.free_entered(frame, order));
+        self.exit();
+        result
+    }
+
+    /// Makes the block of `order` at `frame` an allocation of its own, if it is part of one.
+    fn split(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        let zone = self.zone;
+        let Some(offset) = zone.offset(frame).filter(|_| frame.is_aligned(order)) else {
+            return Err(self.refuse(frame, order));
+        };
+        let Some((start, ..)) = zone.enclosing(offset, order) else {
+            return Err(self.refuse(frame, order));
+        };
+        if start == offset && zone.tag(offset).as_live().is_some_and(|(o, _)| o == order) {
+            return Ok(());
+        }
+        // The lock of the allocation's first pageblock serves those who split it. Whoever holds
+        // it waits for nobody.
+        let mut attempt = 0;
+        let held = loop {
+            match zone.try_lock(start >> zone.map.pageblock_order) {
+                Some(held) => break held,
+                None => zone.platform.relax(attempt),
+            }
+            attempt = attempt.saturating_add(1);
+        };
+        // Somebody may have split it meanwhile: then a smaller allocation contains the block.
+        let found = zone.enclosing(offset, order);
+        let result = match found {
+            Some((start, mut whole, mobility)) => {
+                // From the large to the small: the half without the block becomes an allocation
+                // of its own, before the half with it shrinks.
+                let mut at = start;
+                while whole > order {
+                    whole = Order::new(whole.get() - 1).expect("above another order");
+                    let half = whole.frames() as usize;
+                    let upper = at + half;
+                    zone.set_tag(upper, Tag::live(whole, mobility));
+                    zone.set_tag(at, Tag::live(whole, mobility));
+                    if offset >= upper {
+                        at = upper;
+                    }
+                }
+                Ok(())
+            }
+            None => Err(self.refuse(frame, order)),
+        };
+        held.unlock();
+        result
+    }
+
+    /// Frees every allocation in `run`, which starts and ends with one: what
+    /// [`alloc_run`](super::Zone::alloc_run) gave, whole.
+    ///
+    /// # Errors
+    /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then.
+    pub fn free_range(&mut self, run: Run) -> Result<(), RangeError> {
+        self.for_each_allocation(run, |_, _, _| ())?;
+        self.for_each_allocation(run, |seat, frame, order| {
+            let freed = seat.free(frame, order);
+            debug_assert!(freed.is_ok(), "the run was covered a moment ago");
+        })
+    }
+
+    fn for_each_allocation(
+        &mut self,
+        run: Run,
+        mut visit: impl FnMut(&mut Self, Frame, Order),
+    ) -> Result<(), RangeError> {
+        let mut at = run.start();
+        if run.is_empty() {
+            return Err(RangeError::Outside);
+        }
+        while at < run.end() {
+            let offset = self.zone.offset(at).ok_or(RangeError::Outside)?;
+            let Some((order, _)) = self.zone.tag(offset).as_live() else {
+                return Err(RangeError::NotFree(at));
+            };
+            visit(self, at, order);
+            at = Frame(at.0 + order.frames());
+        }
+        if at == run.end() {
+            Ok(())
+        } else {
+            Err(RangeError::NotFree(run.end()))
+        }
+    }
+}

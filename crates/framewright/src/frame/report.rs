@@ -1,0 +1,140 @@
+//! What a zone says of itself: counters, free blocks, labels.
+
+use super::seat::{SeatWords, counter};
+use super::zone::Zone;
+use crate::platform::{Barrier, Relax};
+use crate::policy::{BlockFacts, Label};
+use crate::slots::Slots;
+use crate::stats::FrameStats;
+use crate::units::{Frame, Mobility, Order};
+
+/// Free blocks by label ([`Label::index`]) and order, as `/proc/pagetypeinfo` counts them.
+pub type FreeBlocks = [[u64; Order::MAX.index() + 1]; Label::COUNT];
+
+impl<'m, P: Relax + Barrier> Zone<'m, P> {
+    /// Free blocks by label and order: the maximal aligned ones inside pageblocks; what lies in
+    /// CPU caches is not among them. Larger ones than a pageblock count as pageblocks. Isolated
+    /// pageblocks count like others.
+    ///
+    /// Stops all CPUs. O(metadata).
+    pub fn free_blocks(&self) -> FreeBlocks {
+        let _stopped = self.stop();
+        let mut counts = FreeBlocks::default();
+        for id in 0..self.map.blocks {
+            let mut runs = [0; 11];
+            Slots::new(self.bitmap(id)).count_runs(&mut runs);
+            let of_label = &mut counts[self.meta(id).label().index()];
+            for (sum, runs) in of_label.iter_mut().zip(runs) {
+                *sum += u64::from(runs);
+            }
+        }
+        counts
+    }
+
+    /// Whether the frame exists and is free or cached, for whoever checks from outside. Stops all
+    /// CPUs.
+    pub fn is_free(&self, frame: Frame) -> bool {
+        let Some(offset) = self.offset(frame) else {
+            return false;
+        };
+        self.at_rest(|stopped| {
+            let held = stopped.hold(offset >> self.map.pageblock_order);
+            let is_free = held.is_free(self.slot(offset));
+            held.unlock();
+            is_free
+        })
+    }
+}
+
+impl<'m, P> Zone<'m, P> {
+    /// All counters. Taken one by one: while CPUs work they may be some operations apart. O(CPUs).
+    #[must_use]
+    pub fn stats(&self) -> FrameStats {
+        let mut stats = FrameStats::default();
+        let mut net_out = 0u64;
+        for seat in self.all_seats() {
+            for mobility in Mobility::ALL {
+                let frames = seat.read(counter::PGALLOC + mobility.index());
+                stats.pgalloc[mobility.index()] += frames;
+                net_out = net_out.wrapping_add(frames);
+            }
+            let freed = seat.read(counter::PGFREE);
+            stats.pgfree += freed;
+            net_out = net_out.wrapping_sub(freed);
+            stats.remote_frees += seat.read(counter::REMOTE);
+            stats.drains += seat.read(counter::DRAINS);
+            stats.bad_frees += seat.read(counter::BAD);
+            add_pairs(&mut stats.steals, seat, counter::STEALS);
+            add_pairs(&mut stats.relabels, seat, counter::RELABELS);
+            for order in 0..=Order::MAX.index() {
+                stats.exhausted[order] += seat.read(counter::EXHAUSTED + order);
+                stats.fragmented[order] += seat.read(counter::FRAGMENTED + order);
+            }
+        }
+        stats.nr_free_pages = self.present_frames().wrapping_sub(net_out);
+        stats.bad_frees += self.corruptions();
+        stats
+    }
+
+    /// Pageblocks by label ([`Label::index`]), of those with at least one frame that exists.
+    /// O(pageblocks); as of different moments while CPUs work.
+    #[must_use]
+    pub fn pageblocks_by_label(&self) -> [u64; Label::COUNT] {
+        let mut counts = [0; Label::COUNT];
+        for id in 0..self.map.blocks {
+            if u64::from(self.facts(id).absent) < self.map.block_frames() {
+                counts[self.meta(id).label().index()] += 1;
+            }
+        }
+        counts
+    }
+
+    /// How many pageblocks the zone spans.
+    #[must_use]
+    pub const fn pageblocks(&self) -> usize {
+        self.map.blocks
+    }
+
+    /// The facts of the `nth` pageblock, as the policy sees them. Cached frames count as
+    /// allocated.
+    ///
+    /// # Panics
+    /// If there are not as many pageblocks.
+    #[must_use]
+    pub fn pageblock(&self, nth: usize) -> BlockFacts {
+        self.facts(nth)
+    }
+
+    /// Free frames in pageblocks, without those in caches; more or less, while CPUs work.
+    pub(super) fn pageblock_free_frames(&self) -> u64 {
+        let net = self
+            .all_seats()
+            .fold(0u64, |sum, seat| sum.wrapping_add(seat.read(counter::NET)));
+        let free = self.present_frames().wrapping_sub(net);
+        // Below zero for a moment, when a seat's counter is behind another's.
+        if free as i64 > 0 { free } else { 0 }
+    }
+
+    /// Free frames that requests of `mobility` may have, with all CPUs stopped and drained.
+    pub(super) fn usable_frames(&self, mobility: Mobility) -> u64 {
+        let usable = |id: &usize| {
+            let meta = self.meta(*id);
+            let may = match meta.label() {
+                Label::Of(_) => true,
+                Label::Contiguous => mobility.is_movable(),
+                Label::HighOrder => !mobility.is_movable(),
+            };
+            may && !meta.is_isolated()
+        };
+        (0..self.map.blocks)
+            .filter(usable)
+            .map(|id| u64::from(self.facts(id).free))
+            .sum()
+    }
+}
+
+fn add_pairs(sums: &mut [[u64; 3]; 3], seat: SeatWords<'_>, counter: usize) {
+    for (pair, sum) in sums.iter_mut().flatten().enumerate() {
+        *sum += seat.read(counter + pair);
+    }
+}

@@ -1,0 +1,353 @@
+use super::tag::Tag;
+use super::zone::Zone;
+use super::{AllocError, FreeError};
+use crate::platform::{Barrier, Relax};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+    light_fence,
+};
+use crate::units::{CpuId, Frame, Mobility, Order};
+use core::cell::Cell;
+use core::marker::PhantomData;
+
+/// Orders 0 to 3 are cached.
+pub(super) const CACHED_ORDERS: usize = 4;
+/// The most blocks of order 0 in one cache; `CACHE_MAX >> order` of the others.
+pub(super) const CACHE_MAX: usize = 64;
+/// One cache for each mobility and cached order.
+pub(super) const CACHES: usize = 3 * CACHED_ORDERS;
+
+// The words of a seat. The owner's, and those that others write, are on different cache lines.
+const BUSY: usize = 0;
+const CLAIMED: usize = 8;
+const TAKEN: usize = 9;
+/// How many blocks each cache holds.
+const COUNTS: usize = 16;
+/// How many it may hold, by order.
+const LIMITS: usize = COUNTS + CACHES;
+/// The pageblock that the CPU works in for movable requests, plus one.
+const CURRENT: usize = LIMITS + CACHED_ORDERS;
+const COUNTERS: usize = 40;
+const ENTRIES: usize = COUNTERS + counter::COUNT;
+
+/// The counters of a seat, as offsets: frames and events since the zone was made.
+pub(super) mod counter {
+    use crate::units::Order;
+
+    const ORDERS: usize = Order::MAX.index() + 1;
+    /// Frames handed out, by mobility.
+    pub(in super::super) const PGALLOC: usize = 0;
+    pub(in super::super) const PGFREE: usize = 3;
+    /// Frames taken from pageblocks less frames given to them; wraps.
+    pub(in super::super) const NET: usize = 4;
+    pub(in super::super) const REMOTE: usize = 5;
+    pub(in super::super) const DRAINS: usize = 6;
+    pub(in super::super) const BAD: usize = 7;
+    pub(in super::super) const STEALS: usize = 8;
+    pub(in super::super) const RELABELS: usize = STEALS + 9;
+    pub(in super::super) const EXHAUSTED: usize = RELABELS + 9;
+    pub(in super::super) const FRAGMENTED: usize = EXHAUSTED + ORDERS;
+    /// Times that the caches' limits were looked at.
+    pub(in super::super) const LOOKS: usize = FRAGMENTED + ORDERS;
+    pub(in super::super) const COUNT: usize = 72;
+    const _: () = assert!(LOOKS < COUNT);
+}
+
+/// Words of one seat: 60 cache lines, so that no two seats share one.
+pub(super) const SEAT_WORDS: usize = 480;
+const _: () = {
+    // 3 * (64 + 32 + 16 + 8) entries.
+    assert!(entries_start(0, 3) + 3 * (CACHE_MAX >> 3) <= SEAT_WORDS);
+    assert!(SEAT_WORDS.is_multiple_of(8) && CURRENT < COUNTERS);
+};
+
+/// Where the cache of that mobility and order begins.
+const fn entries_start(mobility: usize, order: usize) -> usize {
+    let below = match order {
+        0 => 0,
+        1 => 3 * CACHE_MAX,
+        2 => 3 * (CACHE_MAX + CACHE_MAX / 2),
+        _ => 3 * (CACHE_MAX + CACHE_MAX / 2 + CACHE_MAX / 4),
+    };
+    ENTRIES + below + mobility * (CACHE_MAX >> order)
+}
+
+/// The metadata of one seat.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeatWords<'m> {
+    words: &'m [AtomicU64; SEAT_WORDS],
+    pub(super) number: u16,
+}
+
+impl<'m> SeatWords<'m> {
+    pub(super) fn new(seats: &'m [AtomicU64], number: usize) -> Self {
+        let start = number * SEAT_WORDS;
+        let words = (&seats[start..start + SEAT_WORDS])
+            .try_into()
+            .expect("a seat has its words");
+        Self {
+            words,
+            number: number as u16,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn busy(self) -> &'m AtomicU64 {
+        &self.words[BUSY]
+    }
+
+    #[inline(always)]
+    pub(super) fn claimed(self) -> &'m AtomicU64 {
+        &self.words[CLAIMED]
+    }
+
+    #[inline(always)]
+    pub(super) fn read(self, counter: usize) -> u64 {
+        self.words[COUNTERS + counter].load(Relaxed)
+    }
+
+    /// Adds to a counter that only this seat changes.
+    #[inline(always)]
+    pub(super) fn count(self, counter: usize, by: u64) {
+        let word = &self.words[COUNTERS + counter];
+        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn cached(self, mobility: Mobility, order: usize) -> usize {
+        self.words[COUNTS + order * 3 + mobility.index()].load(Relaxed) as usize
+    }
+
+    #[inline(always)]
+    fn set_cached(self, mobility: Mobility, order: usize, count: usize) {
+        self.words[COUNTS + order * 3 + mobility.index()].store(count as u64, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn limit(self, order: usize) -> usize {
+        self.words[LIMITS + order].load(Relaxed) as usize
+    }
+
+    pub(super) fn set_limit(self, order: usize, blocks: usize) {
+        self.words[LIMITS + order].store(blocks as u64, Relaxed);
+    }
+
+    /// The cache's blocks, oldest first; only the first [`cached`](Self::cached) are meant.
+    #[inline(always)]
+    pub(super) fn entries(self, mobility: Mobility, order: usize) -> &'m [AtomicU64] {
+        let start = entries_start(mobility.index(), order);
+        &self.words[start..start + (CACHE_MAX >> order)]
+    }
+
+    pub(super) fn current(self) -> Option<usize> {
+        (self.words[CURRENT].load(Relaxed) as usize).checked_sub(1)
+    }
+
+    pub(super) fn set_current(self, id: usize) {
+        self.words[CURRENT].store(id as u64 + 1, Relaxed);
+    }
+
+    /// Gives the oldest blocks of one cache back to their pageblocks, until `keep` are left.
+    pub(super) fn spill<P>(
+        self,
+        zone: &Zone<'m, P>,
+        mobility: Mobility,
+        order: Order,
+        keep: usize,
+    ) {
+        let cached = self.cached(mobility, order.index());
+        if cached <= keep {
+            return;
+        }
+        let entries = &self.entries(mobility, order.index())[..cached];
+        let (old, young) = entries.split_at(cached - keep);
+        zone.give_cached(self, old, order, mobility);
+        for (to, from) in entries.iter().zip(young) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        self.set_cached(mobility, order.index(), keep);
+    }
+
+    /// Gives everything cached back.
+    pub(super) fn drain<P>(self, zone: &Zone<'m, P>) {
+        for order in 0..CACHED_ORDERS {
+            for mobility in Mobility::ALL {
+                let order = Order::new(order as u8).expect("cached orders are small");
+                self.spill(zone, mobility, order, 0);
+            }
+        }
+    }
+
+    /// Puts a block, whose tag says so already, into the cache. There is room.
+    #[inline(always)]
+    pub(super) fn push(self, mobility: Mobility, order: usize, offset: usize) {
+        let cached = self.cached(mobility, order);
+        self.entries(mobility, order)[cached].store(offset as u64, Relaxed);
+        self.set_cached(mobility, order, cached + 1);
+    }
+
+    /// Takes the youngest block out of the cache, if it is still this seat's.
+    #[inline(always)]
+    fn pop<P>(self, zone: &Zone<'m, P>, mobility: Mobility, order: Order) -> Option<usize> {
+        loop {
+            let cached = self.cached(mobility, order.index());
+            let left = cached.checked_sub(1)?;
+            let offset = self.entries(mobility, order.index())[left].load(Relaxed) as usize;
+            self.set_cached(mobility, order.index(), left);
+            if zone.tag(offset) == Tag::cached(self.number, order, mobility) {
+                return Some(offset);
+            }
+            zone.count_corruption();
+        }
+    }
+}
+
+/// A CPU's place in a zone: everything that a CPU does, it does here.
+///
+/// Only one thread at a time can have a CPU's seat, and it cannot be used by two at once. Frees and
+/// allocations of orders 0 to 3 mostly work on a small cache of the seat, without any atomic
+/// read-modify-write operation: about 3 ns each.
+#[derive(Debug)]
+pub struct Seat<'z, 'm, P> {
+    pub(super) zone: &'z Zone<'m, P>,
+    pub(super) words: SeatWords<'m>,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl<P> Drop for Seat<'_, '_, P> {
+    fn drop(&mut self) {
+        // Release: the next one to take the seat sees the caches.
+        self.words.words[TAKEN].store(0, Release);
+    }
+}
+
+impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
+    pub(super) fn take(zone: &'z Zone<'m, P>, cpu: CpuId) -> Option<Self> {
+        let words = SeatWords::new(zone.seats, cpu.index());
+        // Acquire pairs with the Release in `drop`.
+        let taken = words.words[TAKEN].swap(1, Acquire);
+        (taken == 0).then_some(Self {
+            zone,
+            words,
+            not_sync: PhantomData,
+        })
+    }
+
+    /// The zone.
+    #[must_use]
+    pub const fn zone(&self) -> &'z Zone<'m, P> {
+        self.zone
+    }
+
+    /// The CPU whose seat it is.
+    #[must_use]
+    pub const fn cpu(&self) -> CpuId {
+        CpuId(self.words.number)
+    }
+
+    /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
+    /// CPUs goes on. In between one must not wait for somebody who does.
+    #[inline(always)]
+    pub(super) fn enter(&self) {
+        self.words.busy().store(1, Relaxed);
+        light_fence(P::ASYMMETRIC);
+        // Acquire pairs with the Release of whoever claimed the seat: what they did is seen.
+        if self.words.claimed().load(Acquire) != 0 {
+            self.wait_until_unclaimed();
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn exit(&self) {
+        // Release pairs with the Acquire of whoever claims the seat.
+        self.words.busy().store(0, Release);
+    }
+
+    #[cold]
+    fn wait_until_unclaimed(&self) {
+        let mut attempt = 0;
+        loop {
+            self.exit();
+            while self.words.claimed().load(Acquire) != 0 {
+                self.zone.platform.relax(attempt);
+                attempt = attempt.saturating_add(1);
+            }
+            self.words.busy().store(1, Relaxed);
+            light_fence(P::ASYMMETRIC);
+            if self.words.claimed().load(Acquire) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Allocates a block of `order` for contents of `mobility`.
+    ///
+    /// Which one is the [policy's](crate::policy) choice; the lowest or the highest address, by
+    /// mobility, breaks ties. Mostly 3 ns for orders 0 to 3; some 30 to 60 ns otherwise. Waits
+    /// for nobody, unless it would fail: then all CPUs are stopped and all caches drained first.
+    ///
+    /// # Errors
+    /// Only when no free block of the order existed at one moment during the call. Nothing has
+    /// changed then.
+    #[inline]
+    pub fn alloc(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
+        self.enter();
+        if order.index() < CACHED_ORDERS
+            && let Some(offset) = self.words.pop(self.zone, mobility, order)
+        {
+            self.hand_out(offset, order, mobility);
+            self.exit();
+            return Ok(self.zone.frame(offset));
+        }
+        self.alloc_slowly(order, mobility)
+    }
+
+    /// Tags the block as live and counts it.
+    #[inline(always)]
+    pub(super) fn hand_out(&self, offset: usize, order: Order, mobility: Mobility) {
+        self.zone.set_tag(offset, Tag::live(order, mobility));
+        self.words
+            .count(counter::PGALLOC + mobility.index(), order.frames());
+    }
+
+    /// Frees the block of `order` at `frame`, which was allocated with that order.
+    ///
+    /// Mostly 3 ns for orders 0 to 3, some 30 ns otherwise. Never waits.
+    ///
+    /// # Errors
+    /// If no block of that order is allocated there: already free, another order, inside another
+    /// block, not in the zone. Nothing has changed then.
+    #[inline]
+    pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.enter();
+        let freed = self.free_entered(frame, order);
+        self.exit();
+        freed
+    }
+
+    #[inline(always)]
+    pub(super) fn free_entered(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        let Some(offset) = self.zone.offset(frame) else {
+            return Err(self.refuse(frame, order));
+        };
+        let tag = self.zone.tag(offset);
+        let Some((allocated, mobility)) = tag.as_live() else {
+            return Err(self.refuse(frame, order));
+        };
+        if allocated != order {
+            return Err(self.refuse(frame, order));
+        }
+        if order.index() < CACHED_ORDERS {
+            let cached = self.words.cached(mobility, order.index());
+            if cached < self.words.limit(order.index()) {
+                self.zone
+                    .set_tag(offset, Tag::cached(self.words.number, order, mobility));
+                self.words.push(mobility, order.index(), offset);
+                self.words.count(counter::PGFREE, order.frames());
+                return Ok(());
+            }
+        }
+        self.free_slowly(offset, order, mobility)
+    }
+}

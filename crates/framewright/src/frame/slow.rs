@@ -1,0 +1,287 @@
+//! What a seat does when its cache does not help.
+
+use super::big;
+use super::search::Wanted;
+use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
+use super::tag::Tag;
+use super::zone::{Stopped, Zone};
+use super::{AllocError, FreeError};
+use crate::platform::{Barrier, Relax};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::units::{Frame, Mobility, Order};
+
+/// The most blocks fetched from pageblocks at once: half a full cache.
+const BATCH: usize = CACHE_MAX / 2;
+
+impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
+    /// The way of a request whose cache is empty, or has none. Entered busy, left idle.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_slowly(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
+        let wanted = Wanted { order, mobility };
+        if let Some(offset) = self.fetch(wanted) {
+            self.hand_out(offset, order, mobility);
+            self.exit();
+            return Ok(self.zone.frame(offset));
+        }
+        self.exit();
+        if order > self.zone.max_order() {
+            let max = self.zone.max_order();
+            return Err(AllocError::TooLarge { order, max });
+        }
+        let stopped = self.zone.stop();
+        self.words.count(counter::DRAINS, 1);
+        stopped.drain();
+        // All that is free lies in pageblocks now, and nobody else takes it: if a free block of
+        // the order exists, it is found.
+        let offset = self.fetch_at_rest(&stopped, wanted);
+        let result = match offset {
+            Some(offset) => {
+                self.hand_out(offset, order, mobility);
+                Ok(self.zone.frame(offset))
+            }
+            None if stopped.zone.usable_frames(mobility) < order.frames() => {
+                self.words.count(counter::EXHAUSTED + order.index(), 1);
+                Err(AllocError::Exhausted)
+            }
+            None => {
+                self.words.count(counter::FRAGMENTED + order.index(), 1);
+                Err(AllocError::Fragmented)
+            }
+        };
+        drop(stopped);
+        result
+    }
+
+    /// Fetches a block from the pageblocks, and a batch of others into the cache. Never waits.
+    fn fetch(&self, wanted: Wanted) -> Option<usize> {
+        let (order, mobility) = (wanted.order, wanted.mobility);
+        if order > self.zone.pageblock_order() {
+            return big::take(self.zone, self.words, wanted);
+        }
+        let mut out = [0u32; BATCH];
+        let mut batch = 1;
+        if order.index() < CACHED_ORDERS {
+            self.look_at_limits();
+            batch = self.words.limit(order.index()).div_ceil(2).clamp(1, BATCH);
+        }
+        let taken = self.zone.take_some(self.words, wanted, &mut out[..batch]);
+        let (first, others) = out[..taken].split_first()?;
+        self.words
+            .count(counter::NET, (taken as u64) << order.get());
+        // The cache hands out its youngest first: so the blocks come out in the order found.
+        for &offset in others.iter().rev() {
+            let tag = Tag::cached(self.words.number, order, mobility);
+            self.zone.set_tag(offset as usize, tag);
+            self.words.push(mobility, order.index(), offset as usize);
+        }
+        Some(*first as usize)
+    }
+
+    fn fetch_at_rest(&self, stopped: &Stopped<'_, 'm, P>, wanted: Wanted) -> Option<usize> {
+        if wanted.order > self.zone.pageblock_order() {
+            return big::take(stopped.zone, self.words, wanted);
+        }
+        let mut out = [0];
+        let taken = self.zone.take_some(self.words, wanted, &mut out);
+        let offset = if taken == 1 {
+            out[0] as usize
+        } else if wanted.mobility.is_movable() || wanted.order == Order::ZERO {
+            return None;
+        } else {
+            self.zone.take_reserved(wanted)?
+        };
+        self.words.count(counter::NET, wanted.order.frames());
+        Some(offset)
+    }
+
+    /// Sets the caches' limits by how much is free; with many CPUs not every time, because the sum
+    /// goes over all of them.
+    fn look_at_limits(&self) {
+        let looks = self.words.read(counter::LOOKS);
+        self.words.count(counter::LOOKS, 1);
+        if !looks.is_multiple_of(u64::from(self.zone.map.cpus / 4).max(1)) {
+            return;
+        }
+        let config = &self.zone.config;
+        let all_caches =
+            self.zone.pageblock_free_frames() * u64::from(config.cache_permille) / 1000;
+        let mine = all_caches / u64::from(self.zone.map.cpus);
+        for order in 0..CACHED_ORDERS {
+            // Each of the twelve caches may hold a twelfth.
+            let blocks = (mine / 12) >> order;
+            let max = usize::from(config.cache_blocks_max) >> order;
+            self.words.set_limit(order, max.min(blocks as usize));
+        }
+    }
+
+    /// The way of a free whose cache is full, or has none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_slowly(
+        &self,
+        offset: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), FreeError> {
+        if order.index() < CACHED_ORDERS {
+            self.look_at_limits();
+            let limit = self.words.limit(order.index());
+            self.words.spill(self.zone, mobility, order, limit / 2);
+            if limit > 0 {
+                let tag = Tag::cached(self.words.number, order, mobility);
+                self.zone.set_tag(offset, tag);
+                self.words.push(mobility, order.index(), offset);
+                self.words.count(counter::PGFREE, order.frames());
+                return Ok(());
+            }
+        }
+        if order > self.zone.pageblock_order() {
+            return big::give(self.zone, self.words, offset, order, mobility)
+                .map_err(|()| self.refuse(self.zone.frame(offset), order));
+        }
+        self.give_live(offset, order, mobility)
+            .map_err(|()| self.refuse(self.zone.frame(offset), order))
+    }
+
+    /// Gives a live block back to its pageblock. `Err` if it is not live any more: another CPU was
+    /// faster with the same free.
+    pub(super) fn give_live(
+        &self,
+        offset: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), ()> {
+        let zone = self.zone;
+        let live = Tag::live(order, mobility);
+        if let Some(mut held) = zone.try_lock(offset >> zone.map.pageblock_order) {
+            let given = zone.tag(offset) == live && {
+                zone.set_tag(offset, Tag::NONE);
+                held.give(zone.slot(offset), order, mobility)
+            };
+            held.unlock();
+            if !given {
+                return Err(());
+            }
+        } else {
+            if !zone.change_tag(offset, live, Tag::remote(order, mobility)) {
+                return Err(());
+            }
+            zone.leave(offset);
+            self.words.count(counter::REMOTE, 1);
+        }
+        self.words
+            .count(counter::NET, order.frames().wrapping_neg());
+        self.words.count(counter::PGFREE, order.frames());
+        Ok(())
+    }
+
+    /// Why a free is refused.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse(&self, frame: Frame, order: Order) -> FreeError {
+        self.words.count(counter::BAD, 1);
+        self.zone.why_not_free(frame, order)
+    }
+}
+
+impl<'m, P> Zone<'m, P> {
+    /// The place of `offset` in its pageblock.
+    #[inline(always)]
+    pub(super) fn slot(&self, offset: usize) -> usize {
+        offset & (self.map.block_frames() as usize - 1)
+    }
+
+    /// What speaks against freeing a block of `order` at `frame`, when something does.
+    pub(super) fn why_not_free(&self, frame: Frame, order: Order) -> FreeError {
+        let Some(offset) = self.offset(frame) else {
+            return FreeError::Outside(frame);
+        };
+        let tag = self.tag(offset);
+        if tag == Tag::ABSENT {
+            return FreeError::Outside(frame);
+        }
+        if let Some((allocated, _)) = tag.as_live() {
+            return if allocated == order {
+                // It was live again by now: somebody else freed it, and somebody allocated it.
+                FreeError::AlreadyFree(frame)
+            } else {
+                FreeError::WrongOrder { frame, allocated }
+            };
+        }
+        let word = &self.bitmap(offset >> self.map.pageblock_order)[self.slot(offset) / 64];
+        let is_free = word.load(Relaxed) >> (self.slot(offset) % 64) & 1 != 0;
+        if is_free || tag.is_on_its_way() || self.enclosing(offset, Order::ZERO).is_none() {
+            FreeError::AlreadyFree(frame)
+        } else {
+            FreeError::NotTheFirst(frame)
+        }
+    }
+
+    /// The live allocation of at least `order` that contains `offset`: its offset, order and
+    /// mobility.
+    pub(super) fn enclosing(
+        &self,
+        offset: usize,
+        order: Order,
+    ) -> Option<(usize, Order, Mobility)> {
+        let first = self.map.origin as usize + offset;
+        (order.get()..=self.map.max_order).find_map(|probe| {
+            let start = (first >> probe << probe).checked_sub(self.map.origin as usize)?;
+            let (allocated, mobility) = self.tag(start).as_live()?;
+            (allocated.get() >= probe).then_some((start, allocated, mobility))
+        })
+    }
+
+    /// Gives cached blocks back to their pageblocks. Never waits.
+    pub(super) fn give_cached(
+        &self,
+        seat: SeatWords<'m>,
+        blocks: &[AtomicU64],
+        order: Order,
+        mobility: Mobility,
+    ) {
+        let cached = Tag::cached(seat.number, order, mobility);
+        let mut done = 0u64;
+        let mut given = 0u64;
+        for (first, block) in blocks.iter().enumerate() {
+            if done >> first & 1 != 0 {
+                continue;
+            }
+            let offset = block.load(Relaxed) as usize;
+            let id = offset >> self.map.pageblock_order;
+            let Some(mut held) = self.try_lock(id) else {
+                if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
+                    given += 1;
+                    self.leave(offset);
+                    seat.count(counter::REMOTE, 1);
+                } else {
+                    self.count_corruption();
+                }
+                continue;
+            };
+            for (next, block) in blocks.iter().enumerate().skip(first) {
+                let offset = block.load(Relaxed) as usize;
+                if offset >> self.map.pageblock_order != id || done >> next & 1 != 0 {
+                    continue;
+                }
+                done |= 1 << next;
+                let is_ours = self.tag(offset) == cached && {
+                    self.set_tag(offset, Tag::NONE);
+                    held.give(self.slot(offset), order, mobility)
+                };
+                if is_ours {
+                    given += 1;
+                } else {
+                    self.count_corruption();
+                }
+            }
+            held.unlock();
+        }
+        seat.count(counter::NET, (given * order.frames()).wrapping_neg());
+    }
+}

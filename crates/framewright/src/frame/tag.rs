@@ -1,0 +1,131 @@
+use crate::units::{Mobility, Order};
+
+/// What stands beside each frame, in 16 bits: whether a block starts here, and in what state.
+///
+/// ```text
+///     0                      free, or inside a block, but not its first frame
+///     1                      absent: the frame does not exist
+///     01.. .... .mmo oooo    live: handed out           m mobility, o order
+///     10ss ssss ssss mmoo    cached by seat s           s 10 bits, o 0 to 3
+///     11.. .... .mmo oooo    freed from elsewhere, not yet collected
+/// ```
+///
+/// A cached tag names the seat, so that of two seats that free one frame at the same moment only
+/// the one whose tag stays will hand it out again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tag(pub(super) u16);
+
+const LIVE: u16 = 0b01 << 14;
+const CACHED: u16 = 0b10 << 14;
+const REMOTE: u16 = 0b11 << 14;
+const STATE: u16 = 0b11 << 14;
+
+/// How many seats a tag can name.
+pub(super) const SEATS_MAX: usize = 1 << 10;
+
+const _: () = {
+    // Order::MAX fits five bits; cached orders fit two.
+    assert!(Order::MAX.get() < 32);
+    assert!(super::seat::CACHED_ORDERS <= 4);
+};
+
+impl Tag {
+    pub(super) const NONE: Self = Self(0);
+    pub(super) const ABSENT: Self = Self(1);
+
+    #[inline(always)]
+    pub(super) const fn live(order: Order, mobility: Mobility) -> Self {
+        Self(LIVE | (mobility as u16) << 5 | order.get() as u16)
+    }
+
+    #[inline(always)]
+    pub(super) const fn cached(seat: u16, order: Order, mobility: Mobility) -> Self {
+        Self(CACHED | seat << 4 | (mobility as u16) << 2 | order.get() as u16)
+    }
+
+    #[inline(always)]
+    pub(super) const fn remote(order: Order, mobility: Mobility) -> Self {
+        Self(REMOTE | (mobility as u16) << 5 | order.get() as u16)
+    }
+
+    /// Order and mobility, if a block that is handed out starts here.
+    #[inline(always)]
+    pub(super) fn as_live(self) -> Option<(Order, Mobility)> {
+        if self.0 & STATE == LIVE {
+            self.parts()
+        } else {
+            None
+        }
+    }
+
+    /// Order and mobility, if a block that was freed from elsewhere starts here.
+    #[inline(always)]
+    pub(super) fn as_remote(self) -> Option<(Order, Mobility)> {
+        if self.0 & STATE == REMOTE {
+            self.parts()
+        } else {
+            None
+        }
+    }
+
+    /// Whether a block starts here that lies in a cache or was freed from elsewhere.
+    pub(super) const fn is_on_its_way(self) -> bool {
+        self.0 & CACHED != 0
+    }
+
+    /// Seat, order and mobility, if a cached block starts here.
+    pub(super) fn as_cached(self) -> Option<(u16, Order, Mobility)> {
+        if self.0 & STATE != CACHED {
+            return None;
+        }
+        let mobility = Mobility::from_index(usize::from(self.0 >> 2 & 3))?;
+        Some((
+            self.0 >> 4 & 0x3ff,
+            Order::new((self.0 & 3) as u8)?,
+            mobility,
+        ))
+    }
+
+    #[inline(always)]
+    fn parts(self) -> Option<(Order, Mobility)> {
+        let mobility = Mobility::from_index(usize::from(self.0 >> 5 & 3))?;
+        Some((Order::new((self.0 & 31) as u8)?, mobility))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_says_what_was_put_into_it_and_nothing_else() {
+        for mobility in Mobility::ALL {
+            for order in 0..=Order::MAX.get() {
+                let order = Order::new(order).unwrap();
+                let live = Tag::live(order, mobility);
+                assert_eq!(live.as_live(), Some((order, mobility)));
+                assert_eq!((live.as_remote(), live.as_cached()), (None, None));
+                assert!(!live.is_on_its_way());
+                let remote = Tag::remote(order, mobility);
+                assert_eq!(remote.as_remote(), Some((order, mobility)));
+                assert_eq!((remote.as_live(), remote.as_cached()), (None, None));
+                assert!(remote.is_on_its_way());
+                if order.get() < 4 {
+                    for seat in [0, 1, 1023] {
+                        let cached = Tag::cached(seat, order, mobility);
+                        assert_eq!(cached.as_cached(), Some((seat, order, mobility)));
+                        assert_eq!((cached.as_live(), cached.as_remote()), (None, None));
+                        assert!(cached.is_on_its_way());
+                    }
+                }
+            }
+        }
+        for tag in [Tag::NONE, Tag::ABSENT] {
+            assert_eq!(
+                (tag.as_live(), tag.as_remote(), tag.as_cached()),
+                (None, None, None)
+            );
+            assert!(!tag.is_on_its_way());
+        }
+    }
+}

@@ -1,0 +1,569 @@
+//! Small histories by hand, random ones against an ownership oracle, and threads.
+
+extern crate std;
+
+use super::*;
+use crate::platform::{Fenced, SingleThread};
+use crate::policy::{Config, Fallback, Label};
+use crate::units::{CpuId, Frame, Mobility, Order, Run};
+use Mobility::{Movable, Reclaimable, Unmovable};
+use std::vec;
+use std::vec::Vec;
+
+fn order(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+fn config(fallback: Fallback) -> Config {
+    Config {
+        fallback,
+        ..Config::default()
+    }
+}
+
+const ALL: [Fallback; 3] = [
+    Fallback::LargestFirst,
+    Fallback::SmallestWhenCostly,
+    Fallback::Concentrated,
+];
+
+fn memory(layout: &ZoneLayout) -> Vec<u64> {
+    vec![!0; layout.words_needed().unwrap()]
+}
+
+fn whole(layout: &ZoneLayout) -> Run {
+    Run::new(layout.start, layout.frames).unwrap()
+}
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+/// Frees what `ops` random operations left, and returns how many requests failed.
+fn random_history(layout: &ZoneLayout, config: &Config, seed: u64, ops: usize) -> usize {
+    let mut memory = memory(layout);
+    let zone = Zone::new(layout, config, &mut memory, SingleThread::new()).unwrap();
+    zone.add(whole(layout)).unwrap();
+    let mut seats: Vec<_> = (0..layout.cpus)
+        .map(|cpu| zone.seat(CpuId(cpu)).unwrap())
+        .collect();
+    let mut owned = vec![false; layout.frames as usize];
+    let mut live: Vec<(Frame, Order)> = Vec::new();
+    let mut random = Random(seed);
+    let mut failed = 0;
+    let index = |frame: Frame| (frame.0 - layout.start.0) as usize;
+    for op in 0..ops {
+        let cpu = random.below(seats.len());
+        let fill = live.len() < 4 || random.below(100) < 52;
+        if fill {
+            let order =
+                order(random.below(1 + random_order_bound(layout, &mut Random(op as u64))) as u8);
+            let mobility = Mobility::ALL[random.below(3)];
+            match seats[cpu].alloc(order, mobility) {
+                Ok(frame) => {
+                    assert!(frame.is_aligned(order));
+                    let frames = index(frame)..index(frame) + order.frames() as usize;
+                    assert!(!owned[frames.clone()].contains(&true), "handed out twice");
+                    owned[frames].fill(true);
+                    live.push((frame, order));
+                }
+                Err(error) => {
+                    failed += 1;
+                    let frames = order.frames() as usize;
+                    let free = owned.iter().filter(|&&owned| !owned).count();
+                    let aligned = |at: &usize| {
+                        (layout.start.0 + *at as u64).is_multiple_of(frames as u64)
+                            && at + frames <= owned.len()
+                    };
+                    let exists = (0..owned.len())
+                        .filter(aligned)
+                        .any(|at| !owned[at..at + frames].contains(&true));
+                    assert!(!exists, "F8: {order} failed while a free block existed");
+                    let expected = if free < frames {
+                        AllocError::Exhausted
+                    } else {
+                        AllocError::Fragmented
+                    };
+                    assert_eq!(error, expected);
+                }
+            }
+        } else {
+            let (frame, order) = live.swap_remove(random.below(live.len()));
+            seats[cpu].free(frame, order).unwrap();
+            owned[index(frame)..index(frame) + order.frames() as usize].fill(false);
+        }
+        if op % 64 == 0 {
+            zone.verify().unwrap();
+        }
+    }
+    for (frame, order) in live {
+        seats[0].free(frame, order).unwrap();
+    }
+    zone.drain();
+    zone.verify().unwrap();
+    let recount = zone.recount();
+    assert_eq!((recount.free, recount.cached), (layout.frames, 0));
+    failed
+}
+
+fn random_order_bound(layout: &ZoneLayout, random: &mut Random) -> usize {
+    // Mostly small orders.
+    match random.below(8) {
+        0 => layout.max_order.index(),
+        1 | 2 => layout.pageblock_order.index().min(4),
+        _ => 1,
+    }
+}
+
+#[test]
+fn f8_no_request_fails_while_a_free_block_of_its_order_exists() {
+    let mut failed = 0;
+    for fallback in ALL {
+        for (start, frames, pageblock, max, cpus) in [
+            (0, 64, 3, 5, 1),
+            (5, 300, 4, 6, 2),
+            (3 * 512 + 1, 5000, 6, 8, 3),
+            (0, 16384, 9, 11, 2),
+            (1024, 16384, 10, 10, 4),
+        ] {
+            let layout = ZoneLayout::new(Frame(start), frames)
+                .with_orders(order(pageblock), order(max))
+                .with_cpus(cpus);
+            failed += random_history(&layout, &config(fallback), frames, 3000);
+        }
+    }
+    assert!(
+        failed > 100,
+        "the histories must meet full and fragmented memory"
+    );
+}
+
+#[test]
+fn a_wrong_free_is_refused_and_changes_nothing() {
+    let layout = ZoneLayout::new(Frame(1000), 4096);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    zone.add(Run::new(Frame(1024), 2048).unwrap()).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let frame = seat.alloc(order(2), Unmovable).unwrap();
+    let inside = Frame(frame.0 + 1);
+    assert_eq!(
+        seat.free(frame, order(1)),
+        Err(FreeError::WrongOrder {
+            frame,
+            allocated: order(2)
+        })
+    );
+    assert_eq!(
+        seat.free(inside, order(0)),
+        Err(FreeError::NotTheFirst(inside))
+    );
+    assert_eq!(
+        seat.free(Frame(999), order(0)),
+        Err(FreeError::Outside(Frame(999)))
+    );
+    assert_eq!(
+        seat.free(Frame(1001), order(0)),
+        Err(FreeError::Outside(Frame(1001)))
+    );
+    assert_eq!(
+        seat.free(Frame(u64::MAX), order(0)),
+        Err(FreeError::Outside(Frame(u64::MAX)))
+    );
+    let never = Frame(2000);
+    assert_eq!(
+        seat.free(never, order(0)),
+        Err(FreeError::AlreadyFree(never))
+    );
+    zone.verify().unwrap();
+    assert_eq!(zone.stats().bad_frees, 6);
+    seat.free(frame, order(2)).unwrap();
+    assert_eq!(
+        seat.free(frame, order(2)),
+        Err(FreeError::AlreadyFree(frame))
+    );
+    zone.drain();
+    assert_eq!(
+        seat.free(frame, order(2)),
+        Err(FreeError::AlreadyFree(frame))
+    );
+    assert_eq!(zone.stats().nr_free_pages, 2048);
+    let large = seat.alloc(order(10), Movable).unwrap();
+    assert_eq!(
+        seat.free(large, order(9)),
+        Err(FreeError::WrongOrder {
+            frame: large,
+            allocated: order(10)
+        })
+    );
+    seat.free(large, order(10)).unwrap();
+    assert_eq!(
+        seat.free(large, order(10)),
+        Err(FreeError::AlreadyFree(large))
+    );
+    zone.verify().unwrap();
+    let max = order(10);
+    let order = order(11);
+    assert_eq!(
+        seat.alloc(order, Movable),
+        Err(AllocError::TooLarge { order, max })
+    );
+}
+
+#[test]
+fn parts_of_a_block_are_freed_alone_and_the_rest_stays_allocated() {
+    let layout = ZoneLayout::new(Frame(0), 4096);
+    for whole_order in [3, 9, 10] {
+        let mut memory = memory(&layout);
+        let zone = Zone::new(
+            &layout,
+            &Config::default(),
+            &mut memory,
+            SingleThread::new(),
+        )
+        .unwrap();
+        zone.add(whole(&layout)).unwrap();
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let block = seat.alloc(order(whole_order), Movable).unwrap();
+        let part = Frame(block.0 + 2);
+        seat.free_part(part, order(1)).unwrap();
+        assert_eq!(
+            seat.free_part(part, order(1)),
+            Err(FreeError::AlreadyFree(part))
+        );
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(
+            zone.stats().nr_free_pages,
+            4096 - block_frames(whole_order) + 2
+        );
+        // The rest: 0..2, and one block of each order from 2 up.
+        seat.free(block, order(1)).unwrap();
+        for rest in 2..whole_order {
+            seat.free(Frame(block.0 + block_frames(rest)), order(rest))
+                .unwrap();
+        }
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(zone.recount().free, 4096);
+    }
+}
+
+fn block_frames(order: u8) -> u64 {
+    1 << order
+}
+
+#[test]
+fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {
+    let layout = ZoneLayout::new(Frame(100), 3000);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    zone.add(Run::new(Frame(100), 1000).unwrap()).unwrap();
+    zone.add(Run::new(Frame(1500), 1600).unwrap()).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let run = Run::new(Frame(117), 700).unwrap();
+    zone.alloc_run(run, Unmovable).unwrap();
+    zone.verify().unwrap();
+    assert_eq!(
+        zone.alloc_run(run, Unmovable),
+        Err(RangeError::NotFree(Frame(117)))
+    );
+    let hole = Run::new(Frame(1000), 600).unwrap();
+    assert_eq!(
+        zone.alloc_run(hole, Unmovable),
+        Err(RangeError::Absent(Frame(1100)))
+    );
+    assert_eq!(
+        zone.alloc_at(Frame(817), order(1), Movable),
+        Err(RangeError::Outside)
+    );
+    zone.alloc_at(Frame(818), order(1), Movable).unwrap();
+    let found = zone.alloc_contiguous(1100, 4, Movable).unwrap();
+    assert_eq!(found, Run::new(Frame(1500), 1100).unwrap());
+    assert_eq!(
+        zone.alloc_contiguous(600, 1, Movable),
+        Err(AllocError::Fragmented)
+    );
+    assert_eq!(
+        zone.alloc_contiguous(1600, 1, Movable),
+        Err(AllocError::Exhausted)
+    );
+    zone.verify().unwrap();
+    assert_eq!(
+        seat.free_range(Run::new(Frame(117), 701).unwrap()),
+        Err(RangeError::NotFree(Frame(817)))
+    );
+    seat.free_range(run).unwrap();
+    seat.free_range(found).unwrap();
+    seat.free(Frame(818), order(1)).unwrap();
+    zone.drain();
+    zone.verify().unwrap();
+    assert_eq!(zone.recount().free, 2600);
+}
+
+#[test]
+fn memory_comes_and_goes_while_the_rest_is_in_use() {
+    let layout = ZoneLayout::new(Frame(0), 4096);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    assert_eq!(seat.alloc(order(0), Movable), Err(AllocError::Exhausted));
+    let run = |start, frames| Run::new(Frame(start), frames).unwrap();
+    zone.add(run(10, 1000)).unwrap();
+    assert_eq!(
+        zone.add(run(1009, 10)),
+        Err(RangeError::Present(Frame(1009)))
+    );
+    assert_eq!(zone.add(run(4000, 100)), Err(RangeError::Outside));
+    zone.verify().unwrap();
+    let frame = seat.alloc(order(0), Movable).unwrap();
+    assert_eq!(
+        zone.remove(run(frame.0, 1)),
+        Err(RangeError::NotFree(frame))
+    );
+    assert_eq!(
+        zone.remove(run(1010, 20)),
+        Err(RangeError::Absent(Frame(1010)))
+    );
+    zone.add(run(1010, 1000)).unwrap();
+    seat.free(frame, order(0)).unwrap();
+    zone.remove(run(10, 1500)).unwrap();
+    zone.verify().unwrap();
+    assert_eq!(zone.stats().nr_free_pages, 500);
+    assert_eq!(zone.recount().present, 500);
+}
+
+#[test]
+fn isolated_pageblocks_take_back_and_give_nothing() {
+    let layout = ZoneLayout::new(Frame(0), 1024);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    zone.alloc_at(Frame(7), order(0), Movable).unwrap();
+    let first = Run::new(Frame(0), 512).unwrap();
+    assert_eq!(zone.isolate(first), Ok(1));
+    assert_eq!(zone.isolate(first), Err(RangeError::Isolation(Frame(0))));
+    assert_eq!(
+        zone.alloc_run(Run::new(Frame(64), 8).unwrap(), Movable),
+        Err(RangeError::Isolation(Frame(0)))
+    );
+    seat.free(Frame(7), order(0)).unwrap();
+    zone.verify().unwrap();
+    let mut taken = 0;
+    while let Ok(frame) = seat.alloc(order(0), Unmovable) {
+        assert!(frame.0 >= 512);
+        taken += 1;
+    }
+    assert_eq!(taken, 512);
+    assert_eq!(zone.unisolate(first), Ok(0));
+    zone.verify().unwrap();
+    assert!(seat.alloc(order(9), Unmovable).unwrap() == Frame(0));
+}
+
+#[test]
+fn contiguous_areas_serve_movable_requests_only() {
+    for fallback in ALL {
+        let layout = ZoneLayout::new(Frame(0), 2048);
+        let mut memory = memory(&layout);
+        let zone = Zone::new(&layout, &config(fallback), &mut memory, SingleThread::new()).unwrap();
+        zone.add(whole(&layout)).unwrap();
+        let area = Run::new(Frame(512), 1024).unwrap();
+        zone.set_label(area, Label::Contiguous).unwrap();
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let mut taken = 0;
+        while let Ok(frame) = seat.alloc(order(3), Unmovable) {
+            assert!(!area.contains(frame));
+            taken += 8;
+        }
+        assert_eq!(taken, 1024);
+        for _ in 0..1024 / 8 {
+            assert!(area.contains(seat.alloc(order(3), Movable).unwrap()));
+        }
+        assert_eq!(seat.alloc(order(0), Movable), Err(AllocError::Exhausted));
+        zone.verify().unwrap();
+    }
+}
+
+#[test]
+fn the_high_order_reserve_is_for_what_cannot_move_when_all_else_has_failed() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 200);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    zone.add(whole(&layout)).unwrap();
+    assert_eq!(
+        zone.reserve_high_order(100),
+        2,
+        "a hundredth of 200 pageblocks"
+    );
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut taken = 0;
+    while seat.alloc(order(9), Movable).is_ok() {
+        taken += 1;
+    }
+    assert_eq!(taken, 198);
+    assert_eq!(seat.alloc(order(0), Unmovable), Err(AllocError::Fragmented));
+    assert!(seat.alloc(order(2), Unmovable).is_ok());
+    assert!(seat.alloc(order(9), Reclaimable).is_ok());
+    assert_eq!(
+        seat.alloc(order(9), Reclaimable),
+        Err(AllocError::Exhausted)
+    );
+    zone.verify().unwrap();
+    assert_eq!(zone.pageblocks_by_label()[Label::HighOrder.index()], 2);
+}
+
+#[test]
+fn a_seat_is_one_threads_at_a_time() {
+    let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    let seat = zone.seat(CpuId(1)).unwrap();
+    assert_eq!(zone.seat(CpuId(1)).unwrap_err(), SeatError::Taken(CpuId(1)));
+    assert_eq!(
+        zone.seat(CpuId(2)).unwrap_err(),
+        SeatError::Unknown(CpuId(2))
+    );
+    drop(seat);
+    assert_eq!(zone.seat(CpuId(1)).unwrap().cpu(), CpuId(1));
+}
+
+#[test]
+fn non_movable_requests_share_pageblocks_before_they_contaminate_another() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 16);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for _ in 0..256 {
+        assert!(seat.alloc(order(0), Unmovable).unwrap().0 < 512);
+        assert!(seat.alloc(order(0), Reclaimable).unwrap().0 < 512);
+    }
+    assert_eq!(seat.alloc(order(0), Unmovable).unwrap(), Frame(512));
+}
+
+/// Threads allocate, pass blocks to each other and free them; each frame has an owner mark that
+/// no two may set.
+fn threads(config: &Config, frames: u64, rounds: usize) {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    let layout = ZoneLayout::new(Frame(0), frames).with_cpus(4);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, config, &mut memory, Fenced).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let owned: Vec<AtomicBool> = (0..frames).map(|_| AtomicBool::new(false)).collect();
+    let passed: Mutex<Vec<(Frame, Order)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for cpu in 0..4 {
+            let (zone, owned, passed) = (&zone, &owned, &passed);
+            scope.spawn(move || {
+                let mut seat = zone.seat(CpuId(cpu)).unwrap();
+                let mut random = Random(u64::from(cpu));
+                let mut live = Vec::new();
+                let mark = |frame: Frame, order: Order, set: bool| {
+                    for at in frame.0..frame.0 + order.frames() {
+                        assert_eq!(
+                            owned[at as usize].swap(set, SeqCst),
+                            !set,
+                            "{frame} {order}"
+                        );
+                    }
+                };
+                for _ in 0..rounds {
+                    let order = order([0, 0, 0, 1, 3, 7, 8, 9, 10][random.below(9)]);
+                    let mobility = Mobility::ALL[random.below(3)];
+                    match random.below(5) {
+                        0..3 => {
+                            if let Ok(frame) = seat.alloc(order, mobility) {
+                                mark(frame, order, true);
+                                live.push((frame, order));
+                            }
+                        }
+                        3 if !live.is_empty() => {
+                            let block = live.swap_remove(random.below(live.len()));
+                            passed.lock().unwrap().push(block);
+                        }
+                        _ => {
+                            let block = passed.lock().unwrap().pop().or_else(|| live.pop());
+                            if let Some((frame, order)) = block {
+                                mark(frame, order, false);
+                                seat.free(frame, order).unwrap();
+                            }
+                        }
+                    }
+                }
+                for (frame, order) in live {
+                    mark(frame, order, false);
+                    seat.free(frame, order).unwrap();
+                }
+            });
+        }
+    });
+    zone.verify().unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for (frame, order) in passed.into_inner().unwrap() {
+        seat.free(frame, order).unwrap();
+    }
+    zone.drain();
+    zone.verify().unwrap();
+    assert_eq!(zone.recount().free, frames);
+}
+
+#[test]
+fn threads_never_hold_the_same_frame() {
+    for fallback in ALL {
+        threads(&config(fallback), 512 * 40, 4000);
+        threads(&config(fallback), 512 * 6, 4000);
+    }
+}

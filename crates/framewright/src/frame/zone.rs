@@ -1,0 +1,290 @@
+use super::index::{Index, LISTS};
+use super::layout::Map;
+use super::seat::{Seat, SeatWords};
+use super::tag::Tag;
+use super::{SeatError, SetupError, ZoneLayout};
+use crate::platform::{Barrier, Relax};
+use crate::policy::{Config, Label, Policy};
+use crate::raw::{Halves, atomic_words};
+use crate::sync::{
+    AtomicU64, Lock, LockGuard,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+use crate::units::{CpuId, Frame, Mobility, Order};
+
+// The zone's own words.
+/// Rank 1: held by whoever makes all CPUs stop.
+const STOP_LOCK: usize = 0;
+/// Frames that exist.
+const PRESENT: usize = 1;
+/// Pieces of evidence that somebody freed what was not theirs, while two CPUs raced.
+const CORRUPTIONS: usize = 2;
+
+/// One physical range under one set of metadata: a page-frame allocator.
+///
+/// See the [module's description](super) for states, invariants and locks. A zone is shared by
+/// reference; what a CPU does, it does through its [`Seat`]. Made without any memory: see
+/// [`add`](Self::add).
+#[derive(Debug)]
+pub struct Zone<'m, P> {
+    pub(super) map: Map,
+    pub(super) policy: Policy,
+    pub(super) config: Config,
+    pub(super) platform: P,
+    words: &'m [AtomicU64],
+    pub(super) seats: &'m [AtomicU64],
+    pub(super) descriptors: &'m [AtomicU64],
+    pub(super) free: &'m [AtomicU64],
+    pub(super) remote: &'m [AtomicU64],
+    pub(super) index: Index<'m>,
+    tags: Halves<'m>,
+}
+
+impl<'m, P: Relax + Barrier> Zone<'m, P> {
+    /// A zone of that layout, with those policies, in `memory`, which has at least as many words
+    /// as [`ZoneLayout::words_needed`] says; their values do not matter.
+    ///
+    /// No frame exists yet. Time: O(metadata).
+    ///
+    /// # Errors
+    /// What is wrong with layout, configuration or memory, with the number.
+    pub fn new(
+        layout: &ZoneLayout,
+        config: &Config,
+        memory: &'m mut [u64],
+        platform: P,
+    ) -> Result<Self, SetupError> {
+        let map = Map::new(layout)?;
+        config.check().map_err(SetupError::Config)?;
+        if memory.len() < map.words {
+            return Err(SetupError::Memory {
+                found: memory.len(),
+                needed: map.words,
+            });
+        }
+        memory[..map.words].fill(0);
+        let misaligned = memory.as_ptr().addr() % 64 / 8;
+        let memory = &mut memory[(8 - misaligned) % 8..];
+        let mut rest = atomic_words(memory);
+        let parts = map.parts();
+        let mut cut = |len: usize| {
+            let (part, others) = rest.split_at(len);
+            rest = others;
+            part
+        };
+        let [words, seats, descriptors, free, remote, index, tags] = parts.map(&mut cut);
+        let policy = Policy::new(config.fallback, layout.pageblock_order);
+        let index = Index::new(map.index, index, |list, row| row_cost(&policy, list, row));
+        let zone = Self {
+            map,
+            policy,
+            config: *config,
+            platform,
+            words,
+            seats,
+            descriptors,
+            free,
+            remote,
+            index,
+            tags: Halves::new(tags),
+        };
+        for id in 0..map.blocks {
+            zone.make_absent(id);
+        }
+        for offset in 0..map.blocks << map.pageblock_order {
+            zone.set_tag(offset, Tag::ABSENT);
+        }
+        Ok(zone)
+    }
+
+    /// The seat of `cpu`, until it is dropped.
+    ///
+    /// What the seat has cached stays cached when it is given back. Time: one atomic operation.
+    ///
+    /// # Errors
+    /// If somebody has it, or the zone was made for fewer CPUs.
+    pub fn seat(&self, cpu: CpuId) -> Result<Seat<'_, 'm, P>, SeatError> {
+        if cpu.0 >= self.map.cpus {
+            return Err(SeatError::Unknown(cpu));
+        }
+        Seat::take(self, cpu).ok_or(SeatError::Taken(cpu))
+    }
+
+    /// Stops all CPUs, drains all caches, and lets `work` see the zone at rest.
+    ///
+    /// No CPU may wait for this one: it must not hold a pageblock or be inside its own seat.
+    pub(super) fn at_rest<T>(&self, work: impl FnOnce(&Stopped<'_, 'm, P>) -> T) -> T {
+        let stopped = self.stop();
+        stopped.drain();
+        work(&stopped)
+    }
+
+    /// Stops all CPUs: each finishes what it is doing in its seat and then waits.
+    pub(super) fn stop(&self) -> Stopped<'_, 'm, P> {
+        let lock = Lock::new(&self.words[STOP_LOCK]).lock(|attempt| self.platform.relax(attempt));
+        for seat in self.all_seats() {
+            seat.claimed().store(1, SeqCst);
+        }
+        // Each seat says "busy", then looks whether it is claimed; here it is the other way
+        // round. The barrier makes the seats' light fences as good as full ones.
+        self.platform.barrier_all();
+        for seat in self.all_seats() {
+            let mut attempt = 0;
+            // Acquire pairs with the Release with which a seat stops being busy.
+            while seat.busy().load(Acquire) != 0 {
+                self.platform.relax(attempt);
+                attempt = attempt.saturating_add(1);
+            }
+        }
+        Stopped {
+            zone: self,
+            _lock: lock,
+        }
+    }
+}
+
+impl<'m, P> Zone<'m, P> {
+    /// The words of all seats; the last one is nobody's.
+    pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> + use<'m, P> {
+        let seats = self.seats;
+        (0..=usize::from(self.map.cpus)).map(move |seat| SeatWords::new(seats, seat))
+    }
+
+    /// The counters of what is done without a seat; only touched with all CPUs stopped.
+    pub(super) fn nobodys_seat(&self) -> SeatWords<'m> {
+        SeatWords::new(self.seats, usize::from(self.map.cpus))
+    }
+
+    #[inline(always)]
+    pub(super) fn tag(&self, offset: usize) -> Tag {
+        Tag(self.tags.load(offset, Relaxed))
+    }
+
+    #[inline(always)]
+    pub(super) fn set_tag(&self, offset: usize, tag: Tag) {
+        self.tags.store(offset, tag.0, Relaxed);
+    }
+
+    /// Changes the tag at `offset` if it is `from`; of several CPUs that try, one succeeds.
+    #[inline]
+    pub(super) fn change_tag(&self, offset: usize, from: Tag, to: Tag) -> bool {
+        self.tags
+            .compare_exchange(offset, from.0, to.0, Relaxed, Relaxed)
+            .is_ok()
+    }
+
+    /// The row of the index for free blocks of `order` in pageblocks of `class`.
+    #[inline(always)]
+    pub(super) fn row(&self, order: usize, class: u8) -> usize {
+        order * self.policy.classes().count() + usize::from(class)
+    }
+
+    /// The order and the class of a row.
+    #[inline(always)]
+    pub(super) fn row_parts(&self, row: usize) -> (u8, u8) {
+        let classes = self.policy.classes().count();
+        ((row / classes) as u8, (row % classes) as u8)
+    }
+
+    /// The offset of `frame` in the zone, if it is inside.
+    #[inline(always)]
+    pub(super) fn offset(&self, frame: Frame) -> Option<usize> {
+        let offset = frame.0.wrapping_sub(self.map.origin);
+        (offset < (self.map.blocks as u64) << self.map.pageblock_order).then_some(offset as usize)
+    }
+
+    #[inline(always)]
+    pub(super) const fn frame(&self, offset: usize) -> Frame {
+        Frame(self.map.origin + offset as u64)
+    }
+
+    /// The order of the pageblocks.
+    #[must_use]
+    pub fn pageblock_order(&self) -> Order {
+        self.policy.classes().pageblock_order()
+    }
+
+    /// The largest order that the zone serves.
+    #[must_use]
+    pub const fn max_order(&self) -> Order {
+        match Order::new(self.map.max_order) {
+            Some(order) => order,
+            None => Order::MAX,
+        }
+    }
+
+    /// The policies that the zone was made with.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Frames that exist.
+    pub(super) fn present_frames(&self) -> u64 {
+        self.words[PRESENT].load(Relaxed)
+    }
+
+    /// Only with all CPUs stopped.
+    pub(super) fn set_present_frames(&self, frames: u64) {
+        self.words[PRESENT].store(frames, Relaxed);
+    }
+
+    /// Counts a block that was found in a state that only a racing double free can explain. The
+    /// block is not handed out: it is lost, and its user keeps it.
+    #[cold]
+    pub(super) fn count_corruption(&self) {
+        self.words[CORRUPTIONS].fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn corruptions(&self) -> u64 {
+        self.words[CORRUPTIONS].load(Relaxed)
+    }
+}
+
+/// What a request of `list`, one of the mobilities, pays for a free block in `row`.
+fn row_cost(policy: &Policy, list: usize, row: usize) -> Option<i32> {
+    const { assert!(LISTS >= Mobility::ALL.len()) };
+    let mobility = Mobility::from_index(list)?;
+    let classes = policy.classes();
+    let (order, class) = (row / classes.count(), row % classes.count());
+    let class = classes.class(class as u8, policy.is_labelled())?;
+    policy.cost(mobility, Order::new(order as u8)?, class)
+}
+
+/// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, nothing
+/// is on its way back from elsewhere.
+pub(super) struct Stopped<'z, 'm, P> {
+    pub(super) zone: &'z Zone<'m, P>,
+    _lock: LockGuard<'m>,
+}
+
+impl<P> Drop for Stopped<'_, '_, P> {
+    fn drop(&mut self) {
+        for seat in self.zone.all_seats() {
+            // Release pairs with the Acquire of a seat that waits.
+            seat.claimed().store(0, Release);
+        }
+    }
+}
+
+impl<P> Stopped<'_, '_, P> {
+    /// Gives all cached blocks back to their pageblocks.
+    pub(super) fn drain(&self) {
+        for seat in self.zone.all_seats() {
+            seat.drain(self.zone);
+        }
+    }
+
+    /// The label of a pageblock, or its isolation, changes.
+    pub(super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
+        let held = self.hold(id);
+        held.unlock_as(label, isolated);
+    }
+
+    /// Holds a pageblock, which nobody else can while all CPUs stand still.
+    pub(super) fn hold(&self, id: usize) -> super::block::Held<'_, '_, P> {
+        self.zone
+            .try_lock(id)
+            .expect("no pageblock is locked while all CPUs stand still")
+    }
+}

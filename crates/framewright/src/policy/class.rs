@@ -1,0 +1,302 @@
+use crate::units::{Mobility, Order};
+
+/// What a pageblock is set aside for [pageblock migratetype].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Label {
+    /// For requests of one mobility; others come in by fallback.
+    Of(Mobility),
+    /// Part of a contiguous area: lent to movable requests only (`MIGRATE_CMA`).
+    Contiguous,
+    /// Kept for requests above order 0 that cannot move, when all else has failed
+    /// (`MIGRATE_HIGHATOMIC`).
+    HighOrder,
+}
+
+impl Label {
+    /// How many labels there are.
+    pub const COUNT: usize = 5;
+
+    /// The label's number: the mobilities' numbers, then 3 and 4.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Of(mobility) => mobility.index(),
+            Self::Contiguous => 3,
+            Self::HighOrder => 4,
+        }
+    }
+
+    /// The label of that number, if there is one.
+    #[must_use]
+    pub const fn from_index(index: usize) -> Option<Self> {
+        match index {
+            3 => Some(Self::Contiguous),
+            4 => Some(Self::HighOrder),
+            _ => match Mobility::from_index(index) {
+                Some(mobility) => Some(Self::Of(mobility)),
+                None => None,
+            },
+        }
+    }
+}
+
+/// What a policy may know of one pageblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockFacts {
+    /// Its label.
+    pub label: Label,
+    /// Free frames.
+    pub free: u32,
+    /// Allocated frames, by mobility; those in CPU caches count as allocated.
+    pub by_mobility: [u32; 3],
+    /// Frames of the pageblock that do not exist, or not yet.
+    pub absent: u32,
+}
+
+impl BlockFacts {
+    /// Allocated frames whose contents cannot be copied elsewhere.
+    #[inline]
+    #[must_use]
+    pub const fn nonmovable(&self) -> u32 {
+        self.by_mobility[Mobility::Unmovable.index()]
+            + self.by_mobility[Mobility::Reclaimable.index()]
+    }
+
+    /// Allocated frames whose contents can be copied elsewhere.
+    #[inline]
+    #[must_use]
+    pub const fn movable(&self) -> u32 {
+        self.by_mobility[Mobility::Movable.index()]
+    }
+}
+
+/// The class of a pageblock: what an index keeps together.
+///
+/// A `level` is a logarithmic count of free frames in half octaves, see [`Classes::level`]; a
+/// `share` counts non-movable frames: 0 for below a 64th of the pageblock, 1 for below an eighth,
+/// 2 for below three eighths, 3 for more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Nothing in it is allocated, and every frame exists.
+    Empty,
+    /// Movable frames only.
+    Clean {
+        /// Free frames.
+        level: u8,
+    },
+    /// Movable and non-movable frames.
+    Mixed {
+        /// Non-movable frames.
+        share: u8,
+        /// Free frames.
+        level: u8,
+    },
+    /// Non-movable frames only.
+    Pure {
+        /// Non-movable frames.
+        share: u8,
+        /// Free frames.
+        level: u8,
+    },
+    /// By label alone.
+    Labelled {
+        /// The label.
+        label: Mobility,
+        /// Free frames.
+        level: u8,
+    },
+    /// In a contiguous area.
+    Contiguous {
+        /// Free frames.
+        level: u8,
+    },
+    /// In the high-order reserve.
+    HighOrder,
+}
+
+/// How many values a share has.
+const SHARES: u8 = 4;
+
+/// The numbering of classes for pageblocks of one order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Classes {
+    pageblock_order: u8,
+    levels: u8,
+}
+
+impl Classes {
+    /// The numbering for pageblocks of `pageblock_order`.
+    #[must_use]
+    pub const fn new(pageblock_order: Order) -> Self {
+        let order = pageblock_order.get();
+        // Half octaves of 1..=2^order: 0, 1, 2, then two for each further octave.
+        let levels = if order < 2 { 2 } else { 2 * order };
+        Self {
+            pageblock_order: order,
+            levels,
+        }
+    }
+
+    /// The order of the pageblocks.
+    #[must_use]
+    pub const fn pageblock_order(self) -> Order {
+        match Order::new(self.pageblock_order) {
+            Some(order) => order,
+            None => Order::MAX,
+        }
+    }
+
+    /// How many levels there are.
+    #[must_use]
+    pub const fn levels(self) -> u8 {
+        self.levels
+    }
+
+    /// The level of that many free frames: 1, 2 and 3 frames are levels 0, 1 and 2, then each
+    /// octave has two; no free frame is level 0 too.
+    #[inline]
+    #[must_use]
+    pub const fn level(self, free: u32) -> u8 {
+        if free < 4 {
+            free.saturating_sub(1) as u8
+        } else {
+            let octave = 31 - free.leading_zeros();
+            (2 * octave + (free >> (octave - 1) & 1) - 1) as u8
+        }
+    }
+
+    /// The share of that many non-movable frames.
+    #[inline]
+    #[must_use]
+    pub const fn share(self, nonmovable: u32) -> u8 {
+        // In 64ths of a pageblock, rounded down; the limits are 1, 8 and 24 of 64.
+        match (nonmovable << 6) >> self.pageblock_order {
+            0 => 0,
+            1..8 => 1,
+            8..24 => 2,
+            _ => 3,
+        }
+    }
+
+    /// How many class numbers there are.
+    #[must_use]
+    pub const fn count(self) -> usize {
+        self.contiguous() as usize + self.levels as usize + 1
+    }
+
+    const fn contiguous(self) -> u8 {
+        1 + self.levels + 2 * SHARES * self.levels
+    }
+
+    /// The number of `class`, below [`count`](Self::count).
+    #[inline]
+    #[must_use]
+    pub const fn number(self, class: Class) -> u8 {
+        let levels = self.levels;
+        match class {
+            Class::Empty => 0,
+            Class::Clean { level } => 1 + level,
+            Class::Mixed { share, level } => 1 + levels * (1 + share) + level,
+            Class::Pure { share, level } => 1 + levels * (1 + SHARES + share) + level,
+            // A policy has either labelled classes or those by composition.
+            Class::Labelled { label, level } => 1 + levels * label.index() as u8 + level,
+            Class::Contiguous { level } => self.contiguous() + level,
+            Class::HighOrder => self.contiguous() + levels,
+        }
+    }
+
+    /// The class of that number, where `labelled` says which of the two kinds the policy has.
+    ///
+    /// `None` for a number that no class has.
+    #[must_use]
+    pub const fn class(self, number: u8, labelled: bool) -> Option<Class> {
+        if number >= self.contiguous() {
+            let level = number - self.contiguous();
+            return if level < self.levels {
+                Some(Class::Contiguous { level })
+            } else if level == self.levels {
+                Some(Class::HighOrder)
+            } else {
+                None
+            };
+        }
+        if number == 0 {
+            return Some(Class::Empty);
+        }
+        let (group, level) = ((number - 1) / self.levels, (number - 1) % self.levels);
+        if labelled {
+            return match Mobility::from_index(group as usize) {
+                Some(label) => Some(Class::Labelled { label, level }),
+                None => None,
+            };
+        }
+        if group == 0 {
+            Some(Class::Clean { level })
+        } else if group <= SHARES {
+            let share = group - 1;
+            Some(Class::Mixed { share, level })
+        } else {
+            let share = group - 1 - SHARES;
+            Some(Class::Pure { share, level })
+        }
+    }
+}
+
+const _: () = {
+    // A class number is a byte, with the largest pageblocks too: 1024 frames have 20 levels, so
+    // 1 + 20 + 2 * 4 * 20 + 20 + 1 = 202 classes.
+    assert!(Classes::new(Order::new(10).unwrap()).count() == 202);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_number_names_the_class_that_has_it() {
+        for order in 1..=10 {
+            let classes = Classes::new(Order::new(order).unwrap());
+            for number in 0..classes.count() as u8 {
+                for labelled in [false, true] {
+                    if let Some(class) = classes.class(number, labelled) {
+                        assert_eq!(classes.number(class), number, "{class:?}");
+                    }
+                }
+            }
+            assert_eq!(classes.class(classes.count() as u8, false), None);
+        }
+    }
+
+    #[test]
+    fn levels_rise_with_the_free_frames_and_end_at_the_last_one() {
+        for order in 1..=10 {
+            let classes = Classes::new(Order::new(order).unwrap());
+            let mut last = 0;
+            for free in 1..=1u32 << order {
+                let level = classes.level(free);
+                assert!(
+                    level == last || level == last + 1,
+                    "{free} of order {order}"
+                );
+                last = level;
+            }
+            assert!(last < classes.levels());
+        }
+        assert_eq!(Classes::new(Order::new(9).unwrap()).level(512), 17);
+    }
+
+    #[test]
+    fn shares_divide_a_pageblock_of_512_at_8_64_and_192() {
+        let classes = Classes::new(Order::new(9).unwrap());
+        let at = [0, 7, 8, 63, 64, 191, 192, 512];
+        assert_eq!(at.map(|n| classes.share(n)), [0, 0, 1, 1, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn labels_are_numbered_without_gaps() {
+        for index in 0..Label::COUNT {
+            assert_eq!(Label::from_index(index).unwrap().index(), index);
+        }
+        assert_eq!(Label::from_index(Label::COUNT), None);
+    }
+}

@@ -1,0 +1,121 @@
+use core::fmt;
+
+/// Which pageblock a request falls back to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fallback {
+    /// The largest free block of another label, the rule of Linux up to 4.12.
+    LargestFirst,
+    /// The same, except that where the largest is of order 3 or less, the smallest sufficient one
+    /// is taken: the proposal of January 2016.
+    SmallestWhenCostly,
+    /// By composition instead of label: what cannot move is kept together.
+    #[default]
+    Concentrated,
+}
+
+impl Fallback {
+    /// The name, as command lines and reports know it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LargestFirst => "largest-first",
+            Self::SmallestWhenCostly => "smallest-when-costly",
+            Self::Concentrated => "concentrated",
+        }
+    }
+
+    /// Whether classes are by label and not by composition.
+    #[must_use]
+    pub const fn is_labelled(self) -> bool {
+        !matches!(self, Self::Concentrated)
+    }
+}
+
+/// The policies of one zone, as a plain value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Which pageblock a request falls back to.
+    pub fallback: Fallback,
+    /// The largest part of the free frames that all CPU caches together may hold, in permille;
+    /// 0 for no caches, 100 at most.
+    pub cache_permille: u16,
+    /// The most blocks of order 0 that a CPU caches for each mobility, 64 at most; orders 1, 2 and
+    /// 3 have a half, a quarter and an eighth of it.
+    pub cache_blocks_max: u16,
+}
+
+impl Default for Config {
+    /// Concentrated fallback, and caches of at most 0.5 % of the free frames: a cache as large as
+    /// Linux's costs a tenth of the free pageblocks.
+    fn default() -> Self {
+        Self {
+            fallback: Fallback::Concentrated,
+            cache_permille: 5,
+            cache_blocks_max: 64,
+        }
+    }
+}
+
+/// Why a [`Config`] was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// `cache_permille` is above 100.
+    CachePermille(u16),
+    /// `cache_blocks_max` is above 64.
+    CacheBlocks(u16),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CachePermille(found) => {
+                write!(f, "cache_permille {found} is above the maximum 100")
+            }
+            Self::CacheBlocks(found) => {
+                write!(f, "cache_blocks_max {found} is above the maximum 64")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    /// Checks every limit.
+    ///
+    /// # Errors
+    /// The first limit that is not kept.
+    pub const fn check(&self) -> Result<(), ConfigError> {
+        if self.cache_permille > 100 {
+            return Err(ConfigError::CachePermille(self.cache_permille));
+        }
+        if self.cache_blocks_max > 64 {
+            return Err(ConfigError::CacheBlocks(self.cache_blocks_max));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn each_limit_is_named_with_the_number_that_broke_it() {
+        assert_eq!(Config::default().check(), Ok(()));
+        let blocks = Config {
+            cache_blocks_max: 65,
+            ..Config::default()
+        };
+        let message = blocks.check().unwrap_err().to_string();
+        assert_eq!(message, "cache_blocks_max 65 is above the maximum 64");
+        let permille = Config {
+            cache_permille: 101,
+            ..Config::default()
+        };
+        let message = permille.check().unwrap_err().to_string();
+        assert_eq!(message, "cache_permille 101 is above the maximum 100");
+    }
+}

@@ -1,0 +1,156 @@
+//! The two historical rules, applied to whole pageblocks: a request is served from pageblocks with
+//! its own label, smallest sufficient block first; if there is none, it falls back.
+//!
+//! - `LargestFirst` takes the largest free block that another label has, so that the next
+//!   fallbacks need not happen [Linux up to 4.12].
+//! - `SmallestWhenCostly` does the same while there are blocks above order 3, and then takes the
+//!   smallest sufficient one, to keep the last blocks of orders 2 and 3 whole.
+//!
+//! # Sources
+//! ChengYi He, "avoid external fragmentation related to migration fallback", linux-mm, January
+//! 2016 (the rule); Documentation of Linux's `PAGE_ALLOC_COSTLY_ORDER` (the 3).
+
+use super::{BlockFacts, Class, Classes, Label};
+use crate::units::{Mobility, Order};
+
+/// The largest order that is expected to be had without effort [`PAGE_ALLOC_COSTLY_ORDER`].
+const COSTLY_ORDER: u8 = 3;
+/// A step of one order costs more than all levels (20 at most) together.
+const ORDER_COST: i32 = 100;
+/// One label's candidates (orders 0 to 10) end before the next one's begin.
+const LABEL_COST: i32 = 20 * ORDER_COST;
+/// The second fallback label breaks ties within an order only: Linux goes through the orders
+/// outside and through the labels inside.
+const SECOND_LABEL_COST: i32 = 30;
+
+/// The order in which other labels are tried [Linux's `fallbacks` table].
+const fn other_labels(mobility: Mobility) -> [Mobility; 2] {
+    match mobility {
+        Mobility::Unmovable => [Mobility::Reclaimable, Mobility::Movable],
+        Mobility::Reclaimable => [Mobility::Unmovable, Mobility::Movable],
+        Mobility::Movable => [Mobility::Reclaimable, Mobility::Unmovable],
+    }
+}
+
+pub(super) fn cost(
+    classes: Classes,
+    mobility: Mobility,
+    found: Order,
+    class: Class,
+    smallest_when_costly: bool,
+) -> Option<i32> {
+    let order = i32::from(found.get());
+    let (label, level) = match class {
+        Class::Labelled { label, level } => (label, i32::from(level)),
+        Class::Contiguous { level } => {
+            // After the own label and before any fallback: leaving it again is a move, not a loss.
+            return Some(LABEL_COST + order * ORDER_COST + i32::from(level));
+        }
+        _ => return None,
+    };
+    if label == mobility {
+        return Some(order * ORDER_COST + level);
+    }
+    let second = if label == other_labels(mobility)[1] {
+        SECOND_LABEL_COST
+    } else {
+        0
+    };
+    // Among large blocks the largest is the cheapest. Small ones come after all large ones.
+    let top = i32::from(classes.pageblock_order().get());
+    let rank = if smallest_when_costly && order <= i32::from(COSTLY_ORDER) {
+        top + order
+    } else {
+        top - order
+    };
+    Some(2 * LABEL_COST + rank * ORDER_COST + second + level)
+}
+
+/// Whether at least half of the pageblock is free or used alike.
+pub(super) fn is_mostly_alike(facts: &BlockFacts, mobility: Mobility) -> bool {
+    let alike = if mobility.is_movable() {
+        facts.movable()
+    } else {
+        facts.nonmovable()
+    };
+    let all = facts.free + facts.movable() + facts.nonmovable();
+    2 * (facts.free + alike) >= all
+}
+
+pub(super) fn is_relabelled(
+    classes: Classes,
+    facts: &BlockFacts,
+    mobility: Mobility,
+    found: Order,
+) -> bool {
+    debug_assert!(
+        facts.label != Label::Of(mobility),
+        "a fallback changes the label"
+    );
+    let large = found.get() >= classes.pageblock_order().get() / 2;
+    (large || !mobility.is_movable()) && is_mostly_alike(facts, mobility)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cheapest(smallest_when_costly: bool, orders: &[u8]) -> u8 {
+        let classes = Classes::new(Order::new(9).unwrap());
+        let cost = |order: u8| {
+            let class = Class::Labelled {
+                label: Mobility::Movable,
+                level: 17,
+            };
+            let found = Order::new(order).unwrap();
+            cost(
+                classes,
+                Mobility::Unmovable,
+                found,
+                class,
+                smallest_when_costly,
+            )
+            .unwrap()
+        };
+        *orders.iter().min_by_key(|&&order| cost(order)).unwrap()
+    }
+
+    #[test]
+    fn largest_first_takes_the_largest() {
+        assert_eq!(cheapest(false, &[0, 2, 3]), 3);
+        assert_eq!(cheapest(false, &[0, 2, 3, 9]), 9);
+    }
+
+    #[test]
+    fn smallest_when_costly_takes_the_smallest_only_if_none_is_above_order_3() {
+        assert_eq!(cheapest(true, &[0, 2, 3]), 0);
+        assert_eq!(cheapest(true, &[0, 2, 3, 4]), 4);
+        assert_eq!(cheapest(true, &[2, 4, 8]), 8);
+    }
+
+    #[test]
+    fn the_own_label_comes_before_lent_blocks_and_those_before_fallback() {
+        let classes = Classes::new(Order::new(10).unwrap());
+        let of = |class, order| {
+            cost(
+                classes,
+                Mobility::Movable,
+                Order::new(order).unwrap(),
+                class,
+                false,
+            )
+            .unwrap()
+        };
+        let labelled = |label, level| Class::Labelled { label, level };
+        let own = of(labelled(Mobility::Movable, 19), 10);
+        let lent = of(Class::Contiguous { level: 0 }, 0);
+        let fallback = of(labelled(Mobility::Reclaimable, 0), 10);
+        assert!(own < lent && lent < fallback);
+        assert!(of(Class::Contiguous { level: 19 }, 10) < fallback);
+        // Reclaimable before unmovable, but only within one order.
+        assert!(fallback < of(labelled(Mobility::Unmovable, 0), 10));
+        assert!(
+            of(labelled(Mobility::Unmovable, 19), 10) < of(labelled(Mobility::Reclaimable, 0), 9)
+        );
+    }
+}

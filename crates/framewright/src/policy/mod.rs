@@ -1,0 +1,138 @@
+//! Decisions as pure functions: facts in, verdict out.
+//!
+//! No locks, clocks, randomness or statics (A4): what a laboratory measures is this code, not a
+//! copy of it. Where two candidates cost the same, the address decides, and which end of memory
+//! wins is part of the verdict.
+//!
+//! # How a fallback is decided
+//! A pageblock is described by [`BlockFacts`]. [`Policy::class`] puts it into one of a few hundred
+//! classes; the frame allocator keeps a complete index of pageblocks by class and by the orders of
+//! the free blocks inside. [`Policy::cost`] says what it costs a request to be served from a free
+//! block of some order in a pageblock of some class. The costs do not depend on anything else, so
+//! the allocator sorts them once, and then the cheapest candidate that exists is the lowest bit
+//! set. A policy is nothing but these functions and [`Policy::is_relabelled`].
+//!
+//! The request's own order is not among the arguments: of all candidates that are large enough the
+//! cheapest is taken.
+//!
+//! # Sources
+//! Candidates as a cost to be minimised instead of a table of fallbacks, and the historical rules:
+//! see each policy.
+
+mod class;
+mod concentrated;
+mod config;
+mod cost;
+mod labelled;
+
+pub use class::{BlockFacts, Class, Classes, Label};
+pub use config::{Config, ConfigError, Fallback};
+pub use cost::{EvacuationCost, evacuation_cost};
+
+use crate::units::{Mobility, Order};
+
+/// Which of its candidates a request takes when several pageblocks cost the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The one with the lowest address.
+    Lowest,
+    /// The one with the highest address.
+    Highest,
+}
+
+/// The functions of one fallback policy for pageblocks of one order.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    fallback: Fallback,
+    classes: Classes,
+}
+
+impl Policy {
+    /// The functions of `fallback` for pageblocks of `pageblock_order`.
+    #[must_use]
+    pub const fn new(fallback: Fallback, pageblock_order: Order) -> Self {
+        Self {
+            fallback,
+            classes: Classes::new(pageblock_order),
+        }
+    }
+
+    /// The class numbers of this policy.
+    #[must_use]
+    pub const fn classes(&self) -> Classes {
+        self.classes
+    }
+
+    /// Whether its classes are by label and not by composition.
+    #[must_use]
+    pub const fn is_labelled(&self) -> bool {
+        self.fallback.is_labelled()
+    }
+
+    /// The class of a pageblock.
+    #[inline]
+    #[must_use]
+    pub fn class(&self, facts: &BlockFacts) -> Class {
+        match facts.label {
+            Label::Contiguous => Class::Contiguous {
+                level: self.classes.level(facts.free),
+            },
+            Label::HighOrder => Class::HighOrder,
+            Label::Of(label) => match self.fallback {
+                Fallback::Concentrated => concentrated::class(self.classes, facts),
+                Fallback::LargestFirst | Fallback::SmallestWhenCostly => Class::Labelled {
+                    label,
+                    level: self.classes.level(facts.free),
+                },
+            },
+        }
+    }
+
+    /// What it costs a request of `mobility` to be served from a free block of `found` in a
+    /// pageblock of `class`; the lower, the better. `None` if it may not be served from there.
+    ///
+    /// Contiguous blocks serve movable requests only. The high-order reserve serves nobody here:
+    /// it is asked when everything else has failed.
+    #[must_use]
+    pub fn cost(&self, mobility: Mobility, found: Order, class: Class) -> Option<i32> {
+        match class {
+            Class::HighOrder => None,
+            Class::Contiguous { .. } if !mobility.is_movable() => None,
+            _ => match self.fallback {
+                Fallback::Concentrated => concentrated::cost(self.classes, mobility, found, class),
+                Fallback::LargestFirst => {
+                    labelled::cost(self.classes, mobility, found, class, false)
+                }
+                Fallback::SmallestWhenCostly => {
+                    labelled::cost(self.classes, mobility, found, class, true)
+                }
+            },
+        }
+    }
+
+    /// From which end of memory a request takes among pageblocks of one class.
+    #[inline]
+    #[must_use]
+    pub fn end(&self, mobility: Mobility) -> End {
+        if self.fallback == Fallback::Concentrated && mobility.is_movable() {
+            End::Highest
+        } else {
+            End::Lowest
+        }
+    }
+
+    /// Whether a fallback changes the pageblock's label to the requester's mobility. `facts` are
+    /// those before the request takes from the free block of `found`.
+    #[must_use]
+    pub fn is_relabelled(&self, facts: &BlockFacts, mobility: Mobility, found: Order) -> bool {
+        if !matches!(facts.label, Label::Of(_)) {
+            return false;
+        }
+        match self.fallback {
+            Fallback::Concentrated => labelled::is_mostly_alike(facts, mobility),
+            Fallback::LargestFirst | Fallback::SmallestWhenCostly => {
+                labelled::is_relabelled(self.classes, facts, mobility, found)
+            }
+        }
+    }
+}

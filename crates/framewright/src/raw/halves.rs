@@ -1,0 +1,189 @@
+// UNSAFETY: a slice of atomic words is seen as a slice of atomic 16-bit numbers, which the language has no
+// safe cast for.
+#![cfg_attr(not(any(loom, shuttle)), allow(unsafe_code))]
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Atomic 16-bit numbers in memory that was lent as words: number `i` lies in word `i / 4`.
+///
+/// While a `Halves` over some words is in use, nobody may access those words as words: the memory
+/// model does not define accesses of different sizes to the same memory. A zeroed word is four
+/// zeros on every machine; no other correspondence is promised.
+#[derive(Clone, Copy, Debug)]
+pub struct Halves<'m> {
+    #[cfg(not(any(loom, shuttle)))]
+    halves: &'m [crate::sync::AtomicU16],
+    /// A model's atomics cannot be taken apart: there a number is changed by changing its word.
+    #[cfg(any(loom, shuttle))]
+    words: &'m [AtomicU64],
+}
+
+impl<'m> Halves<'m> {
+    /// How many words hold `halves` halves.
+    #[must_use]
+    pub const fn words_needed(halves: usize) -> usize {
+        halves.div_ceil(4)
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+impl<'m> Halves<'m> {
+    /// Sees `words` as `4 * words.len()` halves.
+    #[must_use]
+    pub fn new(words: &'m [AtomicU64]) -> Self {
+        let start = words.as_ptr().cast::<crate::sync::AtomicU16>();
+        // SAFETY: size: four halves a word, all inside `words`. Alignment: a word's is a multiple of theirs.
+        // Writing through a shared reference: atomics are interior mutable (`UnsafeCell`), and
+        // the lifetime is that of `words`.
+        // Mixed sizes: owed by the caller of this module, see the type's description.
+        let halves = unsafe { core::slice::from_raw_parts(start, words.len() * 4) };
+        Self { halves }
+    }
+
+    /// How many halves there are.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.halves.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.halves.is_empty()
+    }
+
+    /// The value of number `index`.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    #[inline]
+    #[must_use]
+    pub fn load(self, index: usize, order: Ordering) -> u16 {
+        self.halves[index].load(order)
+    }
+
+    /// Sets number `index`.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    #[inline]
+    pub fn store(self, index: usize, value: u16, order: Ordering) {
+        self.halves[index].store(value, order);
+    }
+
+    /// Sets number `index` and returns what it was.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    #[inline]
+    pub fn swap(self, index: usize, value: u16, order: Ordering) -> u16 {
+        self.halves[index].swap(value, order)
+    }
+
+    /// Sets number `index` to `new` if it is `current`.
+    ///
+    /// # Errors
+    /// The value found, if it was not `current`; nothing has changed then.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    #[inline]
+    pub fn compare_exchange(
+        self,
+        index: usize,
+        current: u16,
+        new: u16,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u16, u16> {
+        self.halves[index].compare_exchange(current, new, success, failure)
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+#[allow(missing_docs, reason = "documented at the normal build's twin above")]
+impl<'m> Halves<'m> {
+    #[must_use]
+    pub fn new(words: &'m [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.words.len() * 4
+    }
+
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.words.is_empty()
+    }
+
+    #[must_use]
+    pub fn load(self, index: usize, order: Ordering) -> u16 {
+        (self.words[index / 4].load(order) >> (index % 4 * 16)) as u16
+    }
+
+    pub fn store(self, index: usize, value: u16, order: Ordering) {
+        self.swap(index, value, order);
+    }
+
+    pub fn swap(self, index: usize, value: u16, order: Ordering) -> u16 {
+        let shift = index % 4 * 16;
+        let word = &self.words[index / 4];
+        let old = word
+            .fetch_update(order_for_update(order), Ordering::Relaxed, |old| {
+                Some(old & !(0xffff << shift) | u64::from(value) << shift)
+            })
+            .expect("the update is never refused");
+        (old >> shift) as u16
+    }
+
+    pub fn compare_exchange(
+        self,
+        index: usize,
+        current: u16,
+        new: u16,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u16, u16> {
+        let shift = index % 4 * 16;
+        let update = |old: u64| {
+            ((old >> shift) as u16 == current)
+                .then(|| old & !(0xffff << shift) | u64::from(new) << shift)
+        };
+        self.words[index / 4]
+            .fetch_update(order_for_update(success), failure, update)
+            .map(|old| (old >> shift) as u16)
+            .map_err(|old| (old >> shift) as u16)
+    }
+}
+
+/// A store's ordering is given to a read-modify-write as it is; all of them are allowed there.
+#[cfg(any(loom, shuttle))]
+fn order_for_update(order: Ordering) -> Ordering {
+    order
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::raw::atomic_words;
+
+    #[test]
+    fn neighbouring_numbers_do_not_disturb_each_other() {
+        let mut memory = [0u64; 2];
+        let halves = Halves::new(atomic_words(&mut memory));
+        assert_eq!((halves.len(), halves.is_empty()), (8, false));
+        assert_eq!(Halves::words_needed(5), 2);
+        for index in 0..8 {
+            halves.store(index, 0x1000 + index as u16, Ordering::Relaxed);
+        }
+        let raced = halves.compare_exchange(4, 1, 2, Ordering::AcqRel, Ordering::Relaxed);
+        assert_eq!(raced, Err(0x1004));
+        let won = halves.compare_exchange(4, 0x1004, 2, Ordering::AcqRel, Ordering::Relaxed);
+        assert_eq!(won, Ok(0x1004));
+        assert_eq!(halves.swap(3, 7, Ordering::AcqRel), 0x1003);
+        let all: [u16; 8] = core::array::from_fn(|index| halves.load(index, Ordering::Relaxed));
+        assert_eq!(all, [0x1000, 0x1001, 0x1002, 7, 2, 0x1005, 0x1006, 0x1007]);
+    }
+}
