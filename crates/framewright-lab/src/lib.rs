@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod before;
+pub mod cmd;
 pub mod measure;
 pub mod replay;
+pub mod report;
 pub mod trace;

@@ -1,5 +1,5 @@
 //! The command `framewright`.
 
-fn main() {
-    println!("framewright {}", env!("CARGO_PKG_VERSION"));
+fn main() -> std::process::ExitCode {
+    framewright_lab::cmd::main()
 }

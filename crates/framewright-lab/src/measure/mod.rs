@@ -3,8 +3,10 @@
 //! [`Observer`] sees the blocks handed out and freed; [`Sample`] is what memory looked like at one
 //! moment; [`Means`] are means over a run's samples. `docs/metrics.md` explains them to a reader.
 
+mod metric;
 mod observer;
 mod sample;
 
+pub use metric::{Better, Metric};
 pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer};
-pub use sample::{Means, Sample};
+pub use sample::{ListMeans, Means, Sample};

@@ -1,4 +1,5 @@
 use super::{BLOCK_FRAMES, MAX_ORDER};
+use framewright::Mobility;
 
 /// What memory looked like at one moment of a trace.
 ///
@@ -82,8 +83,7 @@ impl Sample {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Means {
     samples: u64,
-    free_frames: u64,
-    free_2m_blocks: u64,
+    aligned_free: [u64; MAX_ORDER + 1],
     unusable: [f64; MAX_ORDER + 1],
     fragmentation: [(f64, u64); MAX_ORDER + 1],
     contaminated: u64,
@@ -96,13 +96,12 @@ impl Means {
     /// Takes one more sample in.
     pub fn add(&mut self, sample: &Sample) {
         self.samples += 1;
-        self.free_frames += sample.free_frames();
-        self.free_2m_blocks += sample.free_2m_blocks();
         self.contaminated += sample.contaminated_blocks;
         self.floor += sample.contaminated_blocks_floor();
         self.mixed += sample.mixed_blocks;
         self.movable_in_mixed += sample.movable_frames_in_mixed;
         for k in 0..=MAX_ORDER {
+            self.aligned_free[k] += sample.aligned_free[k];
             self.unusable[k] += sample.unusable_index(k);
             if let Some(index) = sample.fragmentation_index(k) {
                 self.fragmentation[k].0 += index;
@@ -128,13 +127,20 @@ impl Means {
     /// Mean of [`Sample::free_frames`].
     #[must_use]
     pub fn free_frames(&self) -> f64 {
-        self.mean(self.free_frames as f64)
+        self.mean(self.aligned_free[0] as f64)
     }
 
     /// Mean of [`Sample::free_2m_blocks`].
     #[must_use]
     pub fn free_2m_blocks(&self) -> f64 {
-        self.mean(self.free_2m_blocks as f64)
+        self.mean(self.aligned_free[9] as f64)
+    }
+
+    /// Mean of [`Sample::free_blocks`].
+    #[must_use]
+    pub fn free_blocks(&self, order: usize) -> f64 {
+        let above = self.aligned_free.get(order + 1).map_or(0, |n| 2 * n);
+        self.mean((self.aligned_free[order] - above) as f64)
     }
 
     /// Mean of [`Sample::unusable_index`].
@@ -175,11 +181,46 @@ impl Means {
     }
 }
 
+/// Sums over what a policy says of its own lists at each sample, and from them the means.
+///
+/// A reader sees them; no policy is compared by them, because each counts in its own way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListMeans {
+    samples: u64,
+    pageblocks: [u64; 3],
+    free_blocks: [[u64; MAX_ORDER + 1]; 3],
+}
+
+impl ListMeans {
+    /// Takes in the pageblocks by label, and the free blocks by label and order.
+    pub fn add(&mut self, pageblocks: [u64; 3], free_blocks: [[u64; MAX_ORDER + 1]; 3]) {
+        self.samples += 1;
+        for label in 0..3 {
+            self.pageblocks[label] += pageblocks[label];
+            for (sum, n) in self.free_blocks[label].iter_mut().zip(free_blocks[label]) {
+                *sum += n;
+            }
+        }
+    }
+
+    /// Mean number of pageblocks with this label.
+    #[must_use]
+    pub fn pageblocks(&self, label: Mobility) -> f64 {
+        self.pageblocks[label.index()] as f64 / self.samples.max(1) as f64
+    }
+
+    /// Mean number of free blocks of the order on the lists of this label.
+    #[must_use]
+    pub fn free_blocks(&self, label: Mobility, order: usize) -> f64 {
+        self.free_blocks[label.index()][order] as f64 / self.samples.max(1) as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::measure::Observer;
-    use framewright::{Frame, Mobility, Order};
+    use framewright::{Frame, Order};
 
     /// 1024 frames. In use: frame 0 unmovable; 1 movable; 512..516 reclaimable. Free in the
     /// first block: 2..512 = orders 1, 2, .., 8 once each (510 frames); in the second:
@@ -251,6 +292,8 @@ mod tests {
         assert_eq!(means.samples(), 2);
         assert!((means.free_frames() - (1018.0 + 1022.0) / 2.0).abs() < 1e-9);
         assert!((means.free_2m_blocks() - 0.5).abs() < 1e-12);
+        assert!((means.free_blocks(9) - 0.5).abs() < 1e-12);
+        assert!((means.free_blocks(2) - (2.0 + 1.0) / 2.0).abs() < 1e-12);
         assert!((means.contaminated_blocks() - 1.5).abs() < 1e-12);
         assert_eq!(means.fragmentation_index(9), Some((index, 1)));
     }

@@ -5,8 +5,15 @@ use std::fmt;
 
 /// Why a replay stopped: each is a fault of the allocator, of the trace's initial state or of
 /// the replay, and none can be passed over without making every later figure meaningless.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayError {
+    /// The allocator could not be built over such a memory.
+    Unbuilt {
+        /// The policy's name.
+        policy: &'static str,
+        /// What it said.
+        why: String,
+    },
     /// The observer saw what no allocator may do; `op` is the operation's index, or the start.
     Fault {
         /// The policy's name.
@@ -43,6 +50,7 @@ pub enum ReplayError {
 impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unbuilt { policy, why } => write!(f, "policy {policy}: {why}"),
             Self::Fault {
                 policy,
                 op: Some(op),

@@ -31,8 +31,12 @@ pub fn replay_all(
             // Relaxed: the counter only hands out indices; results are passed by the scope's join.
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(index) else { break };
-            let mut subject = job.policy.build(job.memory);
-            let result = replay(&mut *subject, job.memory, job.options, done);
+            let policy = job.policy.name();
+            let result = job
+                .policy
+                .build(job.memory)
+                .map_err(|why| ReplayError::Unbuilt { policy, why })
+                .and_then(|mut subject| replay(&mut *subject, job.memory, job.options, done));
             if let Ok(mut slot) = results[index].lock() {
                 *slot = Some(result);
             }

@@ -15,21 +15,23 @@
 mod error;
 mod many;
 mod memory;
-mod no_grouping;
 mod objects;
 mod policy;
+mod reference;
 mod run;
 mod start;
 mod subject;
+#[cfg(test)]
+mod test_subject;
 #[cfg(test)]
 mod tests;
 
 pub use error::ReplayError;
 pub use many::{Job, replay_all};
 pub use memory::{Memory, MemoryError};
-pub use no_grouping::NoGrouping;
 use objects::Objects;
 pub use policy::{Policy, UnknownPolicy};
+pub use reference::read_reference;
 pub use run::{Options, Outcome, Point, SAMPLE_MS, Tries, replay};
 pub use start::{Start, count_labels, labels_by_content};
 pub use subject::{FreeRefused, Subject};

@@ -1,17 +1,40 @@
-use super::{Memory, NoGrouping, Subject};
+use super::{Memory, Subject};
+use crate::before::buddy::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
 use std::fmt;
 use std::str::FromStr;
 
 /// An allocator with a fallback policy, by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
-    /// A buddy system without any grouping by mobility: a pole, not in the default list.
-    NoGrouping,
+    /// The lab's Linux buddy system under the rules of a year, with its per-CPU lists.
+    Linux(LinuxPolicy),
 }
 
 impl Policy {
-    /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 1] = [Self::NoGrouping];
+    /// The policies of history.
+    pub const HISTORICAL: [Self; 5] = [
+        Self::Linux(LinuxPolicy::Linux44),
+        Self::Linux(LinuxPolicy::Proposal),
+        Self::Linux(LinuxPolicy::Linux413),
+        Self::Linux(LinuxPolicy::Linux612),
+        Self::Linux(LinuxPolicy::Linux612NoFragment),
+    ];
+
+    /// Those compared unless others are named: the historical ones and the engine's.
+    pub const COMPARED: [Self; 5] = Self::HISTORICAL;
+
+    /// All of them, the pole last.
+    pub const ALL: [Self; 6] = [
+        Self::HISTORICAL[0],
+        Self::HISTORICAL[1],
+        Self::HISTORICAL[2],
+        Self::HISTORICAL[3],
+        Self::HISTORICAL[4],
+        Self::Linux(LinuxPolicy::NoGrouping),
+    ];
+
+    /// The model of the kernel that recorded the traces.
+    pub const RECORDING_KERNEL: Self = Self::Linux(LinuxPolicy::Linux612);
 
     /// Other names: the three columns of every experiment.
     pub const ALIASES: [(&'static str, &'static str); 3] = [
@@ -24,15 +47,25 @@ impl Policy {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::NoGrouping => "no-grouping",
+            Self::Linux(policy) => policy.name(),
         }
     }
 
     /// Builds the allocator over the whole of `memory`, all of it free.
-    #[must_use]
-    pub fn build(self, memory: &Memory<'_>) -> Box<dyn Subject> {
+    ///
+    /// # Errors
+    /// If the allocator cannot manage such a memory; what it says of that.
+    pub fn build(self, memory: &Memory<'_>) -> Result<Box<dyn Subject>, String> {
         match self {
-            Self::NoGrouping => Box::new(NoGrouping::new(memory)),
+            Self::Linux(policy) => {
+                let config = LinuxBuddyConfig {
+                    absent: &memory.trace.absent,
+                    cpus: memory.cpus,
+                    ..LinuxBuddyConfig::new(policy, memory.trace.nframes)
+                };
+                let buddy = LinuxBuddy::new(&config).map_err(|e| e.to_string())?;
+                Ok(Box::new(buddy))
+            }
         }
     }
 }
@@ -49,12 +82,13 @@ pub struct UnknownPolicy(String);
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no policy '{}', expected one of:", self.0)?;
+        write!(f, "there is no policy '{}', expected one of", self.0)?;
         for policy in Policy::ALL {
-            write!(f, " {policy}")?;
+            write!(f, " {policy},")?;
         }
+        write!(f, " or")?;
         for (alias, name) in Policy::ALIASES {
-            write!(f, ", {alias} (= {name})")?;
+            write!(f, " {alias} (= {name})")?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 use super::{Memory, Objects, ReplayError, Start, Subject, start};
-use crate::measure::{MAX_ORDER, Means, Observer, Sample};
+use crate::measure::{ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
 use crate::trace::OpKind;
 use framewright::{CpuId, Mobility, Order};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,6 +61,8 @@ pub struct Outcome {
     pub policy: &'static str,
     /// Means over the samples, one a trace second.
     pub means: Means,
+    /// Means of what the policy says of its own lists, at the same samples.
+    pub lists: ListMeans,
     /// The series, where one was asked for.
     pub series: Vec<Point>,
     /// The state after the last operation.
@@ -95,6 +97,51 @@ impl Outcome {
     pub fn ns_per_op(&self) -> f64 {
         self.elapsed.as_nanos() as f64 / self.ops.max(1) as f64
     }
+
+    /// The value of a metric, or `None` where the run has none: no sample, nothing retried or
+    /// probed.
+    #[must_use]
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        let means = &self.means;
+        let n = means.samples();
+        let mean = |value: f64| (n > 0).then_some(value);
+        let count = |value: u64| Some(value as f64);
+        match metric {
+            Metric::FreeFrames => mean(means.free_frames()),
+            Metric::Free2mBlocks => mean(means.free_2m_blocks()),
+            Metric::UnusableIndex(k) => mean(means.unusable_index(k.into())),
+            Metric::FragmentationIndex(k) => {
+                means.fragmentation_index(k.into()).map(|(mean, _)| mean)
+            }
+            Metric::ContaminatedBlocks => mean(means.contaminated_blocks()),
+            Metric::ContaminatedBlocksFloor => mean(means.contaminated_blocks_floor()),
+            Metric::MixedBlocks => mean(means.mixed_blocks()),
+            Metric::MovableFramesInMixed => mean(means.movable_frames_in_mixed()),
+            Metric::Failures(k) => count(self.failures[usize::from(k)]),
+            Metric::FalseFailures => count(self.false_failures),
+            Metric::Retried(k) | Metric::RetriesServed(k) => {
+                let tries = self.retries[usize::from(k)];
+                let value = if matches!(metric, Metric::Retried(_)) {
+                    tries.tried
+                } else {
+                    tries.served
+                };
+                (tries.tried > 0).then_some(value as f64)
+            }
+            Metric::Probes => (self.probes.tried > 0).then_some(self.probes.tried as f64),
+            Metric::ProbesServed => (self.probes.tried > 0).then_some(self.probes.served as f64),
+            Metric::Fallbacks(wanted, taken) => {
+                count(self.fallbacks[wanted.index()][taken.index()])
+            }
+            Metric::Pageblocks(label) => mean(self.lists.pageblocks(label)),
+            Metric::FreeBlocks(k) => mean(means.free_blocks(k.into())),
+            Metric::ListedBlocks(label, k) => mean(self.lists.free_blocks(label, k.into())),
+            Metric::UnplacedFrames => count(self.unplaced),
+            Metric::FreesOfFailed => count(self.frees_of_failed),
+            Metric::Samples => count(n),
+            Metric::ReplayNsPerOp => (self.ops > 0).then(|| self.ns_per_op()),
+        }
+    }
 }
 
 /// Replays the trace on one subject.
@@ -112,8 +159,7 @@ pub fn replay(
     done: &AtomicU64,
 ) -> Result<Outcome, ReplayError> {
     let mut run = Run::start(subject, memory, options)?;
-    let before = run.subject.fallbacks();
-    run.fallbacks_at_start = before;
+    run.fallbacks_at_start = run.subject.fallbacks();
     let begun = Instant::now();
     let mut reported = 0;
     for (index, op) in memory.trace.ops.iter().enumerate() {
@@ -154,7 +200,7 @@ pub fn replay(
             }
         }
     }
-    run.outcome.elapsed = begun.elapsed();
+    run.outcome.elapsed = begun.elapsed().saturating_sub(run.listing);
     done.fetch_add(
         (memory.trace.ops.len() - reported) as u64,
         Ordering::Relaxed,
@@ -173,6 +219,7 @@ struct Run<'a> {
     next_sample_ms: u64,
     next_point_ms: u64,
     fallbacks_at_start: [[u64; 3]; 3],
+    listing: Duration,
     outcome: Outcome,
 }
 
@@ -195,6 +242,7 @@ impl<'a> Run<'a> {
         let outcome = Outcome {
             policy: subject.name(),
             means: Means::default(),
+            lists: ListMeans::default(),
             series: Vec::new(),
             end: Sample::default(),
             failures: [0; MAX_ORDER + 1],
@@ -219,6 +267,7 @@ impl<'a> Run<'a> {
             next_sample_ms: 0,
             next_point_ms: 0,
             fallbacks_at_start: [[0; 3]; 3],
+            listing: Duration::ZERO,
             outcome,
         })
     }
@@ -301,6 +350,7 @@ impl<'a> Run<'a> {
         if sample_due {
             self.next_sample_ms = self.now_ms + SAMPLE_MS;
             self.outcome.means.add(&sample);
+            self.sample_lists();
             if let Some(order) = self.options.probe {
                 let served = self.try_once(CpuId(0), order, probe_mobility(order), op)?;
                 self.outcome.probes.tried += 1;
@@ -308,6 +358,15 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Asks the policy for its lists, on time of its own: what a reader may want to see is not part
+    /// of what an operation costs.
+    fn sample_lists(&mut self) {
+        let begun = Instant::now();
+        let lists = &mut self.outcome.lists;
+        lists.add(self.subject.labels(), self.subject.free_blocks());
+        self.listing += begun.elapsed();
     }
 
     fn fallbacks(&self) -> [[u64; 3]; 3] {

@@ -1,3 +1,4 @@
+use super::test_subject::NoGrouping;
 use super::*;
 use crate::trace::{InitClass, InitObject, Op, Trace};
 use framewright::{CpuId, Frame, Mobility, Order, Run};
@@ -266,7 +267,7 @@ fn outcomes_come_in_the_order_of_the_jobs_whatever_the_threads_do() {
     let memory = Memory::new(&trace).unwrap();
     let jobs: Vec<Job<'_>> = (0..20)
         .map(|squeeze| Job {
-            policy: Policy::NoGrouping,
+            policy: Policy::COMPARED[0],
             memory: &memory,
             options: Options {
                 squeeze,
@@ -312,7 +313,7 @@ fn the_pole_merges_and_splits_like_a_buddy_system() {
 fn an_unknown_policy_is_answered_with_the_names_there_are() {
     let error = "linux-9".parse::<Policy>().unwrap_err().to_string();
     assert!(
-        error.starts_with("there is no policy 'linux-9', expected one of: "),
+        error.starts_with("there is no policy 'linux-9', expected one of linux-4.4,"),
         "{error}"
     );
     for policy in Policy::ALL {

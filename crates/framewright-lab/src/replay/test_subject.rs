@@ -7,17 +7,15 @@ const NONE: u32 = u32::MAX;
 /// Not the start of a free block.
 const NOT_FREE: u8 = u8::MAX;
 
-/// A buddy system that keeps nothing back for a mobility: one list an order, last in, first out.
-///
-/// It is the other pole, not one of the policies compared: nothing fails that could be served,
-/// and non-movable frames end up everywhere. Labels are kept and change nothing.
+/// The plainest buddy system, for tests of the replay itself: one list an order, last in, first
+/// out. Labels are kept and change nothing.
 ///
 /// # Invariants
 /// - **N1** A free block is in the list of its order and in no other; `order[start]` is its order.
 /// - **N2** Two buddies of one order are never both free: they are one block of the next.
 /// - **N3** A frame's bit in `taken` is set if it is allocated or does not exist.
 #[derive(Debug)]
-pub struct NoGrouping {
+pub(super) struct NoGrouping {
     order: Vec<u8>,
     next: Vec<u32>,
     prev: Vec<u32>,
@@ -30,7 +28,7 @@ pub struct NoGrouping {
 impl NoGrouping {
     /// A buddy system over the whole of `memory`, all of it free.
     #[must_use]
-    pub fn new(memory: &Memory<'_>) -> Self {
+    pub(super) fn new(memory: &Memory<'_>) -> Self {
         let nframes = memory.trace.nframes;
         let n = nframes as usize;
         let mut this = Self {

@@ -1,0 +1,35 @@
+//! Tells the program the commit it is built from, for the first record of its figures.
+
+use std::process::Command;
+
+fn git(args: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(args).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+fn main() {
+    let commit = git(&[
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=12",
+        "--exclude=*",
+    ]);
+    println!(
+        "cargo:rustc-env=FRAMEWRIGHT_COMMIT={}",
+        commit.as_deref().unwrap_or("unknown")
+    );
+    // `logs/HEAD` changes with each commit and checkout, `index` with what is staged. Sources are
+    // named because an edit makes the tree dirty without touching either.
+    for path in ["logs/HEAD", "index"] {
+        if let Some(path) = git(&["rev-parse", "--git-path", path])
+            && std::path::Path::new(&path).exists()
+        {
+            println!("cargo:rerun-if-changed={path}");
+        }
+    }
+    for path in ["build.rs", "src", "../framewright/src"] {
+        println!("cargo:rerun-if-changed={path}");
+    }
+}

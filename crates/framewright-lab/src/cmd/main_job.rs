@@ -1,0 +1,52 @@
+use super::CommandError;
+use super::input::sample;
+use super::replay::{Replayed, case_text, replay_case};
+use crate::replay::{Options, Policy, Start};
+use crate::report::write_whole;
+
+/// Frames held back in the third case: a fifth of those that are free when the sample begins.
+const SQUEEZE: u64 = 40_000;
+
+const INTRODUCTION: &str = "\
+What would this memory have looked like under another policy?
+The first 1.4 seconds of a recording of a memory-tight machine (6 GiB; forks, compiles, file
+readers, bursts of sockets), replayed under each policy: from Linux's own layout (imposed), from
+one that the policy made itself (fresh), and with 160 MB less memory (b40000).
+";
+
+const READING: &str = "\
+Order-2 and order-3 requests fail on a device that has memory when requests for one kind of page
+keep breaking up the pages of another: contaminated blocks are the 2 MiB blocks that hold a frame
+which cannot be moved, so no compaction can ever make a huge page or a large buffer of them, and
+unusable_index_order3 is the share of the free memory that an order-3 request cannot use.
+`~` marks a figure whose difference from the first policy's is not larger than the error that the
+replay of the recording kernel's own rules makes against what that kernel really did.
+
+A replay cannot see what the machine would have done about a failure: it does not reclaim, does not
+compact, and the programs go on as recorded. Compare policies with each other, not a policy with a
+running system; and this sample is too short to show how far contamination spreads in hours. For
+your own machine: framewright record -o FILE -- COMMAND, then framewright replay FILE.
+";
+
+/// The main job: the sample trace under all policies, from three starts.
+pub(super) fn run() -> Result<(), CommandError> {
+    let loaded = sample()?;
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut text = String::from(INTRODUCTION);
+    for (start, squeeze) in [
+        (Start::Imposed, 0),
+        (Start::Fresh, 0),
+        (Start::Fresh, SQUEEZE),
+    ] {
+        let options = Options {
+            squeeze,
+            ..Options::new(start)
+        };
+        let Replayed { case, .. } = replay_case(&loaded, &Policy::COMPARED, options, threads)?;
+        text.push('\n');
+        text.push_str(&case_text(&case));
+    }
+    text.push('\n');
+    text.push_str(READING);
+    write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)
+}

@@ -1,0 +1,66 @@
+//! The command line: one file a subcommand.
+//!
+//! Exit codes: 0 as asked; 1 an assertion does not hold; 2 bad input or usage, with a message on
+//! standard error and no output file touched.
+
+mod input;
+mod main_job;
+mod progress;
+pub mod replay;
+
+use clap::{Parser, Subcommand};
+use std::fmt;
+use std::process::ExitCode;
+
+/// The experiment laboratory of Framewright, a memory manager as a library.
+///
+/// Without a command: replays the sample trace that the program carries under all policies and
+/// says what can be seen.
+#[derive(Debug, Parser)]
+#[command(name = "framewright", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Replay(replay::Args),
+}
+
+/// How a command can end other than well.
+#[derive(Debug)]
+pub enum CommandError {
+    /// An assertion does not hold; the message holds the figures. Exit code 1.
+    Assertion(String),
+    /// Bad input or usage: `path:line: what is wrong, what was expected`. Exit code 2.
+    Input(String),
+}
+
+impl CommandError {
+    /// Bad input, with whatever says what is wrong.
+    pub fn input(cause: impl fmt::Display) -> Self {
+        Self::Input(cause.to_string())
+    }
+}
+
+/// Reads the command line, runs the command and says how it ended.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Some(Command::Replay(args)) => replay::run(&args),
+        None => main_job::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CommandError::Assertion(message)) => {
+            eprintln!("{message}");
+            ExitCode::from(1)
+        }
+        Err(CommandError::Input(message)) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! `framewright replay`: what memory would have looked like under another policy.
+
+use super::CommandError;
+use super::input::{Loaded, load};
+use super::progress::with_progress;
+use crate::replay::{Job, Memory, Options, Outcome, Policy, SAMPLE_MS, Start, replay_all};
+use crate::report::{
+    self, Assertion, Case, Column, Machine, RunInfo, calibrate, json_lines, linux_column,
+    series_csv, table, verdict, write_whole,
+};
+use clap::ValueEnum;
+use framewright::Order;
+use std::path::PathBuf;
+
+/// Replay traces of the kernel's page allocator under several policies, side by side
+///
+/// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text and PFT1; plain, gzip or
+/// zstd; `-` is standard input.
+///
+/// A replay neither reclaims nor compacts, and the programs do not react to what becomes of
+/// memory: where the real kernel would have found room in the end, a request fails here. Compare
+/// policies with each other, not a policy with a running system.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The traces
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+
+    /// Policies to compare, the first is the one others are marked against [default: all but
+    /// no-grouping]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub policy: Vec<Policy>,
+
+    /// Where the initial objects come to lie
+    #[arg(long, value_enum, default_value_t = StartArg::Imposed)]
+    pub start: StartArg,
+
+    /// Movable frames to hold back from the start to the end, like a balloon
+    #[arg(long, value_name = "FRAMES", default_value_t = 0)]
+    pub squeeze: u64,
+
+    /// Try one allocation of this order at each trace second, and free it at once
+    #[arg(long, value_name = "ORDER", value_parser = clap::value_parser!(u8).range(0..=10))]
+    pub probe: Option<u8>,
+
+    /// Write the figures as JSON Lines; `-` for standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write a series over trace time
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Trace seconds between two points of the series
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    pub every: f64,
+
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Demand a relation between figures, as `framewright.failures_order3==0`; may be repeated.
+    /// Exit code 1 if one does not hold in every case
+    #[arg(long = "assert", value_name = "EXPR")]
+    pub assertions: Vec<Assertion>,
+
+    /// Replays that run at once [default: the number of CPUs]. Times are best taken with 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+}
+
+/// The engine's default policy, which is judged against the others.
+const OURS: &str = "concentrated";
+
+/// [`Start`] on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StartArg {
+    /// Where the recording had them
+    Imposed,
+    /// Where each policy puts them
+    Fresh,
+}
+
+/// What is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table with a column a policy
+    Table,
+    /// The final state of each policy as /proc/pagetypeinfo has it
+    Pagetypeinfo,
+    /// The final state of each policy as /proc/buddyinfo has it
+    Buddyinfo,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.001..=1e9).contains(&value) => Ok(value),
+        _ => Err("expected a number of seconds from 0.001 to 1e9".into()),
+    }
+}
+
+impl Args {
+    fn start(&self) -> Start {
+        match self.start {
+            StartArg::Imposed => Start::Imposed,
+            StartArg::Fresh => Start::Fresh,
+        }
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        if self.policy.is_empty() {
+            return Policy::COMPARED.to_vec();
+        }
+        let mut policies = Vec::new();
+        for &policy in &self.policy {
+            if !policies.contains(&policy) {
+                policies.push(policy);
+            }
+        }
+        policies
+    }
+
+    fn threads(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.jobs.map_or_else(all, usize::from)
+    }
+
+    /// The options as the figures' first record has them.
+    fn described(&self) -> Vec<(&'static str, String)> {
+        let names: Vec<String> = self.policies().iter().map(ToString::to_string).collect();
+        let mut options = vec![
+            ("policy", names.join(",")),
+            ("start", self.start().name().to_owned()),
+            ("squeeze", self.squeeze.to_string()),
+        ];
+        options.extend(self.probe.map(|order| ("probe", order.to_string())));
+        options.push(("jobs", self.threads().to_string()));
+        options
+    }
+}
+
+/// One trace replayed under all policies.
+pub(super) struct Replayed {
+    /// The figures.
+    pub(super) case: Case,
+    /// The outcomes, in the order of the policies.
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+/// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did.
+pub(super) fn replay_case(
+    loaded: &Loaded,
+    policies: &[Policy],
+    options: Options,
+    threads: usize,
+) -> Result<Replayed, CommandError> {
+    let at =
+        |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
+    let memory = Memory::new(&loaded.trace).map_err(|e| at(&e))?;
+    let mut jobs: Vec<Job<'_>> = policies
+        .iter()
+        .map(|&policy| Job {
+            policy,
+            memory: &memory,
+            options,
+        })
+        .collect();
+    if loaded.reference.is_some() {
+        // Always from the recorded layout and without squeeze: only that is what Linux did.
+        jobs.push(Job {
+            policy: Policy::RECORDING_KERNEL,
+            memory: &memory,
+            options: Options {
+                every_ms: Some(SAMPLE_MS),
+                ..Options::new(Start::Imposed)
+            },
+        });
+    }
+    let ops = loaded.trace.ops.len() as u64;
+    let mut outcomes = with_progress(&loaded.name, ops * jobs.len() as u64, |done| {
+        replay_all(&jobs, threads, done)
+    })
+    .map_err(|e| at(&e))?;
+    let mut columns = Vec::new();
+    let mut calibration = None;
+    if let Some(reference) = &loaded.reference {
+        calibration = outcomes
+            .pop()
+            .and_then(|model| calibrate(&loaded.trace, reference, &model));
+        if options.start == Start::Imposed && options.squeeze == 0 {
+            columns.push(linux_column(&loaded.trace, reference));
+        }
+    }
+    columns.extend(outcomes.iter().map(Column::of));
+    let case = Case {
+        name: format!(
+            "{}/{}/b{}",
+            loaded.name,
+            options.start.name(),
+            options.squeeze
+        ),
+        ops,
+        columns,
+        anomalies: loaded.anomalies.clone(),
+        calibration,
+    };
+    Ok(Replayed { case, outcomes })
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a trace cannot be read or replayed, an output cannot be written, or an assertion does not
+/// hold.
+pub fn run(args: &Args) -> Result<(), CommandError> {
+    let options = Options {
+        start: args.start(),
+        squeeze: args.squeeze,
+        probe: args.probe.and_then(Order::new),
+        every_ms: args
+            .csv
+            .as_ref()
+            .map(|_| (args.every * 1000.0).round() as u64),
+    };
+    let policies = args.policies();
+    let mut replayed = Vec::new();
+    for path in &args.traces {
+        let loaded = load(path)?;
+        replayed.push(replay_case(&loaded, &policies, options, args.threads())?);
+    }
+    let cases: Vec<Case> = replayed.iter().map(|r| r.case.clone()).collect();
+    let info = RunInfo {
+        experiment: "replay",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: 0,
+        options: args.described(),
+        machine: Machine::this(),
+    };
+    let mut failed = Vec::new();
+    for assertion in &args.assertions {
+        for case in &cases {
+            let held = assertion.check(case).map_err(CommandError::input)?;
+            if !held.held {
+                failed.push(held.figures);
+            }
+        }
+    }
+    if let Some(path) = &args.csv {
+        let runs: Vec<(&str, &Outcome)> = replayed
+            .iter()
+            .flat_map(|r| {
+                r.outcomes
+                    .iter()
+                    .map(|outcome| (r.case.name.as_str(), outcome))
+            })
+            .collect();
+        write_whole(path, series_csv(&runs).as_bytes()).map_err(CommandError::input)?;
+    }
+    let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
+    if let Some(path) = &args.json {
+        let lines = json_lines(&info, &cases).map_err(CommandError::input)?;
+        write_whole(path, &lines).map_err(CommandError::input)?;
+    }
+    if !is_stdout(&args.json) && !is_stdout(&args.csv) {
+        let text = printed(args.format, &replayed);
+        write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+    }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandError::Assertion(failed.join("\n")))
+    }
+}
+
+/// A case as a reader sees it: table, calibration, verdict, anomalies.
+pub(super) fn case_text(case: &Case) -> String {
+    let mut text = format!("{}: {} operations\n{}\n", case.name, case.ops, table(case));
+    match &case.calibration {
+        Some(calibration) => {
+            text += &format!(
+                "model error: how far {} replayed from the recorded layout is from what Linux did, \
+                 over {} samples\n",
+                calibration.model, calibration.samples
+            );
+        }
+        None => {
+            text += "not calibrated: no linux_ref.csv lies beside the trace, so how far a replay is \
+                     from the recorded machine is not known\n";
+        }
+    }
+    let rivals = Policy::HISTORICAL.map(Policy::name);
+    if let Some(verdict) = verdict(case, OURS, &rivals) {
+        text += &verdict;
+    }
+    for (kind, count) in &case.anomalies {
+        text += &format!("anomaly: {kind} {count}\n");
+    }
+    text
+}
+
+fn printed(format: Format, replayed: &[Replayed]) -> String {
+    let mut text = String::new();
+    for Replayed { case, outcomes } in replayed {
+        match format {
+            Format::Table => text += &case_text(case),
+            Format::Pagetypeinfo | Format::Buddyinfo => {
+                for outcome in outcomes {
+                    text += &format!("# {} {}\n", case.name, outcome.policy);
+                    text += &match format {
+                        Format::Buddyinfo => report::buddyinfo(outcome),
+                        _ => report::pagetypeinfo(outcome),
+                    };
+                }
+            }
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,111 @@
+use crate::trace::reduce::ReferenceRow;
+
+/// Reads a `*.linux_ref.csv`: what the recording kernel itself made of memory, once a second.
+///
+/// # Errors
+/// `LINE: what is wrong, what was expected`; lines count from 1.
+pub fn read_reference(text: &str) -> Result<Vec<ReferenceRow>, String> {
+    let mut lines = text.lines().zip(1u64..);
+    let header = lines.next().map_or("", |(line, _)| line.trim_end());
+    if header != ReferenceRow::HEADER {
+        return Err(format!(
+            "1: the header is '{header}', expected '{}'",
+            ReferenceRow::HEADER
+        ));
+    }
+    let mut rows: Vec<ReferenceRow> = Vec::new();
+    for (line, number) in lines.filter(|(line, _)| !line.trim().is_empty()) {
+        let row = row(line.trim_end()).map_err(|what| format!("{number}: {what}"))?;
+        if rows.last().is_some_and(|last| last.ms >= row.ms) {
+            return Err(format!(
+                "{number}: time {} ms is not after that of the row above",
+                row.ms
+            ));
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn row(line: &str) -> Result<ReferenceRow, String> {
+    let columns = ReferenceRow::HEADER.split(',').count();
+    let fields: Vec<&str> = line.split(',').collect();
+    if fields.len() != columns {
+        return Err(format!("{} columns, expected {columns}", fields.len()));
+    }
+    let whole = |i: usize| {
+        let field = fields[i];
+        field
+            .parse::<u64>()
+            .map_err(|_| format!("'{field}' is not a whole number"))
+    };
+    let share = |i: usize| {
+        let field = fields[i];
+        let value = field
+            .parse::<f64>()
+            .ok()
+            .filter(|value| (0.0..=1.0).contains(value));
+        value.ok_or_else(|| format!("'{field}' is not a share, expected 0 to 1"))
+    };
+    Ok(ReferenceRow {
+        event: whole(0)?,
+        ms: whole(1)?,
+        free_frames: whole(2)?,
+        free_2m: whole(3)?,
+        free_4m: whole(4)?,
+        unusable_o3: share(5)?,
+        unusable_o9: share(6)?,
+        blocks_mixed: whole(7)?,
+        blocks_unmov_any: whole(8)?,
+        movable_frames_in_mixed: whole(9)?,
+        extfrag_so_far: whole(10)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let row = ReferenceRow {
+            ms: 1,
+            free_frames: 7,
+            unusable_o9: 0.5,
+            ..Default::default()
+        };
+        let later = ReferenceRow {
+            ms: 1001,
+            blocks_mixed: 3,
+            ..row
+        };
+        let mut text = Vec::new();
+        ReferenceRow::write_csv(&[row, later], &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(read_reference(&text), Ok(vec![row, later]));
+    }
+
+    #[test]
+    fn bad_rows_are_named_by_line() {
+        let read =
+            |rows: &str| read_reference(&format!("{}\n{rows}", ReferenceRow::HEADER)).unwrap_err();
+        assert!(
+            read_reference("a,b\n")
+                .unwrap_err()
+                .starts_with("1: the header is 'a,b'")
+        );
+        assert_eq!(read("1,2,3"), "2: 3 columns, expected 11");
+        assert_eq!(
+            read("0,1,x,0,0,0,0,0,0,0,0"),
+            "2: 'x' is not a whole number"
+        );
+        assert_eq!(
+            read("0,1,0,0,0,1.5,0,0,0,0,0"),
+            "2: '1.5' is not a share, expected 0 to 1"
+        );
+        assert_eq!(
+            read("0,5,0,0,0,0,0,0,0,0,0\n0,5,0,0,0,0,0,0,0,0,0"),
+            "3: time 5 ms is not after that of the row above"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Why an output file could not be written; what stood there before still stands there.
+#[derive(Debug)]
+pub struct WriteError {
+    path: PathBuf,
+    cause: io::Error,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: cannot write: {}", self.path.display(), self.cause)
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// Writes `bytes` to `path` whole or not at all: into a file beside it, which then takes its
+/// name. `-` is standard output.
+///
+/// # Errors
+/// If the file cannot be written or take its name; the file beside it is removed.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    let error = |cause| WriteError {
+        path: path.to_owned(),
+        cause,
+    };
+    if path.as_os_str() == "-" {
+        let mut out = io::stdout().lock();
+        return out
+            .write_all(bytes)
+            .and_then(|()| out.flush())
+            .map_err(error);
+    }
+    let Some(name) = path.file_name() else {
+        return Err(error(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a file's name",
+        )));
+    };
+    let mut beside = name.to_owned();
+    beside.push(format!(".{}.part", std::process::id()));
+    let beside = path.with_file_name(beside);
+    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|cause| {
+        // It may never have come into being; the first error is the one to tell.
+        let _ = fs::remove_file(&beside);
+        error(cause)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        write_whole(&path, b"one").unwrap();
+        write_whole(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        // A folder cannot be replaced by a file: nothing stays behind.
+        let folder = dir.path().join("folder");
+        fs::create_dir_all(folder.join("inside")).unwrap();
+        let error = write_whole(&folder, b"three").unwrap_err().to_string();
+        assert!(error.contains("folder: cannot write: "), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        assert!(write_whole(&dir.path().join("none/b"), b"").is_err());
+    }
+}

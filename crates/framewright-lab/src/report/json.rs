@@ -1,0 +1,137 @@
+use super::{Case, Source};
+use serde::Serialize;
+use std::io::Write;
+
+/// The machine a command ran on, without its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Architecture, as the compiler calls it.
+    pub arch: &'static str,
+    /// Operating system and its release.
+    pub os: String,
+    /// The processor's name.
+    pub cpu: String,
+    /// CPUs this process may use.
+    pub cpus: u64,
+    /// Memory in KiB; 0 where it is not known.
+    pub memory_kib: u64,
+}
+
+impl Machine {
+    /// This machine, as far as `/proc` tells.
+    #[must_use]
+    pub fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let value = |text: &str, key: &str| {
+            text.lines()
+                .find(|line| line.starts_with(key))
+                .and_then(|line| line.split_once(':'))
+                .map(|(_, value)| value.trim().to_owned())
+        };
+        let memory = value(&read("/proc/meminfo"), "MemTotal");
+        let memory = memory.and_then(|text| text.split(' ').next()?.parse().ok());
+        let release = read("/proc/sys/kernel/osrelease");
+        Self {
+            arch: std::env::consts::ARCH,
+            os: format!("{} {}", std::env::consts::OS, release.trim())
+                .trim()
+                .to_owned(),
+            cpu: value(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
+            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            memory_kib: memory.unwrap_or(0),
+        }
+    }
+}
+
+/// The first record: what ran, where, and with what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunInfo {
+    /// The experiment, as in every figure.
+    pub experiment: &'static str,
+    /// The program's version.
+    pub version: &'static str,
+    /// The commit it was built from, or `unknown` outside a repository.
+    pub commit: &'static str,
+    /// The seed; a replay draws nothing, so 0.
+    pub seed: u64,
+    /// The command line's options, by name, in the order of the manual.
+    pub options: Vec<(&'static str, String)>,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// A figure, flat.
+#[derive(Serialize)]
+struct Record<'a> {
+    experiment: &'a str,
+    case: &'a str,
+    variant: &'a str,
+    metric: String,
+    value: serde_json::Number,
+    unit: &'a str,
+    source: Source,
+}
+
+/// The run and its figures as JSON Lines: one record that describes the run, then a record a
+/// figure.
+///
+/// # Errors
+/// What serialisation reports; values are finite numbers, so none is expected.
+pub fn json_lines(info: &RunInfo, cases: &[Case]) -> serde_json::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    line(&mut out, info)?;
+    for case in cases {
+        for column in &case.columns {
+            for (metric, &value) in &column.values {
+                let value = if metric.is_count() {
+                    serde_json::Number::from(value as u64)
+                } else {
+                    // Means of finite values over at least one sample.
+                    serde_json::Number::from_f64(value).unwrap_or_else(|| 0.into())
+                };
+                let record = Record {
+                    experiment: info.experiment,
+                    case: &case.name,
+                    variant: &column.variant,
+                    metric: metric.name(),
+                    value,
+                    unit: metric.unit(),
+                    source: column.source,
+                };
+                line(&mut out, &record)?;
+            }
+        }
+        for (kind, count) in &case.anomalies {
+            let record = Record {
+                experiment: info.experiment,
+                case: &case.name,
+                variant: "trace",
+                metric: format!("anomalies_{kind}"),
+                value: (*count).into(),
+                unit: "events",
+                source: Source::Measured,
+            };
+            line(&mut out, &record)?;
+        }
+        for (metric, deviation) in case.calibration.iter().flat_map(|c| &c.deviations) {
+            let record = Record {
+                experiment: info.experiment,
+                case: &case.name,
+                variant: "calibration",
+                metric: format!("error_{}", metric.name()),
+                value: serde_json::Number::from_f64(deviation.error).unwrap_or_else(|| 0.into()),
+                unit: metric.unit(),
+                source: Source::Simulated,
+            };
+            line(&mut out, &record)?;
+        }
+    }
+    Ok(out)
+}
+
+fn line(out: &mut Vec<u8>, record: &impl Serialize) -> serde_json::Result<()> {
+    serde_json::to_writer(&mut *out, record)?;
+    // Writing to a vector does not fail.
+    let _ = out.write_all(b"\n");
+    Ok(())
+}

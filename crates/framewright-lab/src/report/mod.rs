@@ -1,0 +1,26 @@
+//! Reports: what an experiment found, as a table, as JSON Lines, as a series over time and in
+//! Linux's own layouts.
+//!
+//! A [`Case`] is one input under one start, with a [`Column`] a variant; every form of output is
+//! made from it, so that all of them say the same.
+
+mod assertion;
+mod calibrate;
+mod case;
+mod file;
+mod json;
+mod number;
+mod proc;
+mod series;
+mod table;
+mod verdict;
+
+pub use assertion::{Assertion, AssertionError, Held};
+pub use calibrate::{LINUX, calibrate, linux_column};
+pub use case::{Calibration, Case, Column, Deviation, Source};
+pub use file::{WriteError, write_whole};
+pub use json::{Machine, RunInfo, json_lines};
+pub use proc::{buddyinfo, pagetypeinfo};
+pub use series::series_csv;
+pub use table::table;
+pub use verdict::verdict;

@@ -1,0 +1,59 @@
+use crate::measure::MAX_ORDER;
+use crate::replay::Outcome;
+use framewright::Mobility;
+use std::fmt::Write;
+
+/// Series over trace time, one row a point: `(case, outcome)` after `(case, outcome)`.
+///
+/// Failures and fallbacks are those so far.
+#[must_use]
+pub fn series_csv(runs: &[(&str, &Outcome)]) -> String {
+    let mut text = String::from("case,variant,ms,free_frames,free_2m_blocks");
+    for k in 1..=MAX_ORDER {
+        let _ = write!(text, ",unusable_index_order{k}");
+    }
+    text.push_str(",contaminated_blocks,contaminated_blocks_floor,mixed_blocks");
+    text.push_str(",movable_frames_in_mixed");
+    for k in 0..=MAX_ORDER {
+        let _ = write!(text, ",failures_order{k}");
+    }
+    for (wanted, taken) in pairs() {
+        let name = |m: Mobility| m.name().to_lowercase();
+        let _ = write!(text, ",fallbacks_{}_{}", name(wanted), name(taken));
+    }
+    text.push('\n');
+    for (case, outcome) in runs {
+        for point in &outcome.series {
+            let s = &point.sample;
+            let (free, free_2m) = (s.free_frames(), s.free_2m_blocks());
+            let _ = write!(text, "{case},{},{},{free},{free_2m}", outcome.policy, s.ms);
+            for k in 1..=MAX_ORDER {
+                let _ = write!(text, ",{:.6}", s.unusable_index(k));
+            }
+            let _ = write!(
+                text,
+                ",{},{},{},{}",
+                s.contaminated_blocks,
+                s.contaminated_blocks_floor(),
+                s.mixed_blocks,
+                s.movable_frames_in_mixed
+            );
+            for count in point.failures {
+                let _ = write!(text, ",{count}");
+            }
+            for (wanted, taken) in pairs() {
+                let _ = write!(text, ",{}", point.fallbacks[wanted.index()][taken.index()]);
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// The six pairs of different mobilities.
+fn pairs() -> impl Iterator<Item = (Mobility, Mobility)> {
+    Mobility::ALL
+        .into_iter()
+        .flat_map(|wanted| Mobility::ALL.map(|taken| (wanted, taken)))
+        .filter(|(wanted, taken)| wanted != taken)
+}
