@@ -3,7 +3,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync < slots, raw, platform, stats < policy < frame
+//! units < sync < raw, platform < slots, stats < policy < frame
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
