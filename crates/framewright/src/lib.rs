@@ -8,7 +8,7 @@
 #![no_std]
 #![deny(unsafe_code)]
 
-#[cfg(any(loom, shuttle))]
+#[cfg(any(test, loom, shuttle))]
 extern crate std;
 
 pub mod frame;
