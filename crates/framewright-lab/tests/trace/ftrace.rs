@@ -331,12 +331,9 @@ fn lost_and_overwritten_events_are_said() {
     );
     assert_eq!(
         counts.anomalies(),
-        [
-            ("lost_events", 1241),
-            ("lost_unknown", 2),
-            ("overwritten_events", 10)
-        ]
+        [("lost_unknown", 2), ("overwritten_events", 10)]
     );
+    assert_eq!(counts.lost_events, 1241);
     assert_every_line_is_counted(&counts);
 }
 
@@ -414,8 +411,8 @@ fn a_bad_line_names_its_place_what_is_wrong_and_what_was_expected() {
             "order 21 is above the maximum 20",
         ),
         (
-            line("mm_page_free: pfn=3 order=1"),
-            "pfn 0x3 is not aligned to order 1, expected a multiple of 2",
+            line("mm_page_free: pfn=4503599627370494 order=2"),
+            "pfn 4503599627370494 with order 2 reaches past the last frame, expected an end of at most 2^52",
         ),
         (
             line("mm_page_free: pfn=1 order=0 pfn=1"),

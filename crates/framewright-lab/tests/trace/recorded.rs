@@ -81,6 +81,22 @@ fn the_carried_sample_has_what_its_description_says() {
     assert_written_as_it_was(&path, &trace);
 }
 
+/// Compares the sample with the beginning of a recording that is at hand.
+fn assert_sample_begins_like(recording: &Trace) {
+    let sample = columns(&carried("sample.pft.zst"));
+    let ops = sample.ops.len().min(recording.ops.len());
+    assert!(sample.ops[..ops] == recording.ops[..ops]);
+    assert!(sample.init == recording.init && sample.gfp == recording.gfp);
+    assert_eq!(sample.nframes, recording.nframes);
+}
+
+#[test]
+fn the_carried_sample_is_the_beginning_of_the_recording() {
+    if let Some(path) = recorded("smokeC.pft.zst") {
+        assert_sample_begins_like(&columns(&path));
+    }
+}
+
 #[test]
 fn the_carried_text_has_what_its_description_says() {
     let (counts, dialect) = text(&carried("fork-storm.ftrace.gz"));
@@ -188,6 +204,7 @@ fn the_long_recordings_have_what_their_description_says() {
         ]
     );
     assert_written_as_it_was(&path, &trace);
+    assert_sample_begins_like(&trace);
     let frames = recorded("mixC.pfn.zst").unwrap();
     let frames = read_frames(Input::open(&frames).unwrap(), &trace).unwrap();
     assert_eq!(frames.len(), 10_176_855);
