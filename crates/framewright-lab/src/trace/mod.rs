@@ -8,7 +8,7 @@ mod liveness;
 mod ops;
 mod pft1;
 pub mod reduce;
-mod state;
+pub mod state;
 mod text;
 
 pub use detect::Recording;

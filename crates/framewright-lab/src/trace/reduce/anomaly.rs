@@ -73,6 +73,9 @@ impl fmt::Display for EventCounts {
             self.others,
         )?;
         write!(f, "extfrag wanted->taken:")?;
+        if self.extfrag == [[0; 3]; 3] {
+            write!(f, " none")?;
+        }
         for wanted in Mobility::ALL {
             for taken in Mobility::ALL {
                 let count = self.extfrag[wanted.index()][taken.index()];
@@ -117,6 +120,10 @@ kinds! {
     /// Frames that the first snapshot calls allocated and whose first event is an allocation:
     /// they lay in a per-CPU list, and count as free at the start.
     percpu_at_start,
+    /// Frames that the first snapshot calls allocated and the last one free, with no event in
+    /// between: they lay in a per-CPU list, or the kernel took them into its care late, and count
+    /// as free at the start.
+    free_unseen,
     /// Objects whose frames were allocated again without a free: the free was missed, and is
     /// put in directly before.
     missed_frees,

@@ -20,6 +20,9 @@ impl Reducer {
     /// [`ReduceError`] where 32 bits are too few.
     pub fn finish(mut self, last: Option<&Snapshot>) -> Result<Reduction, ReduceError> {
         self.anomalies.moves_unmatched = self.open_moves();
+        if let Some(last) = last {
+            self.anomalies.free_unseen = self.table.learn_from(last);
+        }
         let chunks = self.table.universe();
         let nframes = (chunks.len() as u64) << CHUNK_ORDER;
         if nframes > u64::from(u32::MAX) {

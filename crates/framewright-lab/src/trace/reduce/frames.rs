@@ -159,6 +159,39 @@ impl FrameTable {
         self.chunks[(slot >> CHUNK_ORDER) as usize].start[(slot & (CHUNK - 1)) as usize] = class;
     }
 
+    /// Learns from a snapshot taken after the last event: a frame that was allocated in the first,
+    /// that no event named and that is free in the last was free all the time, because every free
+    /// has an event. Returns how many there are.
+    pub(super) fn learn_from(&mut self, last: &Snapshot) -> u64 {
+        let mut learnt = 0;
+        let Some(first) = &mut self.snapshot else {
+            return learnt;
+        };
+        let allocated = |state| class_of(state).is_some();
+        for ((number, frame), &state) in (0_u64..).zip(first.frames_mut()).zip(last.frames()) {
+            if state != FrameState::Free || !allocated(*frame) {
+                continue;
+            }
+            match self.by_number.get(&(number >> CHUNK_ORDER)) {
+                None => *frame = FrameState::Free,
+                Some(&index) => {
+                    let place = number as usize & (CHUNK as usize - 1);
+                    let chunk = &mut self.chunks[index as usize];
+                    if chunk.cells[place].owner != START {
+                        continue;
+                    }
+                    chunk.cells[place] = Cell {
+                        owner: NOBODY,
+                        freed_at: 0,
+                    };
+                    chunk.start[place] = None;
+                }
+            }
+            learnt += 1;
+        }
+        learnt
+    }
+
     /// The numbers of the chunks that make up the universe, ascending: those that an event named
     /// and, with a snapshot, those that had a free frame. A chunk that was wholly allocated and
     /// never named cannot take part in anything.

@@ -91,6 +91,10 @@ impl Snapshot {
         &self.frames
     }
 
+    pub(in crate::trace) fn frames_mut(&mut self) -> &mut [FrameState] {
+        &mut self.frames
+    }
+
     /// The state of one frame; `Absent` past the end.
     #[must_use]
     pub fn state(&self, frame: u64) -> FrameState {

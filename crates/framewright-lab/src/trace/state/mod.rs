@@ -1,7 +1,16 @@
 //! What a kernel says of its memory besides the events: snapshots of `/proc`.
 //!
-//! One file a format; each reader takes text or bytes and names the line that it cannot read.
+//! One file a format; each reader takes text or bytes, and its errors name the line.
 
+mod buddyinfo;
 mod kpageflags;
+mod pagetypeinfo;
+mod vmstat;
+mod words;
+mod zoneinfo;
 
+pub use buddyinfo::{ZoneFree, read_buddyinfo};
 pub use kpageflags::{FrameState, Snapshot};
+pub use pagetypeinfo::{PageTypeInfo, ZoneType, read_pagetypeinfo};
+pub use vmstat::read_vmstat;
+pub use zoneinfo::{ZoneInfo, read_zoneinfo};

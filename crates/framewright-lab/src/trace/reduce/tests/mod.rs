@@ -563,3 +563,27 @@ fn the_last_snapshot_tells_how_far_the_reduction_is_true() {
     );
     assert!((got.agreement.unwrap().fraction() - 1021.0 / 1024.0).abs() < 1e-12);
 }
+
+#[test]
+fn what_no_event_names_and_is_free_in_the_end_was_free_at_the_start() {
+    // In the first chunk an event names frame 0; the second has none.
+    let (first, mut last) = (two_chunks(0..0), vec![FrameState::Movable; 2048]);
+    last[0..4].fill(FrameState::Free);
+    last[2000] = FrameState::Free;
+    let got = reduce([free(0, 0)], Some(first), Some(&Snapshot::new(last))).unwrap();
+    assert_eq!(got.chunks, [0, 1]);
+    assert_eq!(
+        got.trace.init.len(),
+        2048 - 4,
+        "all but frames 1, 2, 3 and 2000"
+    );
+    assert_eq!(got.trace.init[1].frame, Frame(4));
+    assert_eq!(
+        got.anomalies,
+        Anomalies {
+            free_unseen: 4,
+            ..Anomalies::default()
+        }
+    );
+    assert_eq!(got.agreement.unwrap().fraction(), 1.0);
+}

@@ -1,0 +1,237 @@
+use super::words::{Line, shown};
+use crate::trace::TraceError;
+use framewright::Mobility;
+
+/// What one zone has of one migratetype.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneType {
+    /// The node.
+    pub node: u64,
+    /// The zone's name.
+    pub zone: String,
+    /// The migratetype's name, as `Unmovable` or `HighAtomic`.
+    pub migratetype: String,
+    /// Free blocks of each order, from 0 up.
+    pub free_blocks: Vec<u64>,
+    /// Whether the kernel stopped counting some order: it does at 100,000 blocks, and prints `>`.
+    pub is_cut: bool,
+    /// Pageblocks with this label.
+    pub pageblocks: u64,
+}
+
+/// The text of `/proc/pagetypeinfo`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageTypeInfo {
+    /// The order of a pageblock.
+    pub pageblock_order: u64,
+    /// Each zone's migratetypes, in the order of the text.
+    pub types: Vec<ZoneType>,
+}
+
+impl PageTypeInfo {
+    /// Pageblocks with the label of that mobility, in all zones.
+    #[must_use]
+    pub fn pageblocks(&self, mobility: Mobility) -> u64 {
+        self.of(mobility).map(|of| of.pageblocks).sum()
+    }
+
+    /// Free blocks of that mobility and order, in all zones.
+    #[must_use]
+    pub fn free_blocks(&self, mobility: Mobility, order: usize) -> u64 {
+        self.of(mobility)
+            .filter_map(|of| of.free_blocks.get(order))
+            .sum()
+    }
+
+    fn of(&self, mobility: Mobility) -> impl Iterator<Item = &ZoneType> {
+        self.types
+            .iter()
+            .filter(move |of| of.migratetype == mobility.name())
+    }
+}
+
+/// Reads `/proc/pagetypeinfo`; `name` stands in errors.
+///
+/// # Errors
+/// `NAME:LINE`, with what is wrong and what was expected.
+pub fn read_pagetypeinfo(name: &str, text: &str) -> Result<PageTypeInfo, TraceError> {
+    let mut pageblock_order = None;
+    let mut types: Vec<ZoneType> = Vec::new();
+    // The migratetypes of the second table, once its header has come.
+    let mut columns: Option<Vec<&str>> = None;
+    let mut counted = 0;
+    for line in Line::all(name, text) {
+        if let Some(order) = line.text.strip_prefix("Page block order:") {
+            pageblock_order = Some(line.number(order.trim())?);
+        } else if let Some(header) = line.text.strip_prefix("Number of blocks type") {
+            columns = Some(header.split_whitespace().collect());
+        } else if let Some(columns) = &columns {
+            if line.text.starts_with("Number of mixed blocks") {
+                // A table of its own, where the kernel keeps page owners; nothing here needs it.
+                break;
+            }
+            counted += 1;
+            count_pageblocks(line, columns, &mut types)?;
+        } else if line.text.starts_with("Node") {
+            types.push(free_of_type(line)?);
+        }
+    }
+    let Some(pageblock_order) = pageblock_order else {
+        return Err(TraceError::new(
+            name,
+            "no 'Page block order:', expected /proc/pagetypeinfo",
+        ));
+    };
+    if types.is_empty() || counted == 0 {
+        return Err(TraceError::new(
+            name,
+            "cut off, expected both tables of /proc/pagetypeinfo",
+        ));
+    }
+    Ok(PageTypeInfo {
+        pageblock_order,
+        types,
+    })
+}
+
+/// `Node 0, zone DMA, type Unmovable 1 2 ...`
+fn free_of_type(line: Line<'_>) -> Result<ZoneType, TraceError> {
+    let (node, zone, rest) = line.zone()?;
+    let rest = rest.trim_start_matches([',', ' ']);
+    let mut words = rest
+        .strip_prefix("type")
+        .unwrap_or_default()
+        .split_whitespace();
+    let Some(migratetype) = words.next() else {
+        return Err(line.error("no migratetype, expected ', type NAME' and a count an order"));
+    };
+    let (mut free_blocks, mut is_cut) = (Vec::new(), false);
+    for word in words {
+        let digits = word.strip_prefix('>');
+        is_cut |= digits.is_some();
+        free_blocks.push(line.number(digits.unwrap_or(word))?);
+    }
+    if free_blocks.is_empty() {
+        return Err(line.error("no counts, expected one an order"));
+    }
+    Ok(ZoneType {
+        node,
+        zone: zone.to_owned(),
+        migratetype: migratetype.to_owned(),
+        free_blocks,
+        is_cut,
+        pageblocks: 0,
+    })
+}
+
+/// `Node 0, zone DMA 1 7 0 ...`, a count a column.
+fn count_pageblocks(
+    line: Line<'_>,
+    columns: &[&str],
+    types: &mut [ZoneType],
+) -> Result<(), TraceError> {
+    let (node, zone, rest) = line.zone()?;
+    let counts: Vec<&str> = rest.split_whitespace().collect();
+    if counts.len() != columns.len() {
+        return Err(line.error(format!(
+            "{} counts, expected {}, one a migratetype",
+            counts.len(),
+            columns.len()
+        )));
+    }
+    for (migratetype, count) in columns.iter().zip(counts) {
+        let count = line.number(count)?;
+        let of = types
+            .iter_mut()
+            .find(|of| of.node == node && of.zone == zone && of.migratetype == *migratetype);
+        let Some(of) = of else {
+            let (zone, migratetype) = (shown(zone), shown(migratetype));
+            return Err(line.error(format!(
+                "zone {zone} type {migratetype} is not in the table above"
+            )));
+        };
+        of.pageblocks = count;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Page block order: 9
+Pages per block:  512
+
+Free pages count per migrate type at order       0      1      2
+Node    0, zone      DMA, type    Unmovable      0      0      1
+Node    0, zone      DMA, type      Movable      3 >100000      0
+
+Number of blocks type     Unmovable      Movable
+Node 0, zone      DMA            1            7
+";
+
+    #[test]
+    fn free_blocks_and_labels_are_read_by_zone_and_migratetype() {
+        let info = read_pagetypeinfo("p", TEXT).unwrap();
+        assert_eq!((info.pageblock_order, info.types.len()), (9, 2));
+        assert_eq!(info.types[1].free_blocks, [3, 100_000, 0]);
+        assert!(info.types[1].is_cut && !info.types[0].is_cut);
+        assert_eq!(info.pageblocks(Mobility::Movable), 7);
+        assert_eq!(info.free_blocks(Mobility::Unmovable, 2), 1);
+        assert_eq!(info.free_blocks(Mobility::Reclaimable, 99), 0);
+    }
+
+    #[test]
+    fn what_is_no_pagetypeinfo_is_named_by_line() {
+        let error = |from: &str, to: &str| {
+            read_pagetypeinfo("p", &TEXT.replace(from, to))
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            error("Page block", "Block"),
+            "p: no 'Page block order:', expected /proc/pagetypeinfo"
+        );
+        assert_eq!(
+            error("order: 9", "order: nine"),
+            "p:1: 'nine' is not a whole number"
+        );
+        assert_eq!(
+            error(" 3 >100000", " 3 >1k"),
+            "p:6: '1k' is not a whole number"
+        );
+        assert_eq!(
+            error("1            7", "1"),
+            "p:9: 1 counts, expected 2, one a migratetype"
+        );
+        assert_eq!(
+            error("Node 0, zone      DMA   ", "Node 0, zone      DMA32"),
+            "p:9: zone DMA32 type Unmovable is not in the table above"
+        );
+        assert_eq!(
+            error(", type      Movable      3 >100000      0", ""),
+            "p:6: no migratetype, expected ', type NAME' and a count an order"
+        );
+        assert_eq!(
+            error("      0      0      1", ""),
+            "p:5: no counts, expected one an order"
+        );
+        let cut = TEXT.split("Number").next().unwrap();
+        assert_eq!(
+            read_pagetypeinfo("p", cut).unwrap_err().to_string(),
+            "p: cut off, expected both tables of /proc/pagetypeinfo"
+        );
+    }
+
+    #[test]
+    fn the_samples_own_state_is_read() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../traces/state/sample/before.pagetypeinfo"
+        );
+        let info = read_pagetypeinfo("sample", &std::fs::read_to_string(path).unwrap()).unwrap();
+        // Zones DMA, DMA32 and Normal; the trace's README counts the last two.
+        let labels = Mobility::ALL.map(|mobility| info.pageblocks(mobility));
+        assert_eq!(labels, [869, 11_251, 167]);
+    }
+}

@@ -1,0 +1,49 @@
+use crate::trace::TraceError;
+
+/// One line of a `/proc` file, for errors that say where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
+    pub(super) number: u64,
+    pub(super) text: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// The lines of a text that are not blank; they count from 1.
+    pub(super) fn all(name: &'a str, text: &'a str) -> impl Iterator<Item = Self> {
+        let lines = (1..).zip(text.lines());
+        lines
+            .filter(|(_, text)| !text.trim().is_empty())
+            .map(move |(number, text)| Self { name, number, text })
+    }
+
+    pub(super) fn error(self, message: impl Into<String>) -> TraceError {
+        TraceError::at_line(self.name, self.number, message)
+    }
+
+    pub(super) fn number(self, word: &str) -> Result<u64, TraceError> {
+        let parsed = word.parse();
+        parsed.map_err(|_| self.error(format!("'{}' is not a whole number", shown(word))))
+    }
+
+    /// `Node N, zone NAME` at the front: the node, the zone, the rest.
+    pub(super) fn zone(self) -> Result<(u64, &'a str, &'a str), TraceError> {
+        let parts = || {
+            let (node, rest) = self.text.strip_prefix("Node")?.split_once(',')?;
+            let rest = rest.trim_start().strip_prefix("zone")?.trim_start();
+            let end = rest.find([' ', '\t', ',']).unwrap_or(rest.len());
+            let (zone, rest) = rest.split_at(end);
+            (!zone.is_empty()).then_some((node.trim(), zone, rest))
+        };
+        let Some((node, zone, rest)) = parts() else {
+            let text = shown(self.text);
+            return Err(self.error(format!("'{text}', expected 'Node N, zone NAME ...'")));
+        };
+        Ok((self.number(node)?, zone, rest))
+    }
+}
+
+/// A word that may come from anywhere, short enough for a message.
+pub(super) fn shown(word: &str) -> String {
+    word.chars().filter(|c| !c.is_control()).take(40).collect()
+}
