@@ -4,6 +4,8 @@
 pub mod before;
 pub mod cmd;
 pub mod measure;
+#[cfg(target_os = "linux")]
+pub mod record;
 pub mod replay;
 pub mod report;
 pub mod trace;

@@ -6,10 +6,12 @@
 mod input;
 mod main_job;
 mod progress;
+pub mod record;
 pub mod replay;
 
 use clap::{Parser, Subcommand};
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The experiment laboratory of Framewright, a memory manager as a library.
@@ -26,6 +28,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Replay(replay::Args),
+    Record(record::Args),
 }
 
 /// How a command can end other than well.
@@ -50,17 +53,15 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Record(args)) => record::run(&args),
         None => main_job::run(),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(CommandError::Assertion(message)) => {
-            eprintln!("{message}");
-            ExitCode::from(1)
-        }
-        Err(CommandError::Input(message)) => {
-            eprintln!("{message}");
-            ExitCode::from(2)
-        }
-    }
+    let (code, message) = match result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(CommandError::Assertion(message)) => (1, message),
+        Err(CommandError::Input(message)) => (2, message),
+    };
+    // Where nobody listens, the exit code still says it; `eprintln` would panic.
+    let _ = writeln!(io::stderr(), "{message}");
+    ExitCode::from(code)
 }

@@ -1,0 +1,80 @@
+//! `framewright record`: what this machine's page allocator does, for `framewright replay`.
+
+use super::CommandError;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Record this machine's page allocator, for replay
+///
+/// Needs root and a Linux kernel with tracefs. Traces into buffers of its own until COMMAND ends,
+/// the time is up, the buffers are full, or Ctrl-C; then writes the trace and, beside it, the
+/// frames Linux chose (NAME.pfn.zst), what Linux made of memory each second
+/// (NAME.linux_ref.csv), how far all that is true (NAME.summary.txt) and /proc before and after
+/// (state/NAME/). Removes the buffers in any case, and writes all files or none.
+///
+/// The whole machine is recorded, COMMAND and everything beside it, the recorder included: it
+/// looks at its buffers four times a second.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The trace to write, packed if the name ends in .zst, as run.pft.zst
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Stop after this long
+    #[arg(long, value_name = "SECONDS", value_parser = super::replay::seconds, conflicts_with = "command")]
+    pub seconds: Option<f64>,
+
+    /// Memory for the buffers of all CPUs together; a million events take 45 MiB [default: an
+    /// eighth of what is available, at most 1024]
+    #[arg(long, value_name = "MIB")]
+    pub buffer: Option<u64>,
+
+    /// Replace files that are there
+    #[arg(long)]
+    pub force: bool,
+
+    /// What to record; without it, whatever the machine does
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn run(args: &Args) -> Result<(), CommandError> {
+    use crate::record::{Options, record};
+    use std::io::{self, Write};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .map_err(|e| CommandError::Input(format!("signal {signal} cannot be taken: {e}")))?;
+    }
+    let options = Options {
+        output: args.output.clone(),
+        command: args.command.clone(),
+        duration: args.seconds.map(Duration::from_secs_f64),
+        buffer_mib: args.buffer,
+        replace: args.force,
+    };
+    // Nobody may be listening any more, and the recording must end well all the same.
+    let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
+    let report = record(&options, &interrupted, say).map_err(CommandError::input)?;
+    let again = args.output.display();
+    say(&format!(
+        "{report}replay it with: framewright replay {again}"
+    ));
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn run(_: &Args) -> Result<(), CommandError> {
+    Err(CommandError::Input(
+        "cannot record: this is not Linux; record on a Linux machine and replay here".into(),
+    ))
+}

@@ -1,0 +1,193 @@
+use super::{RecordError, Tracefs};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Without these a recording says nothing.
+const NEEDED: [&str; 2] = ["kmem/mm_page_alloc", "kmem/mm_page_free"];
+
+/// These tell a move from a free and fallbacks from fits; a kernel built without compaction has
+/// none of the last ones. `mm_page_free_batched` is not among them: it repeats `mm_page_free`.
+const WANTED: [&str; 7] = [
+    "kmem/mm_page_alloc_extfrag",
+    "compaction/mm_compaction_begin",
+    "compaction/mm_compaction_end",
+    "compaction/mm_compaction_try_to_compact_pages",
+    "migrate/mm_migrate_pages_start",
+    "migrate/mm_migrate_pages",
+    "vmscan/mm_vmscan_direct_reclaim_begin",
+];
+
+/// What the ring buffers hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fill {
+    /// Events that can be read.
+    pub events: u64,
+    /// Events that were overwritten or not written for want of room, or of an undisturbed moment.
+    pub lost: u64,
+    /// How full the fullest CPU's buffer is, in percent.
+    pub percent: u64,
+}
+
+/// A tracing instance of this process: buffers and events of its own, beside whatever else is
+/// traced on the machine. Dropping it removes it.
+#[derive(Debug)]
+pub struct Instance<'t> {
+    path: PathBuf,
+    name: String,
+    cpus: Vec<PathBuf>,
+    buffer_bytes_per_cpu: u64,
+    missing: Vec<&'static str>,
+    _tracefs: &'t Tracefs,
+}
+
+impl<'t> Instance<'t> {
+    /// What names of instances begin with; the process's number follows.
+    pub const PREFIX: &'static str = "framewright-";
+
+    /// Makes an instance that does not trace yet, with all buffers allocated: `buffer_mib` shared
+    /// out evenly among the CPUs.
+    ///
+    /// # Errors
+    /// [`RecordError::Missing`] if the kernel has no events for page frames, or no memory for the
+    /// buffers. The instance is gone then.
+    pub fn make(tracefs: &'t Tracefs, buffer_mib: u64) -> Result<Self, RecordError> {
+        let name = format!("{}{}", Self::PREFIX, std::process::id());
+        let path = tracefs.root().join("instances").join(&name);
+        fs::create_dir(&path).map_err(|error| {
+            RecordError::Missing(format!(
+                "no tracing instance can be made: {error}; a locked-down kernel refuses (see /sys/kernel/security/lockdown), and instances need Linux 3.10"
+            ))
+        })?;
+        // From here on, dropping it removes it.
+        let mut instance = Self {
+            path,
+            name,
+            cpus: Vec::new(),
+            buffer_bytes_per_cpu: 0,
+            missing: Vec::new(),
+            _tracefs: tracefs,
+        };
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono")?;
+        // What does not fit is counted and left out; the beginning is what the state belongs to.
+        instance.write("options/overwrite", "0")?;
+        instance.cpus = instance.find_cpus()?;
+        let kib = (buffer_mib << 10) / instance.cpus.len().max(1) as u64;
+        instance.buffer_bytes_per_cpu = kib << 10;
+        let kib = kib.to_string();
+        instance.write("buffer_size_kb", &kib).map_err(|error| {
+            RecordError::Missing(format!(
+                "no ring buffers of {kib} KiB a CPU ({error}): give a smaller --buffer"
+            ))
+        })?;
+        for event in NEEDED {
+            instance.enable(event).map_err(|error| {
+                RecordError::Missing(format!(
+                    "this kernel does not trace {event} ({error}); it must be built with CONFIG_EVENT_TRACING"
+                ))
+            })?;
+        }
+        for event in WANTED {
+            if instance.enable(event).is_err() {
+                instance.missing.push(event);
+            }
+        }
+        Ok(instance)
+    }
+
+    /// Its name under `instances/`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Events this kernel does not have.
+    #[must_use]
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+
+    /// Starts or stops tracing.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_tracing(&self, on: bool) -> Result<(), RecordError> {
+        self.write("tracing_on", if on { "1" } else { "0" })
+    }
+
+    /// What the buffers hold. Reads one small file a CPU, which itself allocates a little.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn fill(&self) -> Result<Fill, RecordError> {
+        let mut fill = Fill::default();
+        for path in &self.cpus {
+            let text = fs::read_to_string(path).map_err(|e| RecordError::file(path, &e))?;
+            let value = |wanted: &str| {
+                text.lines()
+                    .filter_map(|line| line.split_once(": "))
+                    .find(|(name, _)| *name == wanted)
+                    .and_then(|(_, value)| value.trim().parse::<u64>().ok())
+                    .unwrap_or(0)
+            };
+            fill.events += value("entries");
+            fill.lost += value("overrun") + value("commit overrun") + value("dropped events");
+            let percent = value("bytes") * 100 / self.buffer_bytes_per_cpu.max(1);
+            fill.percent = fill.percent.max(percent);
+        }
+        Ok(fill)
+    }
+
+    /// The text of all events, merged by time. Only after tracing has stopped.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn text(&self) -> Result<File, RecordError> {
+        let path = self.path.join("trace");
+        File::open(&path).map_err(|e| RecordError::file(&path, &e))
+    }
+
+    fn find_cpus(&self) -> Result<Vec<PathBuf>, RecordError> {
+        let folder = self.path.join("per_cpu");
+        let list = || -> io::Result<Vec<PathBuf>> {
+            let entries = fs::read_dir(&folder)?;
+            entries
+                .map(|entry| Ok(entry?.path().join("stats")))
+                .collect()
+        };
+        let mut cpus = list().map_err(|e| RecordError::file(&folder, &e))?;
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    fn enable(&self, event: &str) -> Result<(), RecordError> {
+        self.write(&format!("events/{event}/enable"), "1")
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), RecordError> {
+        let path = self.path.join(file);
+        write_existing(&path, value).map_err(|e| RecordError::file(&path, &e))
+    }
+}
+
+impl Drop for Instance<'_> {
+    fn drop(&mut self) {
+        let _ = self.write("tracing_on", "0");
+        if let Err(error) = fs::remove_dir(&self.path) {
+            // Nobody may be listening; a panic here would be worse.
+            let _ = writeln!(
+                io::stderr(),
+                "the tracing instance {} could not be removed ({error}); as root: rmdir /sys/kernel/tracing/instances/{}",
+                self.name,
+                self.name
+            );
+        }
+    }
+}
+
+/// `fs::write` would make the file; in tracefs a file that is not there cannot be made.
+fn write_existing(path: &Path, value: &str) -> io::Result<()> {
+    let mut file = File::options().write(true).open(path)?;
+    file.write_all(value.as_bytes())
+}

@@ -1,0 +1,104 @@
+use super::{Ended, Fill};
+use crate::trace::Counts;
+use crate::trace::reduce::{Agreement, Anomalies, EventCounts};
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+/// What a recording is, and how far it is true: the text of its `*.summary.txt`.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The command that was recorded, if one was.
+    pub command: Vec<OsString>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// How long tracing was on.
+    pub elapsed: Duration,
+    /// The buffers of all CPUs together, in MiB.
+    pub buffer_mib: u64,
+    /// What they held in the end.
+    pub fill: Fill,
+    /// Events that this kernel does not trace.
+    pub missing: Vec<&'static str>,
+    /// The lines of the kernel's text, by kind.
+    pub text: Counts,
+    /// The events, by kind.
+    pub counts: EventCounts,
+    /// What they could not mean as they stand, by kind.
+    pub anomalies: Anomalies,
+    /// The reduction's frames beside the last snapshot's.
+    pub agreement: Option<Agreement>,
+    /// Frames of the universe.
+    pub nframes: u64,
+    /// Objects that were there at the start.
+    pub ninit: u64,
+    /// Operations.
+    pub nops: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "kernel {}", self.kernel.trim_end())?;
+        if !self.command.is_empty() {
+            let words: Vec<_> = self
+                .command
+                .iter()
+                .map(|word| word.to_string_lossy())
+                .collect();
+            writeln!(f, "command {}", words.join(" "))?;
+        }
+        let seconds = self.elapsed.as_secs_f64();
+        match self.ended {
+            Ended::Command(status) => {
+                writeln!(
+                    f,
+                    "recorded {seconds:.3} s until the command ended: {status}"
+                )?;
+            }
+            Ended::Time => writeln!(f, "recorded {seconds:.3} s as asked")?,
+            Ended::Interrupted => writeln!(f, "recorded {seconds:.3} s until interrupted")?,
+            Ended::Full => writeln!(f, "recorded {seconds:.3} s until the buffers were full")?,
+        }
+        writeln!(
+            f,
+            "buffers {} MiB, {} events, lost {}",
+            self.buffer_mib, self.fill.events, self.fill.lost
+        )?;
+        if !self.missing.is_empty() {
+            writeln!(f, "not traced by this kernel: {}", self.missing.join(" "))?;
+        }
+        writeln!(
+            f,
+            "universe_frames {} ({} MiB) initial_objects {} operations {}",
+            self.nframes,
+            self.nframes >> 8,
+            self.ninit,
+            self.nops
+        )?;
+        writeln!(f, "{}", self.counts)?;
+        writeln!(f, "anomalies: {}", self.anomalies)?;
+        let text: Vec<String> = self
+            .text
+            .anomalies()
+            .into_iter()
+            .map(|(kind, count)| format!("{kind} {count}"))
+            .collect();
+        if !text.is_empty() {
+            writeln!(f, "anomalies of the text: {}", text.join(" "))?;
+        }
+        if let Some(agreement) = &self.agreement {
+            writeln!(
+                f,
+                "frames at the end beside the second snapshot: both_free {} only_model_free {} only_snapshot_free {} both_allocated {}: {:.1} % agree",
+                agreement.both_free,
+                agreement.only_model_free,
+                agreement.only_snapshot_free,
+                agreement.both_allocated,
+                agreement.fraction() * 100.0
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! `framewright record`, for real where there are root and tracefs, and skipped aloud elsewhere.
+#![cfg(target_os = "linux")]
+
+use framewright_lab::record::{Instance, Tracefs};
+use framewright_lab::trace::{Input, read_frames, read_pft1};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn framewright() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_framewright"))
+}
+
+/// The machine's tracing, or `None` said aloud.
+fn tracing() -> Option<Tracefs> {
+    if fs::File::open("/proc/kpageflags").is_err() {
+        println!("skipped: no page flags: not root, or a kernel without CONFIG_PROC_PAGE_MONITOR");
+        return None;
+    }
+    match Tracefs::open() {
+        Ok(tracefs) => Some(tracefs),
+        Err(why) => {
+            println!("skipped: {why}");
+            None
+        }
+    }
+}
+
+fn instance_of(child: &Child) -> String {
+    format!("{}{}", Instance::PREFIX, child.id())
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Reads the trace back and checks that it is one; returns its operations.
+fn read_back(folder: &Path, name: &str) -> usize {
+    let open = |ending| Input::open(&folder.join(format!("{name}.{ending}"))).unwrap();
+    let trace = read_pft1(open("pft.zst")).unwrap();
+    read_frames(open("pfn.zst"), &trace).unwrap();
+    assert!(!trace.init.is_empty(), "memory was in use when it began");
+    trace.ops.len()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_command_is_recorded_and_can_be_replayed_and_nothing_stays_behind() {
+    let Some(tracefs) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pft.zst");
+    let big = folder.path().join("big");
+    // A file of 32 MiB is written, read and removed, in frames or in larger pieces.
+    let script = format!(
+        "head -c 33554432 /dev/zero > {0} && cat {0} > /dev/null; rm {0}; for i in 1 2 3 4 5 6; do /bin/true; done",
+        big.display()
+    );
+    let child = framewright()
+        .args(["record", "--buffer", "32", "-o"])
+        .arg(&trace)
+        .args(["--", "sh", "-c", &script])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let instance = instance_of(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(!tracefs.instances().unwrap().contains(&instance));
+    assert_eq!(
+        names_in(folder.path()),
+        [
+            "run.linux_ref.csv",
+            "run.pfn.zst",
+            "run.pft.zst",
+            "run.summary.txt",
+            "state"
+        ]
+    );
+    // Six processes alone are thousands of operations.
+    assert!(read_back(folder.path(), "run") >= 1000);
+    for when in ["before", "after"] {
+        let state = folder.path().join(format!("state/run/{when}.pagetypeinfo"));
+        let text = fs::read_to_string(&state).unwrap();
+        framewright_lab::trace::state::read_pagetypeinfo("state", &text).unwrap();
+    }
+    let summary = fs::read_to_string(folder.path().join("run.summary.txt")).unwrap();
+    let ended = "until the command ended: exit status: 0";
+    assert!(summary.contains(ended), "{summary}");
+    let checked = "frames at the end beside the second snapshot";
+    assert!(summary.contains(checked), "{summary}");
+
+    // A second one does not write over it.
+    let again = framewright()
+        .args(["record", "-o"])
+        .arg(&trace)
+        .output()
+        .unwrap();
+    assert_eq!(again.status.code(), Some(2));
+    let refused = "is there already, expected a new name or --force";
+    assert!(text(&again).contains(refused), "{}", text(&again));
+
+    let replay = framewright()
+        .args(["replay", "--policy", "linux-6.12", "--json", "-"])
+        .arg(&trace)
+        .output()
+        .unwrap();
+    assert!(replay.status.success(), "{}", text(&replay));
+    let json = String::from_utf8_lossy(&replay.stdout);
+    assert!(json.contains("\"run/imposed/b0\""), "{json}");
+}
+
+/// Starts a recording and waits until it records. Nobody listens to it after that.
+fn start(folder: &Path, rest: &[&str]) -> Child {
+    let mut child = framewright()
+        .args(["record", "--buffer", "16", "-o"])
+        .arg(folder.join("run.pft.zst"))
+        .args(rest)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = Vec::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        said.push(line.unwrap());
+        if said.last().unwrap().starts_with("recording into") {
+            return child;
+        }
+    }
+    let status = child.wait();
+    panic!("it never recorded: {status:?}, {said:?}");
+}
+
+fn signal(name: &str, child: &Child) {
+    let status = Command::new("kill")
+        .args(["-s", name, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn an_interrupted_recording_is_written_and_its_instance_is_gone() {
+    let Some(tracefs) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(folder.path(), &[]);
+    let instance = instance_of(&child);
+    let has = |name| tracefs.instances().unwrap().contains(name);
+    assert!(has(&instance), "it is there while it records");
+    std::thread::sleep(Duration::from_millis(200));
+    signal("INT", &child);
+    assert!(child.wait().unwrap().success());
+    assert!(!has(&instance));
+    read_back(folder.path(), "run");
+    let summary = fs::read_to_string(folder.path().join("run.summary.txt")).unwrap();
+    assert!(summary.contains("until interrupted"), "{summary}");
+}
+
+#[test]
+fn an_interrupted_command_is_ended_too() {
+    let Some(tracefs) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let begin = Instant::now();
+    let mut child = start(folder.path(), &["--", "sleep", "600"]);
+    let instance = instance_of(&child);
+    std::thread::sleep(Duration::from_millis(200));
+    signal("TERM", &child);
+    assert!(child.wait().unwrap().success());
+    let waited = begin.elapsed();
+    assert!(
+        waited < Duration::from_secs(120),
+        "for the command: {waited:?}"
+    );
+    assert!(!tracefs.instances().unwrap().contains(&instance));
+}
+
+#[test]
+fn a_recording_ends_when_its_time_is_up_or_its_buffers_are_full() {
+    let Some(tracefs) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let output = framewright()
+        .args(["record", "--buffer", "16", "--seconds", "0.2", "-o"])
+        .arg(folder.path().join("timed.pft.zst"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains(" s as asked"), "{}", text(&output));
+
+    // 1 MiB holds some 20,000 events; 300 processes make ten times as many.
+    let done = folder.path().join("done");
+    let script = format!(
+        "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; sleep 1; : > {}",
+        done.display()
+    );
+    let child = framewright()
+        .args(["record", "--buffer", "1", "-o"])
+        .arg(folder.path().join("full.pft.zst"))
+        .args(["--", "sh", "-c", &script])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let instance = instance_of(&child);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("the buffers are full after"), "{said}");
+    assert!(done.exists(), "the command went on to its end");
+    read_back(folder.path(), "full");
+    assert!(!tracefs.instances().unwrap().contains(&instance));
+}
+
+#[test]
+fn what_cannot_be_recorded_leaves_nothing_behind() {
+    let Some(tracefs) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let fails = |arguments: &[&str], file: &str, message: &str| {
+        let child = framewright()
+            .args(["record", "-o"])
+            .arg(folder.path().join(file))
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let instance = instance_of(&child);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(message), "{}", text(&output));
+        assert!(!tracefs.instances().unwrap().contains(&instance));
+        assert_eq!(names_in(folder.path()), Vec::<String>::new());
+    };
+    let command = ["--buffer", "8", "--", "/no/such/command"];
+    fails(&command, "run.pft.zst", "/no/such/command: cannot be run: ");
+    let large = ["--buffer", "99999999"];
+    fails(&large, "run.pft.zst", "--buffer 99999999: expected 1 to ");
+    fails(&[], "none/run.pft.zst", "there is no folder ");
+    fails(&[], "..", "not a file's name, expected one as run.pft.zst");
+}
+
+#[test]
+fn without_rights_it_says_what_is_missing_and_how_to_get_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    // Another user must be able to reach the program and to write here.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = folder.path().join("framewright");
+    fs::copy(env!("CARGO_BIN_EXE_framewright"), &program).unwrap();
+    let record = |mut command: Command| {
+        let trace = folder.path().join("run.pft.zst");
+        command.args(["record", "-o"]).arg(trace).output()
+    };
+    let output = if fs::File::open("/proc/kpageflags").is_err() {
+        record(Command::new(&program)).unwrap()
+    } else {
+        let mut nobody = Command::new("setpriv");
+        nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        nobody.arg(&program);
+        match record(nobody) {
+            Ok(output) if !text(&output).starts_with("setpriv:") => output,
+            _ => {
+                println!("skipped: root, and no setpriv to become somebody else");
+                return;
+            }
+        }
+    };
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("cannot record: "), "{said}");
+    let remedy = "needs root (CAP_SYS_ADMIN): run it with sudo";
+    assert!(said.contains(remedy), "{said}");
+    assert_eq!(names_in(folder.path()), ["framewright"]);
+}
