@@ -158,16 +158,18 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     /// Labels the whole pageblocks of `run`.
     ///
-    /// What is allocated in them stays. Stops all CPUs.
+    /// What is allocated in them stays. Stops all CPUs and drains, so that nothing cached from there
+    /// is handed out against the new label.
     ///
     /// # Errors
     /// If the run is not inside, or does not start and end at a pageblock.
     pub fn set_label(&self, run: Run, label: Label) -> Result<(), RangeError> {
         let ids = self.pageblocks_of(run)?;
-        let stopped = self.stop();
-        for id in ids {
-            stopped.relabel(id, label, self.meta(id).is_isolated());
-        }
+        self.at_rest(|stopped| {
+            for id in ids {
+                stopped.relabel(id, label, self.meta(id).is_isolated());
+            }
+        });
         Ok(())
     }
 

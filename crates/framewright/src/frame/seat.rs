@@ -44,18 +44,13 @@ pub(super) mod counter {
     pub(in super::super) const REMOTE: usize = 5;
     pub(in super::super) const DRAINS: usize = 6;
     pub(in super::super) const BAD: usize = 7;
-    /// Free frames in mixed pageblocks, free frames in blocks of order 3 and more, blocks of order
-    /// 2: what this seat's changes added to each; wraps.
-    pub(in super::super) const MIXED: usize = 8;
-    pub(in super::super) const LARGE: usize = 9;
-    pub(in super::super) const ORDER_2: usize = 10;
-    pub(in super::super) const STEALS: usize = 11;
+    pub(in super::super) const STEALS: usize = 8;
     pub(in super::super) const RELABELS: usize = STEALS + 9;
     pub(in super::super) const EXHAUSTED: usize = RELABELS + 9;
     pub(in super::super) const FRAGMENTED: usize = EXHAUSTED + ORDERS;
     /// Times that the caches' limits were looked at.
     pub(in super::super) const LOOKS: usize = FRAGMENTED + ORDERS;
-    pub(in super::super) const COUNT: usize = 76;
+    pub(in super::super) const COUNT: usize = 72;
     const _: () = assert!(LOOKS < COUNT);
 }
 
@@ -344,6 +339,9 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
             return Err(self.refuse(frame, order));
         }
         if order.index() < CACHED_ORDERS {
+            if self.zone.has_kept_pageblocks() && self.zone.is_kept_from(offset, mobility) {
+                return self.free_uncached(offset, order, mobility);
+            }
             let cached = self.words.cached(mobility, order.index());
             if cached < self.words.limit(order.index()) {
                 self.zone

@@ -93,7 +93,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         } else if wanted.mobility.is_movable() || wanted.order == Order::ZERO {
             return None;
         } else {
-            self.zone.take_reserved(self.words, wanted)?
+            self.zone.take_reserved(wanted)?
         };
         self.words.count(counter::NET, wanted.order.frames());
         Some(offset)
@@ -114,7 +114,10 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         for order in 0..CACHED_ORDERS {
             // Each of the twelve caches may hold a twelfth.
             let blocks = (mine / 12) >> order;
+            // A block of several pageblocks cannot be given back by the half cache.
+            let is_within = order <= self.zone.pageblock_order().index();
             let max = usize::from(config.cache_blocks_max) >> order;
+            let max = if is_within { max } else { 0 };
             self.words.set_limit(order, max.min(blocks as usize));
         }
     }
@@ -140,12 +143,22 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
                 return Ok(());
             }
         }
-        if order > self.zone.pageblock_order() {
-            return big::give(self.zone, self.words, offset, order, mobility)
-                .map_err(|()| self.refuse(self.zone.frame(offset), order));
-        }
-        self.give_live(offset, order, mobility)
-            .map_err(|()| self.refuse(self.zone.frame(offset), order))
+        self.free_uncached(offset, order, mobility)
+    }
+
+    /// Frees into the pageblock, or pageblocks.
+    pub(super) fn free_uncached(
+        &self,
+        offset: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), FreeError> {
+        let freed = if order > self.zone.pageblock_order() {
+            big::give(self.zone, self.words, offset, order, mobility)
+        } else {
+            self.give_live(offset, order, mobility)
+        };
+        freed.map_err(|()| self.refuse(self.zone.frame(offset), order))
     }
 
     /// Gives a live block back to its pageblock. `Err` if it is not live any more: another CPU was
@@ -158,7 +171,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     ) -> Result<(), ()> {
         let zone = self.zone;
         let live = Tag::live(order, mobility);
-        if let Some(mut held) = zone.try_lock(self.words, offset >> zone.map.pageblock_order) {
+        if let Some(mut held) = zone.try_lock(offset >> zone.map.pageblock_order) {
             let given = zone.tag(offset) == live && {
                 zone.set_tag(offset, Tag::NONE);
                 held.give(zone.slot(offset), order, mobility)
@@ -171,7 +184,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             if !zone.change_tag(offset, live, Tag::remote(order, mobility)) {
                 return Err(());
             }
-            zone.leave(self.words, offset);
+            zone.leave(offset);
             self.words.count(counter::REMOTE, 1);
         }
         self.words
@@ -254,10 +267,10 @@ impl<'m, P> Zone<'m, P> {
             }
             let offset = block.load(Relaxed) as usize;
             let id = offset >> self.map.pageblock_order;
-            let Some(mut held) = self.try_lock(seat, id) else {
+            let Some(mut held) = self.try_lock(id) else {
                 if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
                     given += 1;
-                    self.leave(seat, offset);
+                    self.leave(offset);
                     seat.count(counter::REMOTE, 1);
                 } else {
                     self.count_corruption();

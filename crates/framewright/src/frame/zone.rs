@@ -1,4 +1,4 @@
-use super::index::Index;
+use super::index::{Index, LISTS};
 use super::layout::Map;
 use super::seat::{Seat, SeatWords};
 use super::tag::Tag;
@@ -10,7 +10,7 @@ use crate::sync::{
     AtomicU64, Lock, LockGuard,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use crate::units::{CpuId, Frame, Order};
+use crate::units::{CpuId, Frame, Mobility, Order};
 
 // The zone's own words.
 /// Rank 1: held by whoever makes all CPUs stop.
@@ -19,6 +19,8 @@ const STOP_LOCK: usize = 0;
 const PRESENT: usize = 1;
 /// Pieces of evidence that somebody freed what was not theirs, while two CPUs raced.
 const CORRUPTIONS: usize = 2;
+/// Pageblocks that not every request may be served from: isolated, contiguous, high-order.
+const KEPT: usize = 3;
 
 /// One physical range under one set of metadata: a page-frame allocator.
 ///
@@ -74,10 +76,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         };
         let [words, seats, descriptors, free, remote, index, tags] = parts.map(&mut cut);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
-        let index = Index::new(map.index, index, |list, order, class| {
-            let class = policy.classes().class(class as u16, policy.is_labelled())?;
-            policy.cost(list, Order::new(order as u8)?, class)
-        });
+        let index = Index::new(map.index, index, |list, row| row_cost(&policy, list, row));
         let zone = Self {
             map,
             policy,
@@ -178,22 +177,15 @@ impl<'m, P> Zone<'m, P> {
 
     /// The row of the index for free blocks of `order` in pageblocks of `class`.
     #[inline(always)]
-    pub(super) fn row(&self, order: usize, class: u16) -> usize {
+    pub(super) fn row(&self, order: usize, class: u8) -> usize {
         order * self.policy.classes().count() + usize::from(class)
     }
 
-    /// What a request of `list` pays for a free block of `order` in a pageblock of `class`, both of
-    /// them ranked.
-    #[inline]
-    pub(super) fn cost(&self, list: usize, order: usize, class: usize) -> i32 {
-        let class = self
-            .policy
-            .classes()
-            .class(class as u16, self.policy.is_labelled());
-        class
-            .zip(Order::new(order as u8))
-            .and_then(|(class, order)| self.policy.cost(list, order, class))
-            .unwrap_or(i32::MAX / 2)
+    /// The order and the class of a row.
+    #[inline(always)]
+    pub(super) fn row_parts(&self, row: usize) -> (u8, u8) {
+        let classes = self.policy.classes().count();
+        ((row / classes) as u8, (row % classes) as u8)
     }
 
     /// The offset of `frame` in the zone, if it is inside.
@@ -229,6 +221,25 @@ impl<'m, P> Zone<'m, P> {
         &self.config
     }
 
+    /// Whether there are pageblocks that not every request may be served from.
+    #[inline(always)]
+    pub(super) fn has_kept_pageblocks(&self) -> bool {
+        self.words[KEPT].load(Relaxed) != 0
+    }
+
+    /// Whether a request of `mobility` and any order must not be served from the pageblock of
+    /// `offset`: what is freed there is not cached, because a cache hands out without asking.
+    #[cold]
+    pub(super) fn is_kept_from(&self, offset: usize, mobility: Mobility) -> bool {
+        let meta = self.meta(offset >> self.map.pageblock_order);
+        meta.is_isolated()
+            || match meta.label() {
+                Label::Of(_) => false,
+                Label::Contiguous => !mobility.is_movable(),
+                Label::HighOrder => true,
+            }
+    }
+
     /// Frames that exist.
     pub(super) fn present_frames(&self) -> u64 {
         self.words[PRESENT].load(Relaxed)
@@ -249,6 +260,20 @@ impl<'m, P> Zone<'m, P> {
     pub(super) fn corruptions(&self) -> u64 {
         self.words[CORRUPTIONS].load(Relaxed)
     }
+}
+
+const fn is_kept(label: Label, isolated: bool) -> bool {
+    isolated || !matches!(label, Label::Of(_))
+}
+
+/// What a request of `list`, one of the mobilities, pays for a free block in `row`.
+fn row_cost(policy: &Policy, list: usize, row: usize) -> Option<i32> {
+    const { assert!(LISTS >= Mobility::ALL.len()) };
+    let mobility = Mobility::from_index(list)?;
+    let classes = policy.classes();
+    let (order, class) = (row / classes.count(), row % classes.count());
+    let class = classes.class(class as u8, policy.is_labelled())?;
+    policy.cost(mobility, Order::new(order as u8)?, class)
 }
 
 /// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, nothing
@@ -277,6 +302,10 @@ impl<P> Stopped<'_, '_, P> {
 
     /// The label of a pageblock, or its isolation, changes.
     pub(super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
+        let meta = self.zone.meta(id);
+        let was_kept = is_kept(meta.label(), meta.is_isolated());
+        let kept = self.zone.words[KEPT].load(Relaxed) + u64::from(is_kept(label, isolated));
+        self.zone.words[KEPT].store(kept - u64::from(was_kept), Relaxed);
         let held = self.hold(id);
         held.unlock_as(label, isolated);
     }
@@ -284,7 +313,7 @@ impl<P> Stopped<'_, '_, P> {
     /// Holds a pageblock, which nobody else can while all CPUs stand still.
     pub(super) fn hold(&self, id: usize) -> super::block::Held<'_, '_, P> {
         self.zone
-            .try_lock(self.zone.nobodys_seat(), id)
+            .try_lock(id)
             .expect("no pageblock is locked while all CPUs stand still")
     }
 }

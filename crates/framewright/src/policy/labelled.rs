@@ -34,17 +34,15 @@ const fn other_labels(mobility: Mobility) -> [Mobility; 2] {
 
 pub(super) fn cost(
     classes: Classes,
-    list: usize,
+    mobility: Mobility,
     found: Order,
     class: Class,
     smallest_when_costly: bool,
 ) -> Option<i32> {
-    // A list for each mobility.
-    let mobility = Mobility::from_index(list)?;
     let order = i32::from(found.get());
     let (label, level) = match class {
         Class::Labelled { label, level } => (label, i32::from(level)),
-        Class::Contiguous { level } if mobility.is_movable() => {
+        Class::Contiguous { level } => {
             // After the own label and before any fallback: leaving it again is a move, not a loss.
             return Some(LABEL_COST + order * ORDER_COST + i32::from(level));
         }
@@ -107,7 +105,7 @@ mod tests {
             let found = Order::new(order).unwrap();
             cost(
                 classes,
-                Mobility::Unmovable.index(),
+                Mobility::Unmovable,
                 found,
                 class,
                 smallest_when_costly,
@@ -136,7 +134,7 @@ mod tests {
         let of = |class, order| {
             cost(
                 classes,
-                Mobility::Movable.index(),
+                Mobility::Movable,
                 Order::new(order).unwrap(),
                 class,
                 false,
