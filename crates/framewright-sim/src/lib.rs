@@ -1,3 +1,27 @@
-//! A machine in a variable: simulated memory, CPUs and clock, failure of the n-th call, the slow
-//! models, and the driver that runs engine and model in step.
+//! A machine in a variable, and what checks the engine on it.
+//!
+//! ```text
+//!     Case ──seed──▶ ops (plain data) ──▶ driver ──▶ Zone over a Machine ──┐
+//!       ▲                                   │                             ├─ compared after each op
+//!       │                                   └──────▶ FrameModel ──────────┘
+//!       └── shrink: the shortest sequence that still differs
+//! ```
+//!
+//! - [`Machine`]: CPUs, a virtual clock, metadata memory, and the failure of the n-th call of
+//!   anything that the engine asks for. The same calls give the same answers, bit for bit.
+//! - [`FrameModel`]: the page-frame allocator's obviously right, slow twin: one state a frame. It
+//!   does not say which block is handed out, only which could be, and when one must be.
+//! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
+//!   sequence. One `u64` repeats a run.
+//! - [`run`](frame::run) runs a sequence on both; [`shrink`] makes a failing one short.
 #![forbid(unsafe_code)]
+
+pub mod frame;
+mod machine;
+mod random;
+mod shrink;
+
+pub use frame::{Case, FrameModel, Op};
+pub use machine::{Call, Injected, Machine, MetadataError};
+pub use random::Random;
+pub use shrink::shrink;

@@ -53,7 +53,7 @@ mod tests;
 
 pub use anomaly::{Anomalies, EventCounts};
 pub use reducer::Reducer;
-pub use reference::{Agreement, ReferenceRow, follow_chosen};
+pub use reference::{Agreement, ReferenceRow};
 
 use super::{Event, Snapshot, Trace};
 use std::fmt;

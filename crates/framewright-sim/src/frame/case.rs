@@ -1,0 +1,296 @@
+use super::Op;
+use crate::Random;
+use framewright::frame::ZoneLayout;
+use framewright::policy::{Config, Fallback, Label};
+use framewright::{Frame, Mobility, Order};
+
+/// What is run: a zone, its policies, and the mixture of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The name, for the command that repeats a run.
+    pub name: &'static str,
+    /// The zone; as many seats as it has CPUs are used in turn by one thread.
+    pub layout: ZoneLayout,
+    /// Its policies.
+    pub config: Config,
+    /// The mixture of operations.
+    pub mixture: Mixture,
+    /// After how many operations the counters are compared; 1 for each.
+    pub compare_every: u32,
+    /// After how many operations `verify` and the recount run.
+    pub verify_every: u32,
+}
+
+/// How often what happens, in a thousand operations; the rest are allocations and frees.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixture {
+    /// Frees of what is not allocated, not so, or not there.
+    pub misuse: u64,
+    /// Partial, bulk and range operations.
+    pub pieces: u64,
+    /// What is done to the zone as a whole: memory that comes and goes, isolation, labels, drains.
+    pub zone: u64,
+}
+
+impl Case {
+    /// The cases that every check runs: small zones, where everything collides; zones that start
+    /// at odd frames and have holes; pageblocks of the usual orders, and blocks above them.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let everything = Mixture {
+            misuse: 60,
+            pieces: 120,
+            zone: 40,
+        };
+        // What is done to a large zone as a whole costs as much as thousands of other operations.
+        let mostly_plain = Mixture {
+            misuse: 30,
+            pieces: 60,
+            zone: 1,
+        };
+        let order = |order| Order::new(order).expect("a small order");
+        let case =
+            |name, start, frames, (pageblock, max), cpus, fallback, cache_permille, mixture| Self {
+                name,
+                layout: ZoneLayout::new(Frame(start), frames)
+                    .with_orders(order(pageblock), order(max))
+                    .with_cpus(cpus),
+                config: Config {
+                    fallback,
+                    cache_permille,
+                    ..Config::default()
+                },
+                mixture,
+                compare_every: 1,
+                verify_every: 1,
+            };
+        use Fallback::{Concentrated, LargestFirst, SmallestWhenCostly};
+        vec![
+            case("eight", 0, 8, (1, 3), 2, Concentrated, 100, everything),
+            case("one-block", 3, 5, (3, 3), 1, LargestFirst, 5, everything),
+            case(
+                "odd",
+                5,
+                120,
+                (4, 6),
+                3,
+                SmallestWhenCostly,
+                100,
+                everything,
+            ),
+            case("crumbs", 6, 2000, (2, 5), 1, Concentrated, 100, everything),
+            case(
+                "holes",
+                1537,
+                1000,
+                (6, 8),
+                2,
+                Concentrated,
+                100,
+                everything,
+            ),
+            case("words", 128, 1024, (8, 9), 2, LargestFirst, 100, everything),
+            case(
+                "usual",
+                0,
+                4096,
+                (9, 10),
+                2,
+                Concentrated,
+                100,
+                mostly_plain,
+            ),
+            case(
+                "large",
+                512,
+                16_384,
+                (9, 11),
+                4,
+                Concentrated,
+                5,
+                mostly_plain,
+            ),
+            case(
+                "document",
+                0,
+                16_384,
+                (10, 10),
+                2,
+                SmallestWhenCostly,
+                5,
+                mostly_plain,
+            ),
+        ]
+    }
+
+    /// The case of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|case| case.name == name)
+    }
+
+    /// The same, compared and verified so seldom that it does not dominate the time: counters each
+    /// 32 operations, everything each few thousand.
+    #[must_use]
+    pub const fn sparse(mut self) -> Self {
+        self.compare_every = 32;
+        self.verify_every = if self.layout.frames < 64 {
+            64
+        } else {
+            self.layout.frames as u32
+        };
+        self
+    }
+
+    /// The sequence of that seed; it never ends.
+    #[must_use]
+    pub fn ops(&self, seed: u64) -> impl Iterator<Item = Op> + use<> {
+        let (case, mut random, mut nth) = (*self, Random::new(seed), 0u64);
+        std::iter::from_fn(move || {
+            nth += 1;
+            Some(case.op(&mut random, nth))
+        })
+    }
+
+    fn op(&self, random: &mut Random, nth: u64) -> Op {
+        let Mixture {
+            misuse,
+            pieces,
+            zone,
+        } = self.mixture;
+        match random.below(1000) {
+            n if n < misuse => self.misuse(random),
+            n if n < misuse + pieces => self.piece(random),
+            n if n < misuse + pieces + zone => self.whole(random),
+            _ => self.plain(random, nth),
+        }
+    }
+
+    /// Fills, stays, empties and stays again, so that full and empty zones are met often.
+    fn plain(&self, random: &mut Random, nth: u64) -> Op {
+        let phase = nth / (self.layout.frames / 2 + 20) % 4;
+        let cpu = self.cpu(random);
+        if random.chance([70, 52, 35, 50][phase as usize]) {
+            Op::Alloc {
+                cpu,
+                order: self.order(random),
+                mobility: mobility(random),
+            }
+        } else {
+            Op::Free {
+                cpu,
+                pick: random.bits() as u32,
+            }
+        }
+    }
+
+    fn misuse(&self, random: &mut Random) -> Op {
+        let (cpu, at, order) = (self.cpu(random), self.place(random), self.order(random));
+        let pick = random.bits() as u32;
+        match random.below(4) {
+            0 => Op::FreeTwice { cpu, pick },
+            1 => Op::FreePartAny { cpu, at, order },
+            2 => Op::FreeRangeAny {
+                cpu,
+                at,
+                frames: self.frames(random),
+            },
+            _ => Op::FreeAny { cpu, at, order },
+        }
+    }
+
+    fn piece(&self, random: &mut Random) -> Op {
+        let (cpu, order) = (self.cpu(random), self.order(random));
+        let (pick, count) = (random.bits() as u32, random.below(12) as u8);
+        match random.below(7) {
+            0 | 1 => Op::FreePart {
+                cpu,
+                pick,
+                order,
+                part: random.bits() as u32,
+            },
+            2 => Op::AllocBulk {
+                cpu,
+                order,
+                mobility: mobility(random),
+                count,
+            },
+            3 => Op::FreeBulk {
+                cpu,
+                pick,
+                count,
+                twice: random.chance(20),
+            },
+            4 => Op::FreeRange { cpu, pick, count },
+            5 => Op::Reseat { cpu },
+            _ => Op::AllocAt {
+                at: self.place(random),
+                order,
+                mobility: mobility(random),
+            },
+        }
+    }
+
+    fn whole(&self, random: &mut Random) -> Op {
+        let (at, frames) = (self.place(random), self.frames(random));
+        let shift = self.layout.pageblock_order.get();
+        let (block, blocks) = (at >> shift, 1 + random.below(2) as u32);
+        match random.below(13) {
+            0 | 1 => Op::Add { at, frames },
+            2 => Op::Remove { at, frames },
+            3 => Op::Isolate { block, blocks },
+            4 | 5 => Op::Unisolate { block, blocks },
+            6 | 7 => Op::SetLabel {
+                block,
+                blocks,
+                label: Label::from_index(random.below(5) as usize).expect("there are five"),
+            },
+            8 => Op::AllocRun {
+                at,
+                frames,
+                mobility: mobility(random),
+            },
+            9 | 10 => Op::AllocContiguous {
+                frames,
+                align: random.below(6) as u32,
+                mobility: mobility(random),
+            },
+            _ => Op::Drain,
+        }
+    }
+
+    fn cpu(&self, random: &mut Random) -> u16 {
+        random.below(u64::from(self.layout.cpus)) as u16
+    }
+
+    /// Mostly small, sometimes any, seldom above the maximum.
+    fn order(&self, random: &mut Random) -> u8 {
+        let max = self.layout.max_order.get();
+        let bound = match random.below(32) {
+            0 => max + 2,
+            1..4 => max + 1,
+            4..16 => 4.min(max + 1),
+            _ => 1,
+        };
+        random.below(u64::from(bound)) as u8
+    }
+
+    /// An offset, now and then outside.
+    fn place(&self, random: &mut Random) -> u32 {
+        random.below(self.layout.frames + self.layout.frames / 8 + 8) as u32
+    }
+
+    /// A length, mostly short.
+    fn frames(&self, random: &mut Random) -> u32 {
+        let bound = match random.below(4) {
+            0 => self.layout.frames / 2,
+            1 => 2 << self.layout.pageblock_order.get(),
+            _ => 8,
+        };
+        random.below(bound + 1) as u32
+    }
+}
+
+fn mobility(random: &mut Random) -> Mobility {
+    Mobility::ALL[random.below(3) as usize]
+}

@@ -1,0 +1,631 @@
+use super::{Case, FrameModel, Op};
+use crate::{Call, Injected, Machine, shrink};
+use framewright::frame::{AllocError, Seat, Zone};
+use framewright::policy::Label;
+use framewright::stats::FrameStats;
+use framewright::{CpuId, Frame, Mobility, Order, Run};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// In what engine and model differ, or what rule the engine broke, in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference(pub String);
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Builds a [`Difference`].
+macro_rules! differ {
+    ($($arg:tt)*) => { Err(Difference(format!($($arg)*))) };
+}
+
+/// The first operation after which engine and model differ.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Its number in the sequence, from 0; the length of the sequence if it was found at the end,
+    /// when everything had been freed.
+    pub at: usize,
+    /// In what they differ.
+    pub difference: Difference,
+}
+
+/// What a run without a difference did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// Operations.
+    pub ops: u64,
+    /// Requests served.
+    pub served: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Platform calls that were made to fail, and did.
+    pub faults: u64,
+}
+
+/// Engine and model, in step.
+struct Pair<'z, 'm> {
+    machine: &'z Machine,
+    zone: &'z Zone<'m, &'z Machine>,
+    seats: Vec<Option<Seat<'z, 'm, &'z Machine>>>,
+    model: FrameModel,
+    expected: FrameStats,
+    summary: Summary,
+}
+
+/// Runs the first `ops` operations of `case` with `seed` on engine and model; what differs is made
+/// short and explained, with the command that repeats it.
+///
+/// # Errors
+/// The explanation.
+pub fn check(case: &Case, seed: u64, ops: usize) -> Result<Summary, String> {
+    run(
+        case,
+        &Machine::new(case.layout.cpus),
+        case.ops(seed).take(ops),
+    )
+    .map_err(|finding| {
+        let all: Vec<Op> = case.ops(seed).take((finding.at + 1).min(ops)).collect();
+        let thorough = Case {
+            compare_every: 1,
+            verify_every: 1,
+            ..*case
+        };
+        let again = |ops: &[Op]| {
+            run(
+                &thorough,
+                &Machine::new(case.layout.cpus),
+                ops.iter().copied(),
+            )
+        };
+        let short = shrink(&all, |ops| again(ops).is_err());
+        let last = again(&short).map_or_else(|short| short.difference, |_| finding.difference);
+        let list: String = short.iter().map(|op| format!("    {op:?},\n")).collect();
+        format!(
+            "{} seed {seed}, operation {}: {last}\n  after\n{list}  repeat: cargo run --release -p \
+             framewright-sim --example model -- --case {} --seed {seed} --ops {ops}",
+            case.name, finding.at, case.name
+        )
+    })
+}
+
+/// Runs a sequence on engine and model: each operation's result, the counters and the engine's own
+/// `verify` are compared as often as `case` says. At the end everything is freed, and each
+/// pageblock must be one block again.
+///
+/// A panic of the engine is a difference too. A platform call that `machine` makes fail must leave
+/// everything as it was before the operation.
+///
+/// # Errors
+/// The first difference.
+///
+/// # Panics
+/// If the layout or the configuration of the case is not one a zone can have.
+pub fn run(
+    case: &Case,
+    machine: &Machine,
+    ops: impl IntoIterator<Item = Op>,
+) -> Result<Summary, Finding> {
+    let words = case
+        .layout
+        .words_needed()
+        .expect("a layout a zone can have");
+    let mut memory = vec![0xa5a5_a5a5_a5a5_a5a5; words];
+    let zone = Zone::new(&case.layout, &case.config, &mut memory, machine)
+        .expect("enough metadata and a good configuration");
+    let mut pair = Pair {
+        machine,
+        zone: &zone,
+        seats: (0..case.layout.cpus)
+            .map(|cpu| Some(zone.seat(CpuId(cpu)).expect("a new zone's seats are free")))
+            .collect(),
+        model: FrameModel::new(&case.layout),
+        expected: FrameStats::default(),
+        summary: Summary::default(),
+    };
+    let offset = (case.layout.start.0 % case.layout.pageblock_order.frames()) as u32;
+    let everything = Op::Add {
+        at: offset,
+        frames: case.layout.frames as u32,
+    };
+    let mut at = 0;
+    let result = guarded(|| {
+        pair.step(everything)?;
+        for op in ops {
+            pair.machine.arm(true);
+            let step = pair.step_or_fault(op);
+            pair.machine.arm(false);
+            step?;
+            at += 1;
+            if (at as u32).is_multiple_of(case.compare_every) {
+                pair.compare_counters()?;
+            }
+            if (at as u32).is_multiple_of(case.verify_every) {
+                pair.verify()?;
+            }
+        }
+        pair.verify()?;
+        pair.free_everything()
+    });
+    pair.summary.ops = at as u64;
+    match result {
+        Ok(()) => Ok(pair.summary),
+        Err(difference) => Err(Finding { at, difference }),
+    }
+}
+
+/// Runs `work`, and makes a panic in it a difference.
+fn guarded(work: impl FnOnce() -> Result<(), Difference>) -> Result<(), Difference> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let text = payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied());
+        differ!("the engine panicked: {}", text.unwrap_or("no message"))
+    })
+}
+
+fn order_of(order: u8) -> Order {
+    Order::new(order).unwrap_or(Order::MAX)
+}
+
+impl<'z, 'm> Pair<'z, 'm> {
+    fn seat(&mut self, cpu: u16) -> &mut Seat<'z, 'm, &'z Machine> {
+        self.machine.run_on(CpuId(cpu));
+        self.seats[usize::from(cpu)]
+            .as_mut()
+            .expect("every CPU has its seat between operations")
+    }
+
+    fn frame(&self, at: u32) -> Frame {
+        self.model.frame(at as usize)
+    }
+
+    fn run_of(&self, at: u32, frames: u32) -> Run {
+        Run::new(self.frame(at), u64::from(frames)).expect("small numbers")
+    }
+
+    fn step_or_fault(&mut self, op: Op) -> Result<(), Difference> {
+        if !self.machine.has_fault() {
+            return self.step(op);
+        }
+        // A bulk's first blocks would be the caller's when a later one fails, but the caller is
+        // unwound; single operations show all there is to see.
+        if matches!(op, Op::AllocBulk { .. }) {
+            return Ok(());
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.step(op))) {
+            Ok(result) => result,
+            Err(payload) if payload.is::<Injected>() => {
+                // As if the operation had not been: the model has not seen it, and what follows
+                // shows whether the engine thinks so too.
+                self.summary.faults += 1;
+                Ok(())
+            }
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    fn step(&mut self, op: Op) -> Result<(), Difference> {
+        match op {
+            Op::Alloc {
+                cpu,
+                order,
+                mobility,
+            } => {
+                let order = order_of(order);
+                let got = self.seat(cpu).alloc(order, mobility);
+                self.judge(order, mobility, got)
+            }
+            Op::Free { cpu, pick } => match self.model.pick(pick) {
+                Some((at, order, _)) => self.free(cpu, at, order),
+                None => Ok(()),
+            },
+            Op::FreeTwice { cpu, pick } => match self.model.pick(pick) {
+                Some((at, order, _)) => {
+                    self.free(cpu, at, order)?;
+                    self.free(cpu, at, order)
+                }
+                None => Ok(()),
+            },
+            Op::FreeAny { cpu, at, order } => self.free(cpu, at as usize, order_of(order)),
+            Op::FreePart {
+                cpu,
+                pick,
+                order,
+                part,
+            } => match self.model.pick(pick) {
+                Some((at, whole, _)) => {
+                    let order = order_of(order).min(whole);
+                    let parts = whole.frames() / order.frames();
+                    let nth = u64::from(part) % parts * order.frames();
+                    self.free_part(cpu, at + nth as usize, order)
+                }
+                None => Ok(()),
+            },
+            Op::FreePartAny { cpu, at, order } => self.free_part(cpu, at as usize, order_of(order)),
+            Op::AllocBulk {
+                cpu,
+                order,
+                mobility,
+                count,
+            } => self.alloc_bulk(cpu, order_of(order), mobility, usize::from(count)),
+            Op::FreeBulk {
+                cpu,
+                pick,
+                count,
+                twice,
+            } => self.free_bulk(cpu, pick, usize::from(count), twice),
+            Op::FreeRange { cpu, pick, count } => match self.model.pick(pick) {
+                Some((at, ..)) => {
+                    let mut end = at;
+                    for _ in 0..count {
+                        if let super::State::First(order, _) = self.model.state(end) {
+                            end += order.frames() as usize;
+                        }
+                    }
+                    self.free_range(cpu, at as u32, (end - at) as u32)
+                }
+                None => Ok(()),
+            },
+            Op::FreeRangeAny { cpu, at, frames } => self.free_range(cpu, at, frames),
+            Op::Reseat { cpu } => {
+                self.machine.run_on(CpuId(cpu));
+                if self.zone.seat(CpuId(cpu)).is_ok() {
+                    return differ!("a seat was given out twice");
+                }
+                self.seats[usize::from(cpu)] = None;
+                self.seats[usize::from(cpu)] = self.zone.seat(CpuId(cpu)).ok();
+                match self.seats[usize::from(cpu)] {
+                    Some(_) => Ok(()),
+                    None => differ!("a seat that was given back is still taken"),
+                }
+            }
+            _ => self.step_zone(op),
+        }
+    }
+
+    /// What is done to the zone as a whole.
+    fn step_zone(&mut self, op: Op) -> Result<(), Difference> {
+        let zone = self.zone;
+        match op {
+            Op::AllocAt {
+                at,
+                order,
+                mobility,
+            } => {
+                let order = order_of(order);
+                let got = zone.alloc_at(self.frame(at), order, mobility);
+                let can = order <= zone.max_order()
+                    && self.frame(at).is_aligned(order)
+                    && self
+                        .model
+                        .can_alloc_run(at as usize, order.frames() as usize);
+                self.agree(got, can)?;
+                if can {
+                    self.model.alloc(at as usize, order, mobility);
+                    self.expected.pgalloc[mobility.index()] += order.frames();
+                }
+            }
+            Op::AllocRun {
+                at,
+                frames,
+                mobility,
+            } => {
+                let got = zone.alloc_run(self.run_of(at, frames), mobility);
+                let can = self.model.can_alloc_run(at as usize, frames as usize);
+                self.agree(got, can)?;
+                if can {
+                    self.model.alloc_run(at as usize, frames as usize, mobility);
+                    self.expected.pgalloc[mobility.index()] += u64::from(frames);
+                }
+            }
+            Op::AllocContiguous {
+                frames,
+                align,
+                mobility,
+            } => {
+                let frames = frames.max(1);
+                let got = zone.alloc_contiguous(u64::from(frames), 1 << align, mobility);
+                let must = self
+                    .model
+                    .find_contiguous(frames as usize, 1 << align, mobility);
+                let must_run = must.map(|at| self.run_of(at as u32, frames));
+                if got != must_run {
+                    return differ!("contiguous: the engine says {got:?}, the model {must_run:?}");
+                }
+                if let Ok(at) = must {
+                    self.model.alloc_run(at, frames as usize, mobility);
+                    self.expected.pgalloc[mobility.index()] += u64::from(frames);
+                }
+            }
+            Op::Add { at, frames } => {
+                let got = zone.add(self.run_of(at, frames));
+                let can = self.model.add(at as usize, frames as usize);
+                self.agree(got, can)?;
+            }
+            Op::Remove { at, frames } => {
+                let got = zone.remove(self.run_of(at, frames));
+                let can = self.model.remove(at as usize, frames as usize);
+                self.agree(got, can)?;
+            }
+            Op::Isolate { block, blocks } => self.isolate(block, blocks, true)?,
+            Op::Unisolate { block, blocks } => self.isolate(block, blocks, false)?,
+            Op::SetLabel {
+                block,
+                blocks,
+                label,
+            } => {
+                let got = zone.set_label(self.pageblocks(block, blocks), label);
+                let can = self.model.set_label(block as usize, blocks as usize, label);
+                self.agree(got, can)?;
+            }
+            Op::Drain => {
+                zone.drain();
+                self.compare_pageblocks()?;
+            }
+            _ => unreachable!("a seat's operation is not the zone's"),
+        }
+        Ok(())
+    }
+
+    /// The engine refuses if and only if the model does.
+    fn agree<T: fmt::Debug, E: fmt::Debug>(
+        &self,
+        got: Result<T, E>,
+        can: bool,
+    ) -> Result<(), Difference> {
+        if got.is_ok() == can {
+            Ok(())
+        } else {
+            differ!("the engine says {got:?}, the model says that it can: {can}")
+        }
+    }
+
+    /// Judges what a request for one block came to, and lets the model follow.
+    fn judge(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        got: Result<Frame, AllocError>,
+    ) -> Result<(), Difference> {
+        match got {
+            Ok(frame) => {
+                let at = self.model.offset(frame);
+                if !self.model.could_hand_out(at, order, mobility) {
+                    return differ!(
+                        "{order} for {mobility}: {frame} was handed out, which is {:?}",
+                        self.model.state(at)
+                    );
+                }
+                self.model.alloc(at, order, mobility);
+                self.expected.pgalloc[mobility.index()] += order.frames();
+                self.summary.served += 1;
+                Ok(())
+            }
+            Err(error) => {
+                let must = self.model.must_alloc(order, mobility);
+                if must != Err(error) {
+                    return differ!(
+                        "F8: {order} for {mobility}: the engine says {error:?}, the model {must:?}"
+                    );
+                }
+                match error {
+                    AllocError::Exhausted => self.expected.exhausted[order.index()] += 1,
+                    AllocError::Fragmented => self.expected.fragmented[order.index()] += 1,
+                    AllocError::TooLarge { .. } => {}
+                }
+                self.summary.refused += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn free(&mut self, cpu: u16, at: usize, order: Order) -> Result<(), Difference> {
+        let frame = self.model.frame(at);
+        let got = self.seat(cpu).free(frame, order);
+        let must = self.model.free(at, order);
+        if got != must {
+            return differ!("free: the engine says {got:?}, the model {must:?}");
+        }
+        self.expected.pgfree += if must.is_ok() { order.frames() } else { 0 };
+        Ok(())
+    }
+
+    fn free_part(&mut self, cpu: u16, at: usize, order: Order) -> Result<(), Difference> {
+        let frame = self.model.frame(at);
+        let got = self.seat(cpu).free_part(frame, order);
+        let can = self.model.free_part(at, order);
+        self.expected.pgfree += if can { order.frames() } else { 0 };
+        self.agree(got, can)
+    }
+
+    fn alloc_bulk(
+        &mut self,
+        cpu: u16,
+        order: Order,
+        mobility: Mobility,
+        count: usize,
+    ) -> Result<(), Difference> {
+        let mut frames = [Frame(u64::MAX); 256];
+        let got = self
+            .seat(cpu)
+            .alloc_bulk(order, mobility, &mut frames[..count]);
+        let (taken, error) = match got {
+            Ok(taken) => (taken, None),
+            Err(error) => (0, Some(error)),
+        };
+        for &frame in &frames[..taken] {
+            self.judge(order, mobility, Ok(frame))?;
+        }
+        if taken < count {
+            let must = self.model.must_alloc(order, mobility);
+            let error = error.or(must.err());
+            match error {
+                Some(error) => self.judge(order, mobility, Err(error))?,
+                None => return differ!("a bulk ended early although a block could be had"),
+            }
+        }
+        Ok(())
+    }
+
+    fn free_bulk(
+        &mut self,
+        cpu: u16,
+        pick: u32,
+        count: usize,
+        twice: bool,
+    ) -> Result<(), Difference> {
+        let Some((_, order, _)) = self.model.pick(pick) else {
+            return Ok(());
+        };
+        let mut places: Vec<usize> = (pick..pick.saturating_add(count as u32))
+            .filter_map(|pick| self.model.pick(pick))
+            .filter(|&(_, other, _)| other == order)
+            .map(|(at, ..)| at)
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        if twice && !places.is_empty() {
+            places.push(places[0]);
+        }
+        let frames: Vec<Frame> = places.iter().map(|&at| self.model.frame(at)).collect();
+        let got = self.seat(cpu).free_bulk(order, &frames);
+        let mut must = Ok(());
+        for (nth, &at) in places.iter().enumerate() {
+            match self.model.free(at, order) {
+                Ok(()) => self.expected.pgfree += order.frames(),
+                Err(error) => {
+                    must = Err((nth, error));
+                    break;
+                }
+            }
+        }
+        if got != must {
+            return differ!("free_bulk: the engine says {got:?}, the model {must:?}");
+        }
+        Ok(())
+    }
+
+    fn free_range(&mut self, cpu: u16, at: u32, frames: u32) -> Result<(), Difference> {
+        let run = self.run_of(at, frames);
+        let got = self.seat(cpu).free_range(run);
+        let covering = self.model.covering(at as usize, frames as usize);
+        self.agree(got, covering.is_some())?;
+        for (at, order) in covering.into_iter().flatten() {
+            let freed = self.model.free(at, order);
+            debug_assert!(freed.is_ok(), "what covers a run is allocated");
+            self.expected.pgfree += order.frames();
+        }
+        Ok(())
+    }
+
+    fn pageblocks(&self, block: u32, blocks: u32) -> Run {
+        let shift = self.zone.pageblock_order().get();
+        self.run_of(block << shift, blocks << shift)
+    }
+
+    fn isolate(&mut self, block: u32, blocks: u32, isolated: bool) -> Result<(), Difference> {
+        let run = self.pageblocks(block, blocks);
+        let got = if isolated {
+            self.zone.isolate(run)
+        } else {
+            self.zone.unisolate(run)
+        };
+        let must = self
+            .model
+            .set_isolated(block as usize, blocks as usize, isolated);
+        if got.ok() != must {
+            return differ!("isolation: the engine says {got:?}, the model {must:?}");
+        }
+        Ok(())
+    }
+
+    fn compare_counters(&self) -> Result<(), Difference> {
+        let stats = self.zone.stats();
+        let mut expected = self.expected;
+        expected.nr_free_pages = self.model.free_frames();
+        // What the model does not know: which way things went inside.
+        let got = FrameStats {
+            steals: expected.steals,
+            relabels: expected.relabels,
+            remote_frees: expected.remote_frees,
+            drains: expected.drains,
+            bad_frees: expected.bad_frees,
+            ..stats
+        };
+        if got == expected {
+            Ok(())
+        } else {
+            differ!("counters: the engine has {got:?}, the model {expected:?}")
+        }
+    }
+
+    fn verify(&self) -> Result<(), Difference> {
+        if let Err(broken) = self.zone.verify() {
+            return differ!("{broken}");
+        }
+        let counted = self.zone.recount();
+        let got = (
+            counted.present,
+            counted.free + counted.cached,
+            counted.allocated,
+        );
+        let must = (
+            self.model.present_frames(),
+            self.model.free_frames(),
+            self.model.allocated_frames(),
+        );
+        if got == must {
+            Ok(())
+        } else {
+            differ!("present, free, allocated: the engine counts {got:?}, the model {must:?}")
+        }
+    }
+
+    /// Each pageblock's counts and label; only after a drain, when nothing is cached.
+    fn compare_pageblocks(&self) -> Result<(), Difference> {
+        for block in 0..self.model.pageblocks() {
+            let facts = self.zone.pageblock(block);
+            let got = (facts.free, facts.absent, facts.by_mobility);
+            let must = self.model.counts(block);
+            if got != must {
+                return differ!("pageblock {block}: the engine has {got:?}, the model {must:?}");
+            }
+            let label = match facts.label {
+                Label::Of(_) => None,
+                kept => Some(kept),
+            };
+            if label != self.model.kept_label(block) {
+                return differ!("pageblock {block} has the label {:?}", facts.label);
+            }
+        }
+        let mut got = [0; 21];
+        for of_label in self.zone.free_blocks() {
+            got.iter_mut().zip(of_label).for_each(|(sum, n)| *sum += n);
+        }
+        let must = self.model.free_blocks();
+        if got == must {
+            Ok(())
+        } else {
+            differ!("free blocks by order: the engine has {got:?}, the model {must:?}")
+        }
+    }
+
+    /// The law of every allocator: when all is freed, all is as at first.
+    fn free_everything(&mut self) -> Result<(), Difference> {
+        let cpus = self.seats.len();
+        while let Some((at, order, _)) = self.model.pick(0) {
+            self.free((at % cpus) as u16, at, order)?;
+        }
+        self.step(Op::Drain)?;
+        self.verify()?;
+        self.compare_counters()?;
+        if self.machine.calls(Call::Relax) > 0 && self.summary.faults == 0 {
+            return differ!("the engine waited, although one CPU runs at a time");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+use framewright::Mobility;
+use framewright::policy::Label;
+
+/// One operation on a zone, as plain data.
+///
+/// Places are offsets from the start of the first pageblock, so that one may lie outside; `pick`
+/// is an allocation, by its number modulo the number of live ones. So an operation means something
+/// in every state, and any subsequence of a sequence is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(
+    missing_docs,
+    reason = "the fields are the arguments of the engine's calls"
+)]
+pub enum Op {
+    /// `Seat::alloc`.
+    Alloc {
+        cpu: u16,
+        order: u8,
+        mobility: Mobility,
+    },
+    /// `Seat::free` of something live.
+    Free { cpu: u16, pick: u32 },
+    /// `Seat::free` of whatever is there: mostly misuse.
+    FreeAny { cpu: u16, at: u32, order: u8 },
+    /// `Seat::free` of something live, twice.
+    FreeTwice { cpu: u16, pick: u32 },
+    /// `Seat::free_part` of something live: its `part`th aligned piece of `order`.
+    FreePart {
+        cpu: u16,
+        pick: u32,
+        order: u8,
+        part: u32,
+    },
+    /// `Seat::free_part` of whatever is there.
+    FreePartAny { cpu: u16, at: u32, order: u8 },
+    /// `Seat::alloc_bulk`.
+    AllocBulk {
+        cpu: u16,
+        order: u8,
+        mobility: Mobility,
+        count: u8,
+    },
+    /// `Seat::free_bulk` of up to `count` live blocks of one order, and then once more of the
+    /// first if `twice`.
+    FreeBulk {
+        cpu: u16,
+        pick: u32,
+        count: u8,
+        twice: bool,
+    },
+    /// `Seat::free_range` from something live on, over `count` allocations as far as they touch.
+    FreeRange { cpu: u16, pick: u32, count: u8 },
+    /// `Seat::free_range` of whatever is there.
+    FreeRangeAny { cpu: u16, at: u32, frames: u32 },
+    /// `Zone::alloc_at`.
+    AllocAt {
+        at: u32,
+        order: u8,
+        mobility: Mobility,
+    },
+    /// `Zone::alloc_run`.
+    AllocRun {
+        at: u32,
+        frames: u32,
+        mobility: Mobility,
+    },
+    /// `Zone::alloc_contiguous`.
+    AllocContiguous {
+        frames: u32,
+        align: u32,
+        mobility: Mobility,
+    },
+    /// `Zone::add`.
+    Add { at: u32, frames: u32 },
+    /// `Zone::remove`.
+    Remove { at: u32, frames: u32 },
+    /// `Zone::isolate`.
+    Isolate { block: u32, blocks: u32 },
+    /// `Zone::unisolate`.
+    Unisolate { block: u32, blocks: u32 },
+    /// `Zone::set_label`.
+    SetLabel {
+        block: u32,
+        blocks: u32,
+        label: Label,
+    },
+    /// `Zone::drain`, and a comparison of the free blocks by order.
+    Drain,
+    /// Gives a CPU's seat back and takes it again.
+    Reseat { cpu: u16 },
+}

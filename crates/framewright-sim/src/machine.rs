@@ -1,0 +1,232 @@
+//! The simulated platform.
+
+use framewright::CpuId;
+use framewright::platform::{Barrier, Clock, Cpus, Relax};
+use std::cell::Cell;
+use std::fmt;
+
+/// What the engine can ask of the machine, each counted apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// Memory for metadata: [`Machine::metadata`].
+    Metadata,
+    /// Waiting for another CPU.
+    Relax,
+    /// A barrier on all CPUs.
+    Barrier,
+}
+
+/// One machine: CPUs of which one runs at a time, a clock that only work moves, and memory for
+/// metadata.
+///
+/// For one thread: interleavings are the business of the shuttle tests, which run the engine on
+/// threads of their own.
+#[derive(Debug)]
+pub struct Machine {
+    cpus: u16,
+    current: Cell<u16>,
+    now_ns: Cell<u64>,
+    calls: [Cell<u64>; 3],
+    /// Which call fails, and how many of its kind are still to succeed.
+    fault: Cell<Option<(Call, u64)>>,
+    armed: Cell<bool>,
+}
+
+/// After so many waits in a row for CPUs that cannot run, the engine waits for itself.
+const RELAX_MAX: u32 = 10_000;
+/// What a wait and a barrier take on the virtual clock.
+const RELAX_NS: u64 = 100;
+const BARRIER_NS: u64 = 2_000;
+
+/// The payload of the panic with which a platform call fails that has no other way to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Injected(pub Call);
+
+/// Memory for metadata was made to fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MetadataError {
+    /// The words asked for.
+    pub words: usize,
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no memory for {} words of metadata", self.words)
+    }
+}
+
+impl std::error::Error for MetadataError {}
+
+impl Machine {
+    /// A machine with that many CPUs, at time 0, on which nothing fails.
+    #[must_use]
+    pub const fn new(cpus: u16) -> Self {
+        Self {
+            cpus,
+            current: Cell::new(0),
+            now_ns: Cell::new(0),
+            calls: [const { Cell::new(0) }; 3],
+            fault: Cell::new(None),
+            armed: Cell::new(false),
+        }
+    }
+
+    /// From here on `cpu` runs.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    pub fn run_on(&self, cpu: CpuId) {
+        assert!(cpu.0 < self.cpus, "{cpu} is not one of {}", self.cpus);
+        self.current.set(cpu.0);
+    }
+
+    /// Moves the clock on.
+    pub fn advance(&self, ns: u64) {
+        self.now_ns.set(self.now_ns.get() + ns);
+    }
+
+    /// How often that was called since the machine was made, failures included.
+    #[must_use]
+    pub fn calls(&self, call: Call) -> u64 {
+        self.calls[call as usize].get()
+    }
+
+    /// Makes a call fail, once: the first that comes after `after` others of its kind, counted
+    /// while the machine is [armed](Self::arm). Metadata fails with an error; what has no error
+    /// panics with [`Injected`].
+    pub fn fail(&self, call: Call, after: u64) {
+        self.fault.set(Some((call, after)));
+    }
+
+    /// Whether faults are counted and happen. Off at first, so that checks between operations
+    /// are not hit.
+    pub fn arm(&self, armed: bool) {
+        self.armed.set(armed);
+    }
+
+    /// Whether a fault is still to come.
+    #[must_use]
+    pub fn has_fault(&self) -> bool {
+        self.fault.get().is_some()
+    }
+
+    /// Memory for metadata, full of noise.
+    ///
+    /// # Errors
+    /// If this call was made to fail.
+    pub fn metadata(&self, words: usize) -> Result<Vec<u64>, MetadataError> {
+        if self.is_hit(Call::Metadata) {
+            Err(MetadataError { words })
+        } else {
+            Ok(vec![0xa5a5_a5a5_a5a5_a5a5; words])
+        }
+    }
+
+    /// Counts a call; whether it is the one that fails.
+    fn is_hit(&self, call: Call) -> bool {
+        let calls = &self.calls[call as usize];
+        calls.set(calls.get() + 1);
+        match self.fault.get() {
+            Some((kind, after)) if kind == call && self.armed.get() => {
+                self.fault
+                    .set(after.checked_sub(1).map(|left| (call, left)));
+                after == 0
+            }
+            _ => false,
+        }
+    }
+
+    fn fail_by_panic(&self, call: Call) {
+        if self.is_hit(call) {
+            std::panic::panic_any(Injected(call));
+        }
+    }
+}
+
+impl Relax for Machine {
+    /// # Panics
+    /// After ten thousand attempts: no other CPU runs while this one waits. And if made to fail.
+    fn relax(&self, attempt: u32) {
+        self.advance(RELAX_NS);
+        self.fail_by_panic(Call::Relax);
+        assert!(
+            attempt < RELAX_MAX,
+            "deadlock: waited {attempt} times for CPUs that do not run"
+        );
+    }
+}
+
+impl Barrier for Machine {
+    /// One CPU runs at a time.
+    const ASYMMETRIC: bool = true;
+
+    /// # Panics
+    /// If made to fail.
+    fn barrier_all(&self) {
+        self.advance(BARRIER_NS);
+        self.fail_by_panic(Call::Barrier);
+    }
+}
+
+impl Clock for Machine {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+}
+
+impl Cpus for Machine {
+    fn cpus(&self) -> u16 {
+        self.cpus
+    }
+
+    fn current(&self) -> CpuId {
+        CpuId(self.current.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nth_call_fails_once_and_only_while_armed() {
+        let machine = Machine::new(2);
+        machine.fail(Call::Metadata, 1);
+        assert!(machine.metadata(3).is_ok() && machine.metadata(3).is_ok());
+        machine.arm(true);
+        machine.barrier_all();
+        assert!(machine.metadata(3).is_ok() && machine.has_fault());
+        assert_eq!(machine.metadata(3), Err(MetadataError { words: 3 }));
+        assert!(!machine.has_fault() && machine.metadata(3).is_ok());
+        assert_eq!(machine.calls(Call::Metadata), 5);
+    }
+
+    #[test]
+    fn a_call_without_errors_fails_by_a_panic_that_says_so() {
+        let machine = Machine::new(1);
+        machine.arm(true);
+        machine.fail(Call::Barrier, 0);
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            machine.barrier_all();
+        }));
+        let payload = failed.unwrap_err();
+        assert_eq!(payload.downcast_ref(), Some(&Injected(Call::Barrier)));
+    }
+
+    #[test]
+    fn time_and_cpus_are_what_they_were_set_to() {
+        let machine = Machine::new(3);
+        machine.run_on(CpuId(2));
+        assert_eq!((machine.cpus(), machine.current()), (3, CpuId(2)));
+        machine.advance(5);
+        machine.relax(0);
+        machine.barrier_all();
+        assert_eq!(machine.now_ns(), 2105);
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock: waited 10000 times")]
+    fn waiting_for_nobody_ends() {
+        Machine::new(1).relax(RELAX_MAX);
+    }
+}

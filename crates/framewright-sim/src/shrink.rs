@@ -1,0 +1,52 @@
+/// Makes a failing sequence short: removes pieces, then single items, as long as `fails` says that
+/// the rest still fails, and returns what is left.
+///
+/// What is left fails, and fails no more when any one item is taken out. Delta debugging (Zeller
+/// and Hildebrandt, IEEE TSE 28, 2002), complements only; O(n log n) runs mostly.
+pub fn shrink<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
+    let mut left = items.to_vec();
+    let mut piece = left.len().div_ceil(2);
+    while piece > 0 && !left.is_empty() {
+        let mut at = 0;
+        let mut has_shrunk = false;
+        while at < left.len() {
+            let end = (at + piece).min(left.len());
+            let rest = [&left[..at], &left[end..]].concat();
+            if fails(&rest) {
+                left = rest;
+                has_shrunk = true;
+            } else {
+                at = end;
+            }
+        }
+        // Single items are gone over again: the loss of one can free another.
+        if piece > 1 || !has_shrunk {
+            piece /= 2;
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_matters_is_left() {
+        let items: Vec<u32> = (0..1000).collect();
+        let mut runs = 0;
+        let fails = |rest: &[u32]| {
+            rest.contains(&13) && rest.contains(&700) && rest.iter().sum::<u32>() > 1500
+        };
+        let left = shrink(&items, |rest| {
+            runs += 1;
+            fails(rest)
+        });
+        assert!(fails(&left) && left.len() <= 4, "{left:?}");
+        for without in 0..left.len() {
+            assert!(!fails(&[&left[..without], &left[without + 1..]].concat()));
+        }
+        assert!(runs < 300, "{runs}");
+        assert!(shrink(&items, |_| true).is_empty());
+    }
+}
