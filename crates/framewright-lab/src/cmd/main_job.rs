@@ -42,7 +42,7 @@ pub(super) fn run() -> Result<(), CommandError> {
             squeeze,
             ..Options::new(start)
         };
-        let Replayed { case, .. } = replay_case(&loaded, &Policy::COMPARED, options, threads)?;
+        let Replayed { case, .. } = replay_case(&loaded, Policy::COMPARED, options, threads)?;
         text.push('\n');
         text.push_str(&case_text(&case));
     }

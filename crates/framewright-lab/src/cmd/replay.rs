@@ -69,9 +69,6 @@ pub struct Args {
     pub jobs: Option<u16>,
 }
 
-/// The engine's default policy, which is judged against the others.
-const OURS: &str = "concentrated";
-
 /// [`Start`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StartArg {
@@ -290,7 +287,7 @@ pub(super) fn case_text(case: &Case) -> String {
         }
     }
     let rivals = Policy::HISTORICAL.map(Policy::name);
-    if let Some(verdict) = verdict(case, OURS, &rivals) {
+    if let Some(verdict) = verdict(case, Policy::OURS.name(), &rivals) {
         text += &verdict;
     }
     for (kind, count) in &case.anomalies {

@@ -34,9 +34,10 @@ pub fn replay_all(
             let policy = job.policy.name();
             let result = job
                 .policy
-                .build(job.memory)
-                .map_err(|why| ReplayError::Unbuilt { policy, why })
-                .and_then(|mut subject| replay(&mut *subject, job.memory, job.options, done));
+                .with(job.memory, |subject| {
+                    replay(subject, job.memory, job.options, done)
+                })
+                .unwrap_or_else(|why| Err(ReplayError::Unbuilt { policy, why }));
             if let Ok(mut slot) = results[index].lock() {
                 *slot = Some(result);
             }

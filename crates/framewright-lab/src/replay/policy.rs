@@ -1,40 +1,54 @@
+use super::engine::with_engine;
 use super::{Memory, Subject};
 use crate::before::buddy::{LinuxBuddy, LinuxBuddyConfig, LinuxPolicy};
+use framewright::policy::Fallback;
 use std::fmt;
 use std::str::FromStr;
 
+use Fallback::{Concentrated, LargestFirst, SmallestWhenCostly};
+use LinuxPolicy::{Linux44, Linux413, Linux612, Linux612NoFragment, NoGrouping, Proposal};
+
 /// An allocator with a fallback policy, by its name on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// The lab's Linux buddy system under the rules of a year, with its per-CPU lists.
     Linux(LinuxPolicy),
+    /// The engine with one of its fallbacks.
+    Engine(Fallback),
 }
 
 impl Policy {
     /// The policies of history.
     pub const HISTORICAL: [Self; 5] = [
-        Self::Linux(LinuxPolicy::Linux44),
-        Self::Linux(LinuxPolicy::Proposal),
-        Self::Linux(LinuxPolicy::Linux413),
-        Self::Linux(LinuxPolicy::Linux612),
-        Self::Linux(LinuxPolicy::Linux612NoFragment),
+        Self::Linux(Linux44),
+        Self::Linux(Proposal),
+        Self::Linux(Linux413),
+        Self::Linux(Linux612),
+        Self::Linux(Linux612NoFragment),
     ];
 
-    /// Those compared unless others are named: the historical ones and the engine's.
-    pub const COMPARED: [Self; 5] = Self::HISTORICAL;
-
-    /// All of them, the pole last.
-    pub const ALL: [Self; 6] = [
+    /// All of them: the historical ones, the engine's, and last the pole, which is not among
+    /// those compared unless it is named.
+    pub const ALL: [Self; 9] = [
         Self::HISTORICAL[0],
         Self::HISTORICAL[1],
         Self::HISTORICAL[2],
         Self::HISTORICAL[3],
         Self::HISTORICAL[4],
-        Self::Linux(LinuxPolicy::NoGrouping),
+        Self::Engine(LargestFirst),
+        Self::Engine(SmallestWhenCostly),
+        Self::OURS,
+        Self::Linux(NoGrouping),
     ];
 
+    /// Those compared unless others are named.
+    pub const COMPARED: &'static [Self] = Self::ALL.split_at(8).0;
+
+    /// The engine's default, which the others are held against.
+    pub const OURS: Self = Self::Engine(Concentrated);
+
     /// The model of the kernel that recorded the traces.
-    pub const RECORDING_KERNEL: Self = Self::Linux(LinuxPolicy::Linux612);
+    pub const RECORDING_KERNEL: Self = Self::Linux(Linux612);
 
     /// Other names: the three columns of every experiment.
     pub const ALIASES: [(&'static str, &'static str); 3] = [
@@ -48,14 +62,19 @@ impl Policy {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Linux(policy) => policy.name(),
+            Self::Engine(fallback) => fallback.name(),
         }
     }
 
-    /// Builds the allocator over the whole of `memory`, all of it free.
+    /// Runs `work` on the allocator, built over the whole of `memory`, all of it free.
     ///
     /// # Errors
     /// If the allocator cannot manage such a memory; what it says of that.
-    pub fn build(self, memory: &Memory<'_>) -> Result<Box<dyn Subject>, String> {
+    pub fn with<R>(
+        self,
+        memory: &Memory<'_>,
+        work: impl FnOnce(&mut dyn Subject) -> R,
+    ) -> Result<R, String> {
         match self {
             Self::Linux(policy) => {
                 let config = LinuxBuddyConfig {
@@ -63,9 +82,10 @@ impl Policy {
                     cpus: memory.cpus,
                     ..LinuxBuddyConfig::new(policy, memory.trace.nframes)
                 };
-                let buddy = LinuxBuddy::new(&config).map_err(|e| e.to_string())?;
-                Ok(Box::new(buddy))
+                let mut buddy = LinuxBuddy::new(&config).map_err(|e| e.to_string())?;
+                Ok(work(&mut buddy))
             }
+            Self::Engine(fallback) => with_engine(fallback, memory, work),
         }
     }
 }

@@ -143,11 +143,10 @@ impl LinuxBuddy {
     /// 4.13's rule: bring something to the requester's own lists, then look there again.
     fn fall_back_413(&mut self, order: u8, mt: usize) -> Option<u32> {
         let mut found = self.find_largest(order, mt)?;
-        let mut whole = self.may_take_pageblock(found.order, mt);
+        let whole = self.may_take_pageblock(found.order, mt);
         if !whole && found.order > order {
             // Only a movable request gets here: it may not have the pageblock, so it takes little.
             found = self.find_smallest(order, mt)?;
-            whole = self.may_take_pageblock(found.order, mt);
         }
         self.count_fallback(mt, found.taken);
         let pageblock = self.frames.pageblock(found.frame);

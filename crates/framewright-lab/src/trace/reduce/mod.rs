@@ -53,7 +53,7 @@ mod tests;
 
 pub use anomaly::{Anomalies, EventCounts};
 pub use reducer::Reducer;
-pub use reference::{Agreement, ReferenceRow};
+pub use reference::{Agreement, ReferenceRow, follow_chosen};
 
 use super::{Event, Snapshot, Trace};
 use std::fmt;

@@ -2,6 +2,9 @@ use super::frames::CHUNK_ORDER;
 use framewright::{Mobility, Order};
 use std::ops::Range;
 
+/// Milliseconds between two rows of the reference; the first is at the first millisecond.
+pub(super) const REFERENCE_MS: u64 = 1000;
+
 /// How an object came into the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {

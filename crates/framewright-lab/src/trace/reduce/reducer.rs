@@ -1,5 +1,5 @@
 use super::frames::{FrameTable, Holder, OBJECTS_MAX};
-use super::object::{Mark, Moved, Object, Origin, Piece, aligned_blocks, block};
+use super::object::{Mark, Moved, Object, Origin, Piece, REFERENCE_MS, aligned_blocks, block};
 use super::tasks::Tasks;
 use super::{Anomalies, EventCounts, ORDER_MAX, ORDERS, ReduceError};
 use crate::trace::{Event, EventKind, FrameState, InitClass, Op, Snapshot};
@@ -11,9 +11,6 @@ use std::ops::Range;
 /// ones, and 255, no entry, for the synthetic allocations.
 const GFP_OTHER: u8 = 254;
 const GFP_SYNTHETIC: u8 = 255;
-
-/// Milliseconds between two rows of the reference.
-const REFERENCE_MS: u64 = 1000;
 
 /// A part of a freed block, by what was known of it.
 #[derive(Debug, Clone, Copy)]
@@ -183,7 +180,6 @@ impl Reducer {
         if ms > clock.ms {
             let passed = u32::try_from(ms - clock.ms).unwrap_or(u32::MAX);
             clock.ms = ms;
-            self.ops.push(Op::tick(passed));
             if ms >= clock.next_mark_ms {
                 clock.next_mark_ms = ms + REFERENCE_MS;
                 self.marks.push(Mark {
@@ -192,6 +188,7 @@ impl Reducer {
                     extfrag: self.counts.extfrag.iter().flatten().sum(),
                 });
             }
+            self.ops.push(Op::tick(passed));
         }
     }
 

@@ -99,6 +99,43 @@ fn linux_44_returns_a_batch_of_31_when_186_frames_are_cached() {
     free(&mut zone, frames[185].unwrap(), 0);
     assert_eq!(free_frames(&zone), free_before + 31);
     zone.verify().unwrap();
+    // The oldest ones went.
+    let cached = |frame: &Option<u64>| zone.frames.tag(frame.unwrap() as u32).is_cached();
+    assert!(!frames[..31].iter().any(cached));
+    assert!(frames[31..186].iter().all(cached));
+}
+
+#[test]
+fn linux_44_takes_from_its_lists_in_turns_and_more_behind_an_empty_one() {
+    let config = LinuxBuddyConfig::new(Linux44, FRAMES);
+    let used = [(0..512, Unmovable), (512..1024, Movable)];
+    let mut zone = zone_with(&config, &[Unmovable, Movable], &used);
+    // 86 unmovable, 100 movable, none reclaimable: movable one, (none), unmovable two, and so on.
+    for frame in 0..86 {
+        free(&mut zone, 2 * frame, 0);
+    }
+    for frame in 0..100 {
+        free(&mut zone, 512 + 2 * frame, 0);
+    }
+    let counts = zone.free_blocks();
+    assert_eq!(counts[Unmovable.index()][0], 20);
+    assert_eq!(counts[Movable.index()][0], 11);
+}
+
+#[test]
+fn a_cached_frame_keeps_its_label_in_44_and_looks_it_up_in_612() {
+    for (policy, list) in [
+        (Linux44, Movable),
+        (Linux413, Movable),
+        (Linux612, Unmovable),
+    ] {
+        let config = LinuxBuddyConfig::new(policy, FRAMES);
+        let mut zone = zone_with(&config, &[], &[(0..512, Movable)]);
+        free(&mut zone, 0, 0);
+        zone.set_label(0, Unmovable);
+        zone.drain();
+        assert_eq!(zone.free_blocks()[list.index()][0], 1, "{policy}");
+    }
 }
 
 #[test]
@@ -119,6 +156,146 @@ fn linux_612_doubles_a_refill_while_nothing_is_freed() {
 }
 
 #[test]
+fn linux_612_refills_no_more_than_the_mark_leaves_room_for() {
+    let config = LinuxBuddyConfig {
+        cpus: 64,
+        ..LinuxBuddyConfig::new(Linux612, FRAMES)
+    };
+    let mut zone = LinuxBuddy::new(&config).unwrap();
+    assert_eq!(zone.marks.high, 4 * 63);
+    let mut refill = |frames: usize| {
+        let before = free_frames(&zone);
+        let last = take_many(&mut zone, 0, frames).pop();
+        (before - free_frames(&zone), last)
+    };
+    // 252 less a batch are 189; the doubling stops where it does not fit.
+    let (mut refilled, mut last) = (Vec::new(), None);
+    for frames in [63, 126, 189, 189] {
+        let (count, frame) = refill(frames);
+        refilled.push(count);
+        last = frame;
+    }
+    assert_eq!(refilled, [63, 126, 189, 189]);
+    // A free halves a quadrupling.
+    free(&mut zone, last.unwrap(), 0);
+    let before = free_frames(&zone);
+    take_many(&mut zone, 0, 2);
+    assert_eq!(before - free_frames(&zone), 126);
+}
+
+/// Allocates blocks of one order, movable.
+fn take_many(zone: &mut LinuxBuddy, order_: u8, blocks: usize) -> Vec<u64> {
+    (0..blocks)
+        .map(|_| take(zone, order_, Movable).unwrap())
+        .collect()
+}
+
+/// 6.12's mark for a zone of [`FRAMES`] and two CPUs, spelled out: 11 pageblocks are 5632 frames, a
+/// quarter more are 7040, and half of that is a CPU's share.
+const HIGH_612: u32 = 3520;
+
+#[test]
+fn linux_612_halves_the_doubling_at_each_free() {
+    let mut zone = LinuxBuddy::new(&LinuxBuddyConfig::new(Linux612, FRAMES)).unwrap();
+    // Two refills, 63 and 126: the next would be 252, after a free it is 126.
+    let frames = take_many(&mut zone, 0, 63 + 126);
+    free(&mut zone, frames[0], 0);
+    let before = free_frames(&zone);
+    take_many(&mut zone, 0, 2);
+    assert_eq!(before - free_frames(&zone), 126);
+}
+
+#[test]
+fn linux_612_returns_as_much_as_was_freed_in_a_row_and_at_least_a_batch() {
+    for (pause, returned) in [(false, 2016), (true, 63)] {
+        let mut zone = LinuxBuddy::new(&LinuxBuddyConfig::new(Linux612, FRAMES)).unwrap();
+        assert_eq!(zone.marks.high, HIGH_612);
+        let frames = take_many(&mut zone, 0, 8000);
+        zone.drain();
+        let before = free_frames(&zone);
+        let below = HIGH_612 as usize - 1;
+        for &frame in &frames[..below] {
+            free(&mut zone, frame, 0);
+        }
+        assert_eq!(
+            free_frames(&zone),
+            before,
+            "below the mark nothing goes back"
+        );
+        if pause {
+            // Twelve allocations in between halve the count of frames freed to nothing.
+            for frame in take_many(&mut zone, 0, 12) {
+                free(&mut zone, frame, 0);
+            }
+        }
+        free(&mut zone, frames[below], 0);
+        // At most 63 << 5 frames are counted; what was cached first goes first.
+        assert_eq!(free_frames(&zone) - before, returned);
+        let (gone, kept) = frames[..below].split_at(returned as usize);
+        let cached = |&frame: &u64| zone.frames.tag(frame as u32).is_cached();
+        assert!(!gone.iter().any(cached));
+        assert!(kept.iter().all(cached));
+    }
+}
+
+#[test]
+fn linux_612_returns_the_list_it_was_freeing_to_first() {
+    let mut zone = LinuxBuddy::new(&LinuxBuddyConfig::new(Linux612, FRAMES)).unwrap();
+    let singles = take_many(&mut zone, 0, 3000);
+    let huge = take_many(&mut zone, 9, 2);
+    zone.drain();
+    for &frame in &singles {
+        free(&mut zone, frame, 0);
+    }
+    let before = free_frames(&zone);
+    free(&mut zone, huge[0], 9);
+    assert_eq!(free_frames(&zone), before, "3000 + 512 are below the mark");
+    free(&mut zone, huge[1], 9);
+    // 2016 go back: both huge pages, then single frames.
+    assert_eq!(free_frames(&zone) - before, 2016);
+    let cached = |&frame: &u64| zone.frames.tag(frame as u32).is_cached();
+    assert!(!huge.iter().any(cached));
+    assert_eq!(singles.iter().filter(|frame| cached(frame)).count(), 2008);
+}
+
+#[test]
+fn linux_612_soon_returns_blocks_of_orders_1_to_3_that_are_freed_in_a_row() {
+    for (alternate, returned_at) in [(false, Some((913, 1826))), (true, None)] {
+        let mut zone = LinuxBuddy::new(&LinuxBuddyConfig::new(Linux612, FRAMES)).unwrap();
+        let pairs = take_many(&mut zone, 1, 1000);
+        let singles = take_many(&mut zone, 0, 1000);
+        zone.drain();
+        let before = free_frames(&zone);
+        // 63 + 3520 / 2 = 1823 frames in a row: after 912 pairs there are 1824, and all go.
+        let mut first = None;
+        for (i, (&pair, &single)) in pairs.iter().zip(&singles).enumerate() {
+            if alternate {
+                free(&mut zone, single, 0);
+            }
+            free(&mut zone, pair, 1);
+            let returned = free_frames(&zone) - before;
+            if returned != 0 && first.is_none() {
+                first = Some((i + 1, returned));
+            }
+        }
+        assert_eq!(first, returned_at);
+    }
+}
+
+#[test]
+fn after_a_theft_the_rest_of_the_refill_is_stolen_too() {
+    // The first single frame belongs to a pageblock that is full otherwise; behind it on the list
+    // are those of a pageblock that could be claimed, if it were looked at.
+    let config = LinuxBuddyConfig::new(Linux612, FRAMES);
+    let mut used = vec![(1..512, Movable), (1024..FRAMES, Movable)];
+    used.extend((0..256).map(|i| (512 + 2 * i..513 + 2 * i, Movable)));
+    let mut zone = zone_with(&config, &[Movable, Movable], &used);
+    assert_eq!(take(&mut zone, 0, Unmovable), Some(0));
+    assert_eq!(zone.labels()[Unmovable.index()], 0);
+    assert_eq!(zone.fallbacks()[Unmovable.index()][Movable.index()], 63);
+}
+
+#[test]
 fn the_lists_of_another_cpu_are_emptied_before_a_request_fails() {
     for policy in LinuxPolicy::ALL {
         let mut zone = LinuxBuddy::new(&LinuxBuddyConfig::new(policy, FRAMES)).unwrap();
@@ -135,12 +312,12 @@ fn the_lists_of_another_cpu_are_emptied_before_a_request_fails() {
 
 #[test]
 fn a_refill_that_may_not_fragment_stops_where_its_own_list_ends() {
-    // Five free frames in the unmovable pageblock, 24 in a movable one that is no claim.
-    for (policy, fallbacks) in [(Linux612, 24), (Linux612NoFragment, 0)] {
+    // Five free frames in the unmovable pageblock; a movable one with 256 could be claimed.
+    for (policy, fallbacks) in [(Linux612, 1), (Linux612NoFragment, 0)] {
         let config = LinuxBuddyConfig::new(policy, FRAMES);
         let used = [
             (0..507, Unmovable),
-            (512..1000, Movable),
+            (512..768, Movable),
             (1024..FRAMES, Movable),
         ];
         let mut zone = zone_with(&config, &[Unmovable, Movable], &used);

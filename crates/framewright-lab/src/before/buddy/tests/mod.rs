@@ -59,6 +59,12 @@ pub(super) fn take(zone: &mut LinuxBuddy, order_: u8, mobility: Mobility) -> Opt
     frame.map(|frame| frame.0)
 }
 
+/// Frees, and recounts.
+pub(super) fn free(zone: &mut LinuxBuddy, frame: u64, order_: u8) {
+    zone.free(CPU, Frame(frame), order(order_)).unwrap();
+    zone.verify().unwrap();
+}
+
 /// The free blocks of one list, as `(order, count)` where there are any.
 pub(super) fn free_of(zone: &LinuxBuddy, mobility: Mobility) -> Vec<(usize, u64)> {
     zone.free_blocks()[mobility.index()]

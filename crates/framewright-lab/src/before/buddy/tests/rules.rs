@@ -60,6 +60,11 @@ fn linux_413_serves_movable_requests_from_the_smallest_block_and_others_from_the
     assert_eq!(take(&mut movable, 0, Movable), Some(5));
     assert_eq!(free_of(&movable, Unmovable), [(3, 1)]);
 
+    // One order makes the difference: order 1 at 4, order 0 at 9.
+    let used = [(0..4, Unmovable), (6..9, Unmovable), (10..512, Unmovable)];
+    let mut close = zone(Linux413, &[Unmovable], &used);
+    assert_eq!(take(&mut close, 0, Movable), Some(9));
+
     // A reclaimable request moves all of the pageblock's free blocks, then takes the smallest.
     let mut other = unmovable_with_orders_3_and_0(Linux413);
     assert_eq!(take(&mut other, 0, Reclaimable), Some(5));
@@ -222,6 +227,17 @@ fn linux_612_claims_with_all_free_blocks_and_then_takes_the_smallest() {
 }
 
 #[test]
+fn moved_blocks_go_to_the_head_until_510_and_to_the_tail_since() {
+    for (policy, next) in [(Linux44, 190), (Linux413, 190), (Linux612, 180)] {
+        // Order 8 at 256 is reason enough; with it move the single frames 180 and 190.
+        let used = [(0..180, Movable), (181..190, Movable), (191..256, Movable)];
+        let mut zone = zone(policy, &[Movable], &used);
+        assert_eq!(take(&mut zone, 8, Unmovable), Some(256), "{policy}");
+        assert_eq!(take(&mut zone, 0, Unmovable), Some(next), "{policy}");
+    }
+}
+
+#[test]
 fn linux_612_looks_at_one_block_an_order() {
     // Both pageblocks have a free block of order 5; only in the second is the rest free enough,
     // but there in frames that stand alone. The first one's block is first on the list.
@@ -258,8 +274,7 @@ fn a_freed_block_returns_to_the_list_of_its_pageblock() {
     for policy in LinuxPolicy::ALL {
         let mut zone = zone(policy, &[Movable], &[(0..510, Movable)]);
         let got = take(&mut zone, 1, Unmovable).unwrap();
-        zone.free(CPU, Frame(got), order(1)).unwrap();
-        zone.verify().unwrap();
+        free(&mut zone, got, 1);
         let list = if policy == NoGrouping {
             Unmovable
         } else {
@@ -285,10 +300,68 @@ fn a_block_that_waits_only_for_its_own_buddy_goes_to_the_tail() {
         // hope, and is taken first although it was freed first.
         let mut zone = zone(policy, &[Movable], &[(0..6, Movable), (8..512, Movable)]);
         for frame in [20, 4] {
-            zone.free(CPU, Frame(frame), order(0)).unwrap();
+            free(&mut zone, frame, 0);
         }
         assert_eq!(take(&mut zone, 0, Movable), Some(20), "{policy}");
         assert_eq!(take(&mut zone, 0, Movable), Some(4), "{policy}");
+    }
+}
+
+#[test]
+fn blocks_up_to_order_8_wait_at_the_tail_and_order_9_does_not() {
+    for policy in LinuxPolicy::ALL {
+        // Frames 256..512 would make 0..512 with their buddy, beside which 512..1024 is free.
+        let used = [(0..512, Movable), (1024..2048, Movable)];
+        let mut eight = zone(policy, &[Movable; 4], &used);
+        for frame in (1024..1280).chain(256..512) {
+            eight.free(CPU, Frame(frame), order(0)).unwrap();
+        }
+        let freed_first = take(&mut eight, 8, Movable);
+        assert_eq!(freed_first, Some(1024), "{policy}");
+
+        // A lone order-9 block goes to the head although its pair's buddy is free.
+        let used = [(0..1024, Movable), (2048..3072, Movable)];
+        let mut nine = zone(policy, &[Movable; 6], &used);
+        for frame in (2048..2560).chain(0..512) {
+            nine.free(CPU, Frame(frame), order(0)).unwrap();
+        }
+        assert_eq!(take(&mut nine, 9, Movable), Some(0), "{policy}");
+    }
+}
+
+#[test]
+fn a_pageblock_cut_off_by_the_zones_end_is_not_moved_and_not_relabelled() {
+    for policy in [Linux44, Proposal, Linux413, Linux612, Linux612NoFragment] {
+        // 400 frames of the second pageblock exist; 128 of them are free, in orders 6 and 5.
+        let config = LinuxBuddyConfig {
+            per_cpu_lists: false,
+            ..LinuxBuddyConfig::new(policy, 512 + 400)
+        };
+        let used = [
+            (0..512, Movable),
+            (512..576, Unmovable),
+            (640..672, Unmovable),
+        ];
+        let mut zone = zone_with(&config, &[Movable, Movable], &used);
+        assert!(take(&mut zone, 5, Unmovable).is_some());
+        assert_eq!(label_of(&zone, 1), Movable, "{policy}");
+        let left: u64 = free_of(&zone, Movable).iter().map(|&(o, n)| n << o).sum();
+        assert!(
+            left >= 304 - 128,
+            "{policy}: {left} frames were left behind"
+        );
+    }
+}
+
+#[test]
+fn an_order_10_block_is_freed_under_its_pageblocks_own_labels_where_lists_are_strict() {
+    for (policy, labels) in [(Linux44, [1, 1, 0]), (Linux612, [2, 0, 0])] {
+        let mut zone = zone(policy, &[Movable, Movable], &[]);
+        assert_eq!(take(&mut zone, 10, Movable), Some(0));
+        zone.set_label(1, Unmovable);
+        free(&mut zone, 0, 10);
+        // The second half comes last, takes in the first and gives it its label.
+        assert_eq!(zone.labels(), labels, "{policy}");
     }
 }
 

@@ -1,0 +1,174 @@
+use crate::support::{cases, input, order};
+use framewright::{Frame, Mobility, Run};
+use framewright_lab::trace::{
+    InitClass, InitObject, Liveness, Op, OpKind, Trace, read_frames, read_pft1, write_frames,
+    write_pft1,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// What an arbitrary operation is made of; what it becomes depends on what is alive.
+type Seed = (u8, u8, u8, u8, u16, u32, u32);
+
+/// A trace that is one, from arbitrary numbers.
+fn trace(nframes: u32, absent: &[(u32, u32)], init: &[(u32, u8)], seeds: &[Seed]) -> Trace {
+    let mut runs = Vec::new();
+    let mut at = 0u64;
+    for &(skip, frames) in absent {
+        let (start, frames) = (at + u64::from(skip), u64::from(frames));
+        if start + frames <= u64::from(nframes) {
+            runs.push(Run::new(Frame(start), frames).unwrap());
+            at = start + frames;
+        }
+    }
+    let mut taken = BTreeSet::new();
+    let mut objects = Vec::new();
+    for &(frame, class) in init {
+        let frame = Frame(u64::from(frame % nframes));
+        if !runs.iter().any(|r| r.contains(frame)) && taken.insert(frame) {
+            let class =
+                [InitClass::Unmovable, InitClass::Movable, InitClass::Slab][usize::from(class) % 3];
+            objects.push(InitObject { frame, class });
+        }
+    }
+    let gfp: Vec<u32> = seeds.iter().take(40).map(|s| s.5).collect();
+    let mut live = Liveness::new(objects.len() as u32);
+    let mut ops = Vec::new();
+    for &(kind, n, mobility, cpu, pid, value, offset) in seeds {
+        let mobility = Mobility::ALL[usize::from(mobility) % 3];
+        let index = match value as usize % (gfp.len() + 1) {
+            i if i == gfp.len() => 255,
+            i => i as u8,
+        };
+        let size = order(n % 15);
+        match kind % 8 {
+            0..=2 => {
+                live.alloc(size);
+                ops.push(Op::alloc(false, size, mobility, cpu, index, pid));
+            }
+            3 => ops.push(Op::alloc(true, size, mobility, cpu, index, pid)),
+            4 => ops.push(Op::tick(value)),
+            _ if live.objects() == 0 => {}
+            kind => {
+                let object = value % live.objects() as u32;
+                let Some(allocated) = live.order(object) else {
+                    continue;
+                };
+                if kind == 5 {
+                    if live.free(object, allocated).is_ok() {
+                        ops.push(Op::free(object, allocated, cpu));
+                    }
+                } else {
+                    let part = order(n % (allocated.get() + 1));
+                    let offset = Frame(u64::from(offset) % allocated.frames())
+                        .align_down(part)
+                        .0;
+                    if live.free_part(object, offset, part).is_ok() {
+                        ops.push(Op::free_part(object, offset as u32, part, cpu));
+                    }
+                }
+            }
+        }
+    }
+    Trace {
+        nframes: u64::from(nframes),
+        absent: runs,
+        init: objects,
+        ops,
+        gfp,
+    }
+}
+
+fn traces() -> impl Strategy<Value = Trace> {
+    (
+        prop_oneof![1u32..4000, Just(u32::MAX)],
+        prop::collection::vec((0u32..500, 1u32..500), 0..4),
+        prop::collection::vec(any::<(u32, u8)>(), 0..30),
+        prop::collection::vec(any::<Seed>(), 0..120),
+    )
+        .prop_map(|(nframes, absent, init, seeds)| trace(nframes, &absent, &init, &seeds))
+}
+
+fn written(trace: &Trace) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_pft1(trace, &mut bytes).unwrap();
+    bytes
+}
+
+/// Reads what may be broken; what is read can be written and is the same then (P1).
+fn reads_or_refuses(bytes: &[u8]) {
+    if let Ok(trace) = read_pft1(input(bytes).unwrap()) {
+        let again = written(&trace);
+        assert_eq!(read_pft1(input(again).unwrap()).unwrap(), trace);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    #[test]
+    fn what_is_written_is_read_back_and_written_the_same(trace in traces()) {
+        let bytes = written(&trace);
+        let read = read_pft1(input(bytes.clone()).unwrap()).unwrap();
+        prop_assert_eq!(&read, &trace);
+        prop_assert_eq!(written(&read), bytes);
+    }
+
+    #[test]
+    fn a_file_with_changed_bytes_is_read_or_refused(
+        trace in traces(),
+        changes in prop::collection::vec((any::<u16>(), any::<u8>()), 1..6),
+        cut in any::<u16>(),
+    ) {
+        let mut bytes = written(&trace);
+        let len_bytes = bytes.len();
+        for (at, value) in changes {
+            bytes[usize::from(at) % len_bytes] = value;
+        }
+        reads_or_refuses(&bytes);
+        reads_or_refuses(&bytes[..usize::from(cut) % len_bytes]);
+    }
+
+    #[test]
+    fn columns_of_anything_are_read_or_refused(
+        numbers in prop::array::uniform4(prop_oneof![0u32..40, any::<u32>()]),
+        columns in prop::array::uniform10(prop::collection::vec(any::<u8>(), 0..40)),
+    ) {
+        let mut bytes = b"PFT1".to_vec();
+        for number in numbers.into_iter().chain([10]) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        let names = ["init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick"];
+        for (name, column) in names.iter().zip(&columns) {
+            let mut padded = [0u8; 8];
+            padded[..name.len()].copy_from_slice(name.as_bytes());
+            bytes.extend_from_slice(&padded);
+            bytes.extend_from_slice(&(column.len() as u64).to_le_bytes());
+        }
+        bytes.extend(columns.concat());
+        reads_or_refuses(&bytes);
+    }
+
+    #[test]
+    fn chosen_frames_come_back_and_damaged_ones_are_refused(
+        trace in traces(),
+        seed in any::<u32>(),
+        damage in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        // Large enough for every order.
+        let trace = Trace { nframes: u64::from(u32::MAX), ..trace };
+        let mut frames = Vec::new();
+        let mut random = u64::from(seed) | 1;
+        for op in trace.ops.iter().filter(|op| op.kind() == OpKind::Alloc) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let blocks = trace.nframes / op.order().frames();
+            frames.push(((random >> 20) % blocks * op.order().frames()) as u32);
+        }
+        let mut bytes = Vec::new();
+        write_frames(&frames, &mut bytes).unwrap();
+        prop_assert_eq!(read_frames(input(bytes).unwrap(), &trace), Ok(frames.clone()));
+        if let Ok(read) = read_frames(input(damage).unwrap(), &trace) {
+            prop_assert_eq!(read.len(), frames.len());
+        }
+    }
+}

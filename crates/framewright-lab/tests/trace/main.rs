@@ -1,0 +1,10 @@
+//! Reading and writing traces, through the crate's own doors.
+
+mod columns;
+mod columns_property;
+mod ftrace;
+mod packed;
+mod perf_script;
+mod recorded;
+mod support;
+mod text_property;
