@@ -33,7 +33,7 @@
 //! - **R4** The same events and snapshots give the same bytes.
 //!
 //! # What is not here
-//! Reading text (`trace::ftrace`) and writing files (`trace::pft`).
+//! Reading text (`trace::TextReader`) and writing files (`trace::write_pft1`).
 //!
 //! # Sources
 //! Events: `include/trace/events/{kmem,migrate,compaction}.h` of Linux 6.12 and 6.18. That the
