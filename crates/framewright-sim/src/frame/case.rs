@@ -143,7 +143,6 @@ impl Case {
     }
 
     /// The sequence of that seed; it never ends.
-    #[must_use]
     pub fn ops(&self, seed: u64) -> impl Iterator<Item = Op> + use<> {
         let (case, mut random, mut nth) = (*self, Random::new(seed), 0u64);
         std::iter::from_fn(move || {

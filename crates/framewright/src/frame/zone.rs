@@ -124,6 +124,11 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Stops all CPUs: each finishes what it is doing in its seat and then waits.
     pub(super) fn stop(&self) -> Stopped<'_, 'm, P> {
         let lock = Lock::new(&self.words[STOP_LOCK]).lock(|attempt| self.platform.relax(attempt));
+        // Made before the claims, so that they end also if the platform panics.
+        let stopped = Stopped {
+            zone: self,
+            _lock: lock,
+        };
         for seat in self.all_seats() {
             seat.claimed().store(1, SeqCst);
         }
@@ -138,10 +143,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                 attempt = attempt.saturating_add(1);
             }
         }
-        Stopped {
-            zone: self,
-            _lock: lock,
-        }
+        stopped
     }
 }
 
