@@ -183,6 +183,27 @@ fn an_interrupted_command_is_ended_too() {
 }
 
 #[test]
+fn a_recording_that_was_killed_is_cleaned_up_by_the_next_and_a_running_one_is_held() {
+    let Some(tracefs) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(folder.path(), &[]);
+    let instance = instance_of(&child);
+    let path = tracefs.root().join("instances").join(&instance);
+    let busy = fs::remove_dir(&path).unwrap_err();
+    assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(
+        names_in(folder.path()),
+        Vec::<String>::new(),
+        "nothing half-written"
+    );
+    // Another test's recording may have been the next one already.
+    Instance::remove_stale(&tracefs);
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_recording_ends_when_its_time_is_up_or_its_buffers_are_full() {
     let Some(tracefs) = tracing() else { return };
     let folder = tempfile::tempdir().unwrap();

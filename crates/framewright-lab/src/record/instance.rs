@@ -38,6 +38,8 @@ pub struct Instance<'t> {
     cpus: Vec<PathBuf>,
     buffer_bytes_per_cpu: u64,
     missing: Vec<&'static str>,
+    /// Held open, so that nobody can remove the instance while it is used: the kernel refuses to.
+    hold: Option<File>,
     _tracefs: &'t Tracefs,
 }
 
@@ -66,8 +68,12 @@ impl<'t> Instance<'t> {
             cpus: Vec::new(),
             buffer_bytes_per_cpu: 0,
             missing: Vec::new(),
+            hold: None,
             _tracefs: tracefs,
         };
+        let switch = instance.path.join("tracing_on");
+        let hold = File::options().write(true).open(&switch);
+        instance.hold = Some(hold.map_err(|e| RecordError::file(&switch, &e))?);
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
         // What does not fit is counted and left out; the beginning is what the state belongs to.
@@ -94,6 +100,19 @@ impl<'t> Instance<'t> {
             }
         }
         Ok(instance)
+    }
+
+    /// Removes instances of recorders that were killed; returns their names. One that is in use
+    /// cannot be removed, not even by mistake.
+    pub fn remove_stale(tracefs: &Tracefs) -> Vec<String> {
+        let mut names = tracefs.instances().unwrap_or_default();
+        names.retain(|name| {
+            let pid = name.strip_prefix(Self::PREFIX);
+            // Another container's processes are not seen here; but theirs are held open.
+            let is_dead = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
+            is_dead && fs::remove_dir(tracefs.root().join("instances").join(name)).is_ok()
+        });
+        names
     }
 
     /// Its name under `instances/`.
@@ -174,6 +193,7 @@ impl<'t> Instance<'t> {
 impl Drop for Instance<'_> {
     fn drop(&mut self) {
         let _ = self.write("tracing_on", "0");
+        self.hold = None;
         if let Err(error) = fs::remove_dir(&self.path) {
             // Nobody may be listening; a panic here would be worse.
             let _ = writeln!(

@@ -13,7 +13,7 @@
 //! # What it leaves behind
 //! The files it was asked for; on any error, none. The instance is removed and the buffers with
 //! it, also after SIGINT, SIGTERM and SIGHUP; after SIGKILL nobody is left to remove it, and the
-//! next recording names the command that does.
+//! next recording does.
 //!
 //! # Sources
 //! `Documentation/trace/ftrace.rst` and `events.rst`, `Documentation/admin-guide/mm/pagemap.rst`.
@@ -106,9 +106,9 @@ pub fn record(
     if tracefs.is_detached() {
         say("tracefs is not mounted here; using a mount that only this process can see");
     }
-    for stale in left_behind(&tracefs) {
+    for stale in Instance::remove_stale(&tracefs) {
         say(&format!(
-            "a recording that was killed left its buffers; as root: rmdir /sys/kernel/tracing/instances/{stale}"
+            "removed {stale}, the buffers of a recording that was killed"
         ));
     }
     let available = memory::available_mib(&proc_text("meminfo")?).unwrap_or(0);
@@ -279,16 +279,6 @@ fn pack(bytes: &[u8]) -> io::Result<Vec<u8>> {
     encoder.include_checksum(true)?;
     encoder.write_all(bytes)?;
     encoder.finish()
-}
-
-/// Instances of recorders that are no more.
-fn left_behind(tracefs: &Tracefs) -> Vec<String> {
-    let mut names = tracefs.instances().unwrap_or_default();
-    names.retain(|name| {
-        let pid = name.strip_prefix(Instance::PREFIX);
-        pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
-    });
-    names
 }
 
 fn proc_text(name: &str) -> Result<String, RecordError> {
