@@ -1,1 +1,25 @@
-//! The engine inside a Linux process: memory is a memfd, page tables are mmap.
+//! The engine inside a Linux process: memory is a memfd, CPUs are threads' slots.
+//!
+//! ```text
+//!     Host ─┬─ Ram        the frames: a memfd with a direct map        [`ram`]
+//!           ├─ Zone       the engine's allocator, metadata in a mapping of its own
+//!           └─ Linux      what the engine asks: relax, barrier, clock  [`platform`]
+//!                └─ Slots a number for each thread, given back at its end
+//! ```
+//!
+//! A [`Host`] is made once and shared by reference; each thread asks it for its
+//! [seat](Host::seat). No setting of the host is changed, and no privilege is needed; what the
+//! host did not give (huge pages, membarrier) is said in a [`RamReport`] or an error.
+//!
+//! # What is not here
+//! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread
+//! may move at any instruction. Page tables, files and swap come with what needs them.
+
+mod host;
+mod mapping;
+pub mod platform;
+pub mod ram;
+
+pub use host::{Host, HostError, Options, SlotError};
+pub use platform::{Linux, Membarrier};
+pub use ram::{Pages, Ram, RamReport};

@@ -1,0 +1,234 @@
+// UNSAFETY: memory is asked of the kernel and given back here, and seen as words and bytes; mmap
+// has no safe form, because the caller must know that no reference outlives the mapping.
+
+//! Memory from the kernel for as long as a value lives.
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The size of a huge page, and the alignment of every mapping.
+pub(crate) const HUGE_BYTES: usize = 2 << 20;
+
+/// A readable and writable mapping, aligned to [`HUGE_BYTES`], with inaccessible memory around it.
+///
+/// # Invariants
+/// - `start .. start + len_bytes` is mapped readable and writable until the value is dropped, lies
+///   in the reservation, and nobody else maps or unmaps anything there.
+/// - `start` is aligned to [`HUGE_BYTES`].
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len_bytes: usize,
+    /// What was asked of the kernel first, and is given back as a whole.
+    reservation: *mut c_void,
+    reserved_bytes: usize,
+}
+
+// SAFETY: the mapping belongs to the process and not to a thread; through `&Mapping` only atomics
+// are handed out, or what an `unsafe` function's caller answers for.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed memory of nobody else's.
+    ///
+    /// # Errors
+    /// What mmap said.
+    pub(crate) fn anonymous(len_bytes: usize) -> Result<Self, Errno> {
+        Self::reserve(len_bytes, |at| {
+            // SAFETY: MAP_FIXED replaces only what `reserve` reserved: it hands in the place.
+            unsafe { mmap_anonymous(at, len_bytes, read_write(), fixed(MapFlags::PRIVATE)) }
+        })
+    }
+
+    /// The first `len_bytes` of a file, shared with all who map it.
+    ///
+    /// # Errors
+    /// What mmap said.
+    pub(crate) fn shared(file: BorrowedFd<'_>, len_bytes: usize) -> Result<Self, Errno> {
+        Self::reserve(len_bytes, |at| {
+            // SAFETY: MAP_FIXED replaces only what `reserve` reserved: it hands in the place.
+            unsafe {
+                mmap(
+                    at,
+                    len_bytes,
+                    read_write(),
+                    fixed(MapFlags::SHARED),
+                    file,
+                    0,
+                )
+            }
+        })
+    }
+
+    fn reserve(
+        len_bytes: usize,
+        map: impl FnOnce(*mut c_void) -> Result<*mut c_void, Errno>,
+    ) -> Result<Self, Errno> {
+        // Room for the alignment, and for an inaccessible page at the end even without any.
+        let reserved_bytes = len_bytes
+            .checked_next_multiple_of(HUGE_BYTES)
+            .and_then(|whole| whole.checked_add(2 * HUGE_BYTES))
+            .ok_or(Errno::NOMEM)?;
+        let none = ProtFlags::empty();
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        let reservation =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), reserved_bytes, none, flags)? };
+        let misaligned = reservation.addr() % HUGE_BYTES;
+        let at = reservation.wrapping_byte_add((HUGE_BYTES - misaligned) % HUGE_BYTES);
+        match map(at) {
+            // INVARIANT: `at` is aligned, and `len_bytes` from there lie in the reservation, which
+            // is longer by twice the alignment.
+            Ok(start) => Ok(Self {
+                start: NonNull::new(start.cast()).expect("mmap never returns the null page"),
+                len_bytes,
+                reservation,
+                reserved_bytes,
+            }),
+            Err(errno) => {
+                // SAFETY: nobody has seen the reservation yet. A failed MAP_FIXED may have
+                // unmapped a part of it; munmap does not mind holes.
+                let _ = unsafe { munmap(reservation, reserved_bytes) };
+                Err(errno)
+            }
+        }
+    }
+
+    pub(crate) const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// `count` words from byte `offset` on, as atomics.
+    ///
+    /// # Panics
+    /// If they do not all lie in the mapping, or `offset` is not a word's.
+    #[inline]
+    pub(crate) fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        self.check(offset, count.saturating_mul(8));
+        assert!(offset.is_multiple_of(8), "a word starts at a multiple of 8");
+        // SAFETY: inside: checked above. Alignment: `start` is aligned to 2 MiB, and `offset`
+        // checked. Initialised: the kernel hands out zeroed memory, and any bits are a number.
+        // Shared writes: atomics allow them; that nobody holds a `&mut` to the same bytes is what
+        // the callers of `bytes_mut` and `words_for_ever` owe.
+        unsafe { std::slice::from_raw_parts(self.start.byte_add(offset).cast().as_ptr(), count) }
+    }
+
+    /// `len_bytes` from byte `offset` on.
+    ///
+    /// # Safety
+    /// As long as the result lives, nobody reads or writes these bytes in another way.
+    ///
+    /// # Panics
+    /// If they do not all lie in the mapping.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "exclusiveness is what the caller owes")]
+    pub(crate) unsafe fn bytes_mut(&self, offset: usize, len_bytes: usize) -> &mut [u8] {
+        self.check(offset, len_bytes);
+        // SAFETY: inside: checked above. Alignment: a byte has none. Initialised: by the kernel.
+        // Exclusive: the caller's promise. Lifetime: the mapping lives as long as `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.start.byte_add(offset).as_ptr(), len_bytes) }
+    }
+
+    /// All of it as words, for a lifetime of the caller's choice.
+    ///
+    /// # Safety
+    /// The result is not used after `self` is dropped, and nobody accesses the mapping in another
+    /// way, nor calls this again.
+    pub(crate) unsafe fn words_for_ever<'m>(&self) -> &'m mut [u64] {
+        // SAFETY: inside: it is the whole mapping. Alignment: 2 MiB. Initialised: by the kernel.
+        // Exclusive, and lifetime: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast().as_ptr(), self.len_bytes / 8) }
+    }
+
+    /// Asks the kernel to serve the mapping with huge pages when it is first used; it may ignore
+    /// it, and says so or not.
+    pub(crate) fn advise_huge(&self) -> Result<(), Errno> {
+        self.advise(libc::MADV_HUGEPAGE)
+    }
+
+    /// Makes huge pages of the whole mapping now, as far as it has whole ones, and fills it.
+    ///
+    /// 0.7 to 5 ms for each 2 MiB.
+    ///
+    /// # Errors
+    /// What the kernel said; some huge pages may have come about nevertheless.
+    pub(crate) fn collapse(&self) -> Result<(), Errno> {
+        // The kernel collapses what has a page table: one touched page makes one.
+        for offset in (0..self.len_bytes).step_by(HUGE_BYTES) {
+            self.words(offset, 1)[0].fetch_or(0, Ordering::Relaxed);
+        }
+        self.advise(libc::MADV_COLLAPSE)
+    }
+
+    /// `advice` is one of those that leave the contents and the protection as they are.
+    fn advise(&self, advice: libc::c_int) -> Result<(), Errno> {
+        // SAFETY: the range is this mapping, and both advices used here change which physical
+        // pages are behind it, but neither contents nor protection.
+        let failed = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len_bytes, advice) };
+        if failed == 0 {
+            return Ok(());
+        }
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        Err(Errno::from_raw_os_error(errno.unwrap_or(libc::EINVAL)))
+    }
+
+    #[inline]
+    fn check(&self, offset: usize, len_bytes: usize) {
+        let inside = offset <= self.len_bytes && len_bytes <= self.len_bytes - offset;
+        assert!(inside, "{len_bytes} bytes at {offset} are not in a mapping");
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the reservation is this value's (invariant), and no reference into it outlives
+        // the value. It cannot fail: whole mappings are given back.
+        let _ = unsafe { munmap(self.reservation, self.reserved_bytes) };
+    }
+}
+
+fn read_write() -> ProtFlags {
+    ProtFlags::READ | ProtFlags::WRITE
+}
+
+/// Not NORESERVE: what a pool of huge pages cannot give is to be refused here, not at a touch.
+fn fixed(flags: MapFlags) -> MapFlags {
+    flags | MapFlags::FIXED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn a_mapping_is_zeroed_aligned_and_all_its_own() {
+        let one = Mapping::anonymous(3 * 4096).unwrap();
+        let other = Mapping::anonymous(HUGE_BYTES).unwrap();
+        assert!(one.start().addr().get().is_multiple_of(HUGE_BYTES));
+        let words = one.words(0, 3 * 512);
+        assert!(words.iter().all(|word| word.load(Relaxed) == 0));
+        words.iter().for_each(|word| word.store(!0, Relaxed));
+        assert!(other.words(0, 512).iter().all(|w| w.load(Relaxed) == 0));
+        assert!(one.words(3 * 4096, 0).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "not in a mapping")]
+    fn what_lies_behind_a_mapping_is_refused() {
+        let one = Mapping::anonymous(4096).unwrap();
+        let _ = one.words(4088, 2);
+    }
+
+    #[test]
+    fn more_than_the_address_space_is_an_error() {
+        assert_eq!(Mapping::anonymous(usize::MAX).unwrap_err(), Errno::NOMEM);
+        assert_eq!(Mapping::anonymous(1 << 60).unwrap_err(), Errno::NOMEM);
+    }
+}

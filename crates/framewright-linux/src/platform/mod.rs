@@ -1,0 +1,208 @@
+//! What the engine asks of the world, answered by Linux.
+//!
+//! Waiting spins a moment and then lets another thread run: on a host the one waited for may not
+//! be running. The clock is CLOCK_MONOTONIC. A CPU is a thread's slot. The barrier is membarrier(2)
+//! where the kernel has it, which makes the engine's frequent paths cheap, and else the engine's
+//! own [`Fenced`], with a full barrier in each operation: which of the two is a type, because the
+//! frequent paths are compiled for one of them.
+
+mod slots;
+
+pub use slots::{NoSlot, Slots};
+
+use framewright::CpuId;
+use framewright::platform::{Barrier, Clock, Cpus, Fenced, Relax};
+use rustix::thread::{MembarrierCommand, membarrier};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A barrier on all threads of the process: membarrier(2), private and expedited.
+///
+/// A value is the proof that the process is registered for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Membarrier(());
+
+/// The kernel has no private expedited membarrier: use a [`Fenced`] platform.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoMembarrier;
+
+impl std::fmt::Display for NoMembarrier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the kernel has no private expedited membarrier (Linux 4.14)")
+    }
+}
+
+impl std::error::Error for NoMembarrier {}
+
+impl Membarrier {
+    /// Registers the process; again is as good as once.
+    ///
+    /// # Errors
+    /// If the kernel does not have it.
+    pub fn register() -> Result<Self, NoMembarrier> {
+        membarrier(MembarrierCommand::RegisterPrivateExpedited)
+            .and_then(|()| membarrier(MembarrierCommand::PrivateExpedited))
+            .map(|()| Self(()))
+            .map_err(|_| NoMembarrier)
+    }
+}
+
+impl Barrier for Membarrier {
+    const ASYMMETRIC: bool = true;
+
+    /// Some microseconds: an interrupt on each CPU that runs a thread of the process.
+    ///
+    /// # Panics
+    /// If the kernel refuses what it did when the process was registered. It never does; but to go
+    /// on without the barrier would hand out one frame twice.
+    fn barrier_all(&self) {
+        membarrier(MembarrierCommand::PrivateExpedited)
+            .expect("the process is registered for membarrier");
+    }
+}
+
+/// The platform of one [`Host`](crate::Host): waiting, clock, slots, and the barrier `B`.
+#[derive(Clone, Debug)]
+pub struct Linux<B = Membarrier> {
+    barrier: B,
+    slots: Slots,
+}
+
+impl Linux<Membarrier> {
+    /// A platform for `slots`' threads with membarrier.
+    ///
+    /// # Errors
+    /// If the kernel does not have it.
+    pub fn new(slots: Slots) -> Result<Self, NoMembarrier> {
+        let barrier = Membarrier::register()?;
+        Ok(Self { barrier, slots })
+    }
+}
+
+impl Linux<Fenced> {
+    /// A platform for `slots`' threads that needs nothing of the kernel, at about 10 ns more for
+    /// each operation of the engine.
+    #[must_use]
+    pub const fn fenced(slots: Slots) -> Self {
+        Self {
+            barrier: Fenced,
+            slots,
+        }
+    }
+}
+
+impl<B> Linux<B> {
+    /// The threads' slots.
+    #[must_use]
+    pub const fn slots(&self) -> &Slots {
+        &self.slots
+    }
+}
+
+/// Attempts that spin, 2^n hints each: together 255, some microseconds. About what giving the CPU
+/// away and getting it back costs.
+const SPINS: u32 = 8;
+
+impl<B> Relax for Linux<B> {
+    fn relax(&self, attempt: u32) {
+        if attempt < SPINS {
+            (0..1u32 << attempt).for_each(|_| std::hint::spin_loop());
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl<B: Barrier> Barrier for Linux<B> {
+    const ASYMMETRIC: bool = B::ASYMMETRIC;
+
+    fn barrier_all(&self) {
+        self.barrier.barrier_all();
+    }
+}
+
+impl<B> Clock for Linux<B> {
+    /// CLOCK_MONOTONIC, as traces of the kernel with the clock `mono` have it.
+    fn now_ns(&self) -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    }
+}
+
+impl<B> Cpus for Linux<B> {
+    fn cpus(&self) -> u16 {
+        self.slots.count()
+    }
+
+    /// The thread's slot, which it takes if it has none yet.
+    ///
+    /// # Panics
+    /// If all slots are other threads': see [`Slots::mine`], which returns that as an error.
+    fn current(&self) -> CpuId {
+        match self.slots.mine() {
+            Ok(slot) => slot,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    #[test]
+    fn the_clock_never_goes_back_and_does_go_on() {
+        let linux = Linux::fenced(Slots::new(1));
+        let start = linux.now_ns();
+        let mut last = start;
+        while last < start + 1_000_000 {
+            let now = linux.now_ns();
+            assert!(now >= last);
+            last = now;
+        }
+    }
+
+    /// Store buffering: without a barrier on the other thread, both may read 0 (on x86 within a
+    /// few thousand rounds). That they do is the hardware's choice, so only the sound outcome is
+    /// asserted.
+    #[test]
+    fn membarrier_orders_the_other_threads_plain_accesses() {
+        let Ok(barrier) = Membarrier::register() else {
+            eprintln!("skipped: {NoMembarrier}");
+            return;
+        };
+        let linux = Linux::fenced(Slots::new(2));
+        let wait_for = |word: &AtomicU64, value: u64| {
+            let mut attempt = 0;
+            while word.load(Ordering::Acquire) != value {
+                linux.relax(attempt);
+                attempt += 1;
+            }
+        };
+        let words: [AtomicU64; 4] = Default::default();
+        let [busy, claimed, started, done] = &words;
+        let saw_no_claim = AtomicBool::new(false);
+        const ROUNDS: u64 = 1000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for now in 1..=ROUNDS {
+                    wait_for(started, now);
+                    busy.store(now, Ordering::Relaxed);
+                    framewright::sync::light_fence(true);
+                    let none = claimed.load(Ordering::Relaxed) < now;
+                    saw_no_claim.store(none, Ordering::Relaxed);
+                    done.store(now, Ordering::Release);
+                }
+            });
+            for now in 1..=ROUNDS {
+                started.store(now, Ordering::Release);
+                claimed.store(now, Ordering::Relaxed);
+                barrier.barrier_all();
+                let saw_no_busy = busy.load(Ordering::Relaxed) < now;
+                wait_for(done, now);
+                let both = saw_no_busy && saw_no_claim.load(Ordering::Relaxed);
+                assert!(!both, "round {now}: neither saw the other");
+            }
+        });
+    }
+}
