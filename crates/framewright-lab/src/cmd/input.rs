@@ -1,7 +1,10 @@
 use super::CommandError;
-use crate::replay::read_reference;
+use crate::measure::MAX_ORDER;
+use crate::replay::{ListedFree, fit_free_memory, read_reference};
 use crate::trace::reduce::{Reducer, ReferenceRow};
-use crate::trace::{Input, Recording, TextReader, Trace, read_pft1};
+use crate::trace::state::read_pagetypeinfo;
+use crate::trace::{Input, Recording, TextReader, Trace, read_frames, read_pft1};
+use framewright::Mobility;
 use std::path::{Path, PathBuf};
 
 /// A trace with all that lies beside it.
@@ -17,6 +20,10 @@ pub(super) struct Loaded {
     pub(super) anomalies: Vec<(String, u64)>,
     /// What the recording kernel itself made of memory, from `NAME.linux_ref.csv`.
     pub(super) reference: Option<Vec<ReferenceRow>>,
+    /// The frame that the recording kernel chose for each allocation, from `NAME.pfn.zst`.
+    pub(super) chosen: Option<Vec<u32>>,
+    /// Free frames by label on the recording machine, from `--state`.
+    pub(super) listed: Option<ListedFree>,
 }
 
 /// The sample trace and its reference, part of the program: the main job needs no file.
@@ -34,27 +41,51 @@ pub(super) fn sample() -> Result<Loaded, CommandError> {
         trace: read_pft1(input).map_err(CommandError::input)?,
         anomalies: Vec::new(),
         reference: Some(reference),
+        chosen: None,
+        listed: None,
     })
 }
 
-/// Reads a trace and what lies beside it.
-pub(super) fn load(path: &Path) -> Result<Loaded, CommandError> {
-    let (trace, anomalies) = match Recording::open(path).map_err(CommandError::input)? {
-        Recording::Columns(trace) => (trace, Vec::new()),
-        Recording::Text(reader) => read_text(*reader)?,
-    };
+/// Reads a trace and what lies beside it; `state` is the recording machine's
+/// `/proc/pagetypeinfo` when the trace began.
+pub(super) fn load(path: &Path, state: Option<&Path>) -> Result<Loaded, CommandError> {
+    let listed = state.map(read_state).transpose()?;
     let name = case_name(path);
-    let reference = match beside(path, &name, "linux_ref.csv") {
-        Some(beside) => Some(reference(&beside)?),
-        None => None,
-    };
-    Ok(Loaded {
+    let mut loaded = Loaded {
         path: path.display().to_string(),
         name,
-        trace,
-        anomalies,
-        reference,
-    })
+        trace: Trace::default(),
+        anomalies: Vec::new(),
+        reference: None,
+        chosen: None,
+        listed,
+    };
+    match Recording::open(path).map_err(CommandError::input)? {
+        Recording::Columns(trace) => loaded.trace = trace,
+        Recording::Text(reader) => read_text(*reader, &mut loaded)?,
+    }
+    if let Some(beside) = beside(path, &loaded.name, "linux_ref.csv") {
+        loaded.reference = Some(reference(&beside)?);
+    }
+    if let Some(beside) = beside(path, &loaded.name, "pfn.zst") {
+        let input = Input::open(&beside).map_err(CommandError::input)?;
+        let frames = read_frames(input, &loaded.trace).map_err(CommandError::input)?;
+        loaded.chosen = Some(frames);
+    }
+    Ok(loaded)
+}
+
+/// Free frames by label in a `/proc/pagetypeinfo`, over all zones.
+fn read_state(path: &Path) -> Result<ListedFree, CommandError> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| CommandError::Input(format!("{name}: cannot read: {e}")))?;
+    let info = read_pagetypeinfo(&name, &text).map_err(CommandError::input)?;
+    Ok(Mobility::ALL.map(|label| {
+        (0..=MAX_ORDER)
+            .map(|order| info.free_blocks(label, order) << order)
+            .sum()
+    }))
 }
 
 /// `fileA` for `../traces/fileA.pft.zst`, `stdin` for `-`.
@@ -89,7 +120,7 @@ fn reference(path: &Path) -> Result<Vec<ReferenceRow>, CommandError> {
 }
 
 /// Reads text to its end and reduces it to objects.
-fn read_text(mut reader: TextReader) -> Result<(Trace, Vec<(String, u64)>), CommandError> {
+fn read_text(mut reader: TextReader, loaded: &mut Loaded) -> Result<(), CommandError> {
     let mut reducer = Reducer::new(None);
     while let Some(event) = reader.next_event().map_err(CommandError::input)? {
         let at = |e| format!("{}:{}: {e}", reader.name(), reader.line_number());
@@ -99,13 +130,25 @@ fn read_text(mut reader: TextReader) -> Result<(Trace, Vec<(String, u64)>), Comm
     }
     let at_end = |e| CommandError::Input(format!("{}: {e}", reader.name()));
     let reduction = reducer.finish(None).map_err(at_end)?;
-    let text = reader.counts().anomalies().into_iter();
-    let anomalies = text
-        .chain(reduction.anomalies.kinds())
-        .filter(|&(_, count)| count > 0)
-        .map(|(kind, count)| (kind.to_owned(), count))
+    let mut kinds = reader.counts().anomalies();
+    // Lost events come through both; the reader's count stands.
+    for (kind, count) in reduction.anomalies.kinds() {
+        if count > 0 && !kinds.iter().any(|&(known, _)| known == kind) {
+            kinds.push((kind, count));
+        }
+    }
+    loaded.anomalies = kinds
+        .into_iter()
+        .map(|(kind, n)| (kind.to_owned(), n))
         .collect();
-    Ok((reduction.trace, anomalies))
+    loaded.trace = reduction.trace;
+    match loaded.listed {
+        // The reduction's own reference counts frames as free that are made absent here.
+        Some(listed) => fit_free_memory(&mut loaded.trace, &reduction.chosen, listed),
+        None => loaded.reference = Some(reduction.reference).filter(|rows| !rows.is_empty()),
+    }
+    loaded.chosen = Some(reduction.chosen);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use super::CommandError;
 use super::input::{Loaded, load};
 use super::progress::with_progress;
-use crate::replay::{Job, Memory, Options, Outcome, Policy, SAMPLE_MS, Start, replay_all};
+use crate::replay::{
+    Job, Memory, Options, Outcome, Policy, SAMPLE_MS, Start, labels_by_state, placement, replay_all,
+};
 use crate::report::{
     self, Assertion, Case, Column, Machine, RunInfo, calibrate, json_lines, linux_column,
-    series_csv, table, verdict, write_whole,
+    placement_column, series_csv, table, verdict, write_whole,
 };
 use clap::ValueEnum;
 use framewright::Order;
@@ -38,6 +40,12 @@ pub struct Args {
     /// Movable frames to hold back from the start to the end, like a balloon
     #[arg(long, value_name = "FRAMES", default_value_t = 0)]
     pub squeeze: u64,
+
+    /// The recording machine's /proc/pagetypeinfo when the trace began: pageblocks are labelled so
+    /// that the free frames under each label have its shares, and a text trace gets as much free
+    /// memory as it lists
+    #[arg(long, value_name = "PAGETYPEINFO")]
+    pub state: Option<PathBuf>,
 
     /// Try one allocation of this order at each trace second, and free it at once
     #[arg(long, value_name = "ORDER", value_parser = clap::value_parser!(u8).range(0..=10))]
@@ -131,6 +139,7 @@ impl Args {
             ("squeeze", self.squeeze.to_string()),
         ];
         options.extend(self.probe.map(|order| ("probe", order.to_string())));
+        options.extend(self.state.as_ref().map(|_| ("state", "given".to_owned())));
         options.push(("jobs", self.threads().to_string()));
         options
     }
@@ -153,7 +162,10 @@ pub(super) fn replay_case(
 ) -> Result<Replayed, CommandError> {
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
-    let memory = Memory::new(&loaded.trace).map_err(|e| at(&e))?;
+    let mut memory = Memory::new(&loaded.trace).map_err(|e| at(&e))?;
+    if let Some(listed) = loaded.listed {
+        memory.labels = labels_by_state(&loaded.trace, listed);
+    }
     let mut jobs: Vec<Job<'_>> = policies
         .iter()
         .map(|&policy| Job {
@@ -180,13 +192,24 @@ pub(super) fn replay_case(
     .map_err(|e| at(&e))?;
     let mut columns = Vec::new();
     let mut calibration = None;
+    let mut notes = Vec::new();
+    let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
     if let Some(reference) = &loaded.reference {
         calibration = outcomes
             .pop()
             .and_then(|model| calibrate(&loaded.trace, reference, &model));
-        if options.start == Start::Imposed && options.squeeze == 0 {
+        if as_recorded {
             columns.push(linux_column(&loaded.trace, reference));
         }
+    }
+    if let (None, Some(chosen), true) = (&loaded.reference, &loaded.chosen, as_recorded) {
+        let placement = placement(&memory, chosen).map_err(|e| at(&e))?;
+        columns.push(placement_column(&loaded.trace, &placement));
+        notes.push(format!(
+            "linux is where the recording kernel put each allocation; {} frames moved later and \
+             are missing there, so memory looks emptier than it was",
+            placement.moved_frames
+        ));
     }
     columns.extend(outcomes.iter().map(Column::of));
     let case = Case {
@@ -200,6 +223,7 @@ pub(super) fn replay_case(
         columns,
         anomalies: loaded.anomalies.clone(),
         calibration,
+        notes,
     };
     Ok(Replayed { case, outcomes })
 }
@@ -222,7 +246,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
     let policies = args.policies();
     let mut replayed = Vec::new();
     for path in &args.traces {
-        let loaded = load(path)?;
+        let loaded = load(path, args.state.as_deref())?;
         replayed.push(replay_case(&loaded, &policies, options, args.threads())?);
     }
     let cases: Vec<Case> = replayed.iter().map(|r| r.case.clone()).collect();
@@ -289,6 +313,9 @@ pub(super) fn case_text(case: &Case) -> String {
     let rivals = Policy::HISTORICAL.map(Policy::name);
     if let Some(verdict) = verdict(case, Policy::OURS.name(), &rivals) {
         text += &verdict;
+    }
+    for note in &case.notes {
+        text += &format!("{note}\n");
     }
     for (kind, count) in &case.anomalies {
         text += &format!("anomaly: {kind} {count}\n");

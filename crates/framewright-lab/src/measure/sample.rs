@@ -1,4 +1,4 @@
-use super::{BLOCK_FRAMES, MAX_ORDER};
+use super::{BLOCK_FRAMES, MAX_ORDER, Metric};
 use framewright::Mobility;
 
 /// What memory looked like at one moment of a trace.
@@ -114,6 +114,25 @@ impl Means {
     #[must_use]
     pub const fn samples(&self) -> u64 {
         self.samples
+    }
+
+    /// The mean that a metric names, or `None` if it names none, or there is no sample.
+    #[must_use]
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        let value = match metric {
+            Metric::FreeFrames => self.free_frames(),
+            Metric::Free2mBlocks => self.free_2m_blocks(),
+            Metric::UnusableIndex(k) => self.unusable_index(k.into()),
+            Metric::FragmentationIndex(k) => self.fragmentation_index(k.into())?.0,
+            Metric::ContaminatedBlocks => self.contaminated_blocks(),
+            Metric::ContaminatedBlocksFloor => self.contaminated_blocks_floor(),
+            Metric::MixedBlocks => self.mixed_blocks(),
+            Metric::MovableFramesInMixed => self.movable_frames_in_mixed(),
+            Metric::FreeBlocks(k) => self.free_blocks(k.into()),
+            Metric::Samples => return Some(self.samples as f64),
+            _ => return None,
+        };
+        (self.samples > 0).then_some(value)
     }
 
     fn mean(&self, sum: f64) -> f64 {

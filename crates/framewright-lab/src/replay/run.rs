@@ -54,6 +54,16 @@ pub struct Tries {
     pub served: u64,
 }
 
+impl Tries {
+    fn tried_if_any(self) -> Option<f64> {
+        (self.tried > 0).then_some(self.tried as f64)
+    }
+
+    fn served_if_any(self) -> Option<f64> {
+        (self.tried > 0).then_some(self.served as f64)
+    }
+}
+
 /// What became of memory under one policy.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -102,44 +112,26 @@ impl Outcome {
     /// probed.
     #[must_use]
     pub fn value(&self, metric: Metric) -> Option<f64> {
-        let means = &self.means;
-        let n = means.samples();
-        let mean = |value: f64| (n > 0).then_some(value);
+        let has_samples = self.means.samples() > 0;
         let count = |value: u64| Some(value as f64);
         match metric {
-            Metric::FreeFrames => mean(means.free_frames()),
-            Metric::Free2mBlocks => mean(means.free_2m_blocks()),
-            Metric::UnusableIndex(k) => mean(means.unusable_index(k.into())),
-            Metric::FragmentationIndex(k) => {
-                means.fragmentation_index(k.into()).map(|(mean, _)| mean)
-            }
-            Metric::ContaminatedBlocks => mean(means.contaminated_blocks()),
-            Metric::ContaminatedBlocksFloor => mean(means.contaminated_blocks_floor()),
-            Metric::MixedBlocks => mean(means.mixed_blocks()),
-            Metric::MovableFramesInMixed => mean(means.movable_frames_in_mixed()),
             Metric::Failures(k) => count(self.failures[usize::from(k)]),
             Metric::FalseFailures => count(self.false_failures),
-            Metric::Retried(k) | Metric::RetriesServed(k) => {
-                let tries = self.retries[usize::from(k)];
-                let value = if matches!(metric, Metric::Retried(_)) {
-                    tries.tried
-                } else {
-                    tries.served
-                };
-                (tries.tried > 0).then_some(value as f64)
-            }
-            Metric::Probes => (self.probes.tried > 0).then_some(self.probes.tried as f64),
-            Metric::ProbesServed => (self.probes.tried > 0).then_some(self.probes.served as f64),
+            Metric::Retried(k) => self.retries[usize::from(k)].tried_if_any(),
+            Metric::RetriesServed(k) => self.retries[usize::from(k)].served_if_any(),
+            Metric::Probes => self.probes.tried_if_any(),
+            Metric::ProbesServed => self.probes.served_if_any(),
             Metric::Fallbacks(wanted, taken) => {
                 count(self.fallbacks[wanted.index()][taken.index()])
             }
-            Metric::Pageblocks(label) => mean(self.lists.pageblocks(label)),
-            Metric::FreeBlocks(k) => mean(means.free_blocks(k.into())),
-            Metric::ListedBlocks(label, k) => mean(self.lists.free_blocks(label, k.into())),
+            Metric::Pageblocks(label) => has_samples.then(|| self.lists.pageblocks(label)),
+            Metric::ListedBlocks(label, k) => {
+                has_samples.then(|| self.lists.free_blocks(label, k.into()))
+            }
             Metric::UnplacedFrames => count(self.unplaced),
             Metric::FreesOfFailed => count(self.frees_of_failed),
-            Metric::Samples => count(n),
             Metric::ReplayNsPerOp => (self.ops > 0).then(|| self.ns_per_op()),
+            _ => self.means.value(metric),
         }
     }
 }

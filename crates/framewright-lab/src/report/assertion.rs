@@ -175,6 +175,7 @@ mod tests {
             columns: vec![column],
             anomalies: Vec::new(),
             calibration: None,
+            notes: Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 use super::{Calibration, Column, Deviation, Source};
 use crate::measure::{MAX_ORDER, Metric, Sample};
-use crate::replay::Outcome;
+use crate::replay::{Outcome, Placement};
 use crate::trace::reduce::ReferenceRow;
 use crate::trace::{OpKind, Trace};
 use std::collections::BTreeMap;
@@ -34,6 +34,21 @@ pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> Column {
         }
         values.insert(Metric::Samples, reference.len() as f64);
     }
+    for (order, &count) in failed(trace).iter().enumerate() {
+        values.insert(Metric::Failures(order as u8), count as f64);
+    }
+    Column {
+        variant: LINUX.to_owned(),
+        source: Source::Measured,
+        values,
+    }
+}
+
+/// What memory looked like where the recording kernel put each allocation, as a column.
+#[must_use]
+pub fn placement_column(trace: &Trace, placement: &Placement) -> Column {
+    let of_means = |metric| Some((metric, placement.means.value(metric)?));
+    let mut values: BTreeMap<_, _> = Metric::all().into_iter().filter_map(of_means).collect();
     for (order, &count) in failed(trace).iter().enumerate() {
         values.insert(Metric::Failures(order as u8), count as f64);
     }

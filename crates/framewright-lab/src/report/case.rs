@@ -89,6 +89,8 @@ pub struct Case {
     pub anomalies: Vec<(String, u64)>,
     /// The model's error, where the recording comes with what Linux itself did.
     pub calibration: Option<Calibration>,
+    /// What a reader must know besides, a sentence each.
+    pub notes: Vec<String>,
 }
 
 impl Case {

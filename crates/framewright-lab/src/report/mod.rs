@@ -16,7 +16,7 @@ mod table;
 mod verdict;
 
 pub use assertion::{Assertion, AssertionError, Held};
-pub use calibrate::{LINUX, calibrate, linux_column};
+pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Case, Column, Deviation, Source};
 pub use file::{WriteError, write_whole};
 pub use json::{Machine, RunInfo, json_lines};
