@@ -77,6 +77,9 @@ pub struct Args {
     pub jobs: Option<u16>,
 }
 
+/// Fewer samples than these are worth a word to the reader.
+const FEW_SAMPLES: u64 = 10;
+
 /// [`Start`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StartArg {
@@ -211,6 +214,15 @@ pub(super) fn replay_case(
             placement.moved_frames
         ));
     }
+    let samples = outcomes
+        .first()
+        .map_or(0, |outcome| outcome.means.samples());
+    if samples < FEW_SAMPLES {
+        notes.push(format!(
+            "means are over {samples} samples only, one a trace second: the trace is short, and \
+             --csv with --every shows what happens between them"
+        ));
+    }
     columns.extend(outcomes.iter().map(Column::of));
     let case = Case {
         name: format!(
@@ -306,8 +318,8 @@ pub(super) fn case_text(case: &Case) -> String {
             );
         }
         None => {
-            text += "not calibrated: no linux_ref.csv lies beside the trace, so how far a replay is \
-                     from the recorded machine is not known\n";
+            text += "not calibrated: nothing says what Linux itself did (NAME.linux_ref.csv beside \
+                     the trace would), so how far a replay is from the machine is not known\n";
         }
     }
     let rivals = Policy::HISTORICAL.map(Policy::name);

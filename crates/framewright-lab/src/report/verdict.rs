@@ -41,31 +41,23 @@ pub fn verdict(case: &Case, candidate: &str, rivals: &[&str]) -> Option<String> 
             .calibration
             .as_ref()
             .and_then(|c| c.tells_apart(metric, value, best));
-        let word = if gain == 0.0 {
-            "equal"
-        } else if gain > 0.0 {
-            "better"
+        let (ours, theirs) = (shown(metric, value), shown(metric, best));
+        // What cannot be told apart in the figures shown is not called a difference.
+        let difference = if ours == theirs {
+            "equal".to_owned()
         } else {
-            "worse"
+            let word = if gain > 0.0 { "better" } else { "worse" };
+            let weight = match tells {
+                Some(true) => ", more than the model's error",
+                Some(false) => ", within the model's error",
+                None => "",
+            };
+            format!("{word} by {}{weight}", shown(metric, gain.abs()))
         };
-        let weight = match tells {
-            _ if gain == 0.0 => "",
-            Some(true) => ", more than the model's error",
-            Some(false) => ", within the model's error",
-            None => "",
-        };
-        let by = shown(metric, gain.abs());
+        let name = metric.name();
         let _ = writeln!(
             text,
-            "  {:<22} {:>9} against {:>9} ({rival}): {word}{}{weight}",
-            metric.name(),
-            shown(metric, value),
-            shown(metric, best),
-            if gain == 0.0 {
-                String::new()
-            } else {
-                format!(" by {by}")
-            },
+            "  {name:<22} {ours:>9} against {theirs:>9} ({rival}): {difference}"
         );
     }
     Some(text)
