@@ -1,1 +1,0 @@
-//! The smallest programs that use Framewright; each is an `[[example]]` of this package, and `tests/` runs them all.

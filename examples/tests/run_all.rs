@@ -1,0 +1,52 @@
+//! Runs every example as its own process.
+
+use std::process::Command;
+
+fn output(program: &str) -> String {
+    let run = Command::new(program).output().unwrap();
+    let errors = String::from_utf8(run.stderr).unwrap();
+    assert!(run.status.success(), "{program}: {}\n{errors}", run.status);
+    String::from_utf8(run.stdout).unwrap()
+}
+
+#[test]
+fn a_zone_in_a_vec_serves_and_refuses() {
+    let out = output(env!("CARGO_BIN_EXE_zone"));
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines.len(), 6, "{out}");
+    let kib = lines[0]
+        .strip_prefix("metadata: ")
+        .unwrap()
+        .strip_suffix(" KiB")
+        .unwrap();
+    assert!((1..=1024).contains(&kib.parse::<u32>().unwrap()), "{out}");
+    assert!(lines[1].starts_with("two stacks: frames 0x"));
+    assert!(lines[2].ends_with("is free already"), "{out}");
+    assert!(lines[3].ends_with("was allocated with order 2"), "{out}");
+    assert!(
+        lines[4].ends_with("is not the first of an allocation"),
+        "{out}"
+    );
+    assert_eq!(lines[5], "free again: 16384 frames");
+}
+
+#[test]
+fn threads_take_all_frames_and_one_gives_them_back() {
+    let out = output(env!("CARGO_BIN_EXE_threads"));
+    assert_eq!(
+        out,
+        "16384 of 16384 frames were had by 4 threads\nfree again: 16384 frames\n"
+    );
+}
+
+#[test]
+fn a_policy_answers_without_a_zone() {
+    let out = output(env!("CARGO_BIN_EXE_policy"));
+    let expected = "\
+largest-first         clean, a large free block
+smallest-when-costly  clean, a large free block
+concentrated          mixed, a small free block
+the default is concentrated
+";
+    assert_eq!(out, expected);
+}

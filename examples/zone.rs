@@ -1,0 +1,48 @@
+//! A zone in a `Vec`: nothing but numbers is managed, so it needs no memory behind the frames.
+//!
+//! `cargo run -p framewright-examples --bin zone`
+
+use framewright::frame::{Zone, ZoneLayout};
+use framewright::platform::SingleThread;
+use framewright::policy::Config;
+use framewright::{CpuId, Frame, Mobility, Order, Run};
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // 64 MiB of frames from number 0x8000 on. The layout says how much metadata it takes.
+    let layout = ZoneLayout::new(Frame(0x8000), 16384);
+    let mut metadata = vec![0; layout.words_needed()?];
+    println!("metadata: {} KiB", metadata.len() * 8 / 1024);
+
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut metadata,
+        SingleThread::new(),
+    )?;
+    zone.add(Run::new(Frame(0x8000), 16384).ok_or("a run ends inside the numbers")?)?;
+
+    let mut seat = zone.seat(CpuId(0))?;
+    let stack = Order::new(2).ok_or("2 is an order")?;
+    let one = seat.alloc(stack, Mobility::Unmovable)?;
+    let two = seat.alloc(stack, Mobility::Unmovable)?;
+    println!("two stacks: frames {one} and {two}");
+
+    // A block is freed once, by its first frame, with the order that it was allocated with.
+    seat.free(one, stack)?;
+    for (frame, order) in [
+        (one, stack),
+        (two, Order::ZERO),
+        (Frame(two.0 + 1), Order::ZERO),
+    ] {
+        match seat.free(frame, order) {
+            Ok(()) => return Err("a wrong free was not refused".into()),
+            Err(error) => println!("refused: {error}"),
+        }
+    }
+    seat.free(two, stack)?;
+
+    zone.verify()?;
+    println!("free again: {} frames", zone.stats().nr_free_pages);
+    Ok(())
+}
