@@ -3,12 +3,12 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync < slots, raw, platform, stats < policy < frame
+//! units < sync < raw, platform < slots, stats < policy < frame
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
 
-#[cfg(any(loom, shuttle))]
+#[cfg(any(test, loom, shuttle))]
 extern crate std;
 
 pub mod frame;

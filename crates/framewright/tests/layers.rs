@@ -174,7 +174,7 @@ fn the_engine_has_no_statics_no_floats_and_no_heap() {
             continue;
         }
         let text = fs::read_to_string(&file).unwrap();
-        let text = text.replace("#[cfg(any(loom, shuttle))]\nextern crate std;", "");
+        let text = text.replace("#[cfg(any(test, loom, shuttle))]\nextern crate std;", "");
         let tests = text.find("#[cfg(test)]").or(text.find("#[cfg(all(test"));
         let engine = match tests {
             Some(tests) if !file.ends_with("mod.rs") => &text[..tests],

@@ -52,7 +52,7 @@ fn take_run<'m, P>(
     }
     let pageblock_order = zone.pageblock_order();
     for id in ids.clone() {
-        let taken = zone.try_lock(id).is_some_and(|mut held| {
+        let taken = zone.try_lock(seat, id).is_some_and(|mut held| {
             let taken = is_takeable(zone, id, wanted.mobility)
                 && held.take_at(0, pageblock_order, wanted.mobility);
             held.unlock();
@@ -62,7 +62,7 @@ fn take_run<'m, P>(
             // What was taken so far is nobody's yet; its holders come and go, so this does not
             // wait for long.
             for taken in ids.start..id {
-                give_pageblock(zone, taken, wanted.mobility);
+                give_pageblock(zone, seat, taken, wanted.mobility);
             }
             return false;
         }
@@ -74,7 +74,7 @@ fn take_run<'m, P>(
         if owner != wanted.mobility {
             let pair = wanted.mobility.index() * 3 + owner.index();
             seat.count(counter::RELABELS + pair, 1);
-            if let Some(held) = zone.try_lock(id) {
+            if let Some(held) = zone.try_lock(seat, id) {
                 held.unlock_as(Label::Of(wanted.mobility), false);
             }
         }
@@ -93,9 +93,9 @@ fn is_takeable<P>(zone: &Zone<'_, P>, id: usize, mobility: Mobility) -> bool {
 }
 
 /// Gives a pageblock back that was taken whole and in which no block starts.
-fn give_pageblock<P>(zone: &Zone<'_, P>, id: usize, mobility: Mobility) {
+fn give_pageblock<'m, P>(zone: &Zone<'m, P>, seat: SeatWords<'m>, id: usize, mobility: Mobility) {
     let order = zone.pageblock_order();
-    if let Some(mut held) = zone.try_lock(id) {
+    if let Some(mut held) = zone.try_lock(seat, id) {
         let given = held.give(0, order, mobility);
         held.unlock();
         if !given {
@@ -104,7 +104,7 @@ fn give_pageblock<P>(zone: &Zone<'_, P>, id: usize, mobility: Mobility) {
     } else {
         let offset = id << zone.map.pageblock_order;
         zone.set_tag(offset, Tag::remote(order, mobility));
-        zone.leave(offset);
+        zone.leave(seat, offset);
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn give<'m, P>(
     }
     let first = offset >> zone.map.pageblock_order;
     for id in first..first + (1 << (order.get() - zone.map.pageblock_order)) {
-        give_pageblock(zone, id, mobility);
+        give_pageblock(zone, seat, id, mobility);
     }
     seat.count(counter::NET, order.frames().wrapping_neg());
     seat.count(counter::PGFREE, order.frames());

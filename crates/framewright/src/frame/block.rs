@@ -1,8 +1,9 @@
 use super::layout::BLOCK_WORDS;
+use super::seat::{SeatWords, counter};
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::policy::{BlockFacts, Label};
-use crate::slots::{WORD_ORDER, orders_in, run_mask, runs_in};
+use crate::slots::{WORD_ORDER, count_orders_2_and_3, orders_in, run_mask, runs_in};
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -31,17 +32,17 @@ const LOCKED: u64 = 1;
 const PENDING: u64 = 2;
 
 /// What the index and searches need to know of a pageblock, in one word: the orders of its maximal
-/// free blocks (bits 0 to 10), its class (16 to 23), its label (24 to 26), isolation (bit 27).
+/// free blocks (bits 0 to 10), its class (16 to 31), its label (32 to 34), isolation (bit 35).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meta(u64);
 
 impl Meta {
-    pub(super) const fn new(orders: u16, class: u8, label: Label, isolated: bool) -> Self {
+    pub(super) const fn new(orders: u16, class: u16, label: Label, isolated: bool) -> Self {
         Self(
             orders as u64
                 | (class as u64) << 16
-                | (label.index() as u64) << 24
-                | (isolated as u64) << 27,
+                | (label.index() as u64) << 32
+                | (isolated as u64) << 35,
         )
     }
 
@@ -51,13 +52,13 @@ impl Meta {
     }
 
     #[inline(always)]
-    pub(super) const fn class(self) -> u8 {
-        (self.0 >> 16) as u8
+    pub(super) const fn class(self) -> u16 {
+        (self.0 >> 16) as u16
     }
 
     #[inline(always)]
     pub(super) const fn label(self) -> Label {
-        match Label::from_index((self.0 >> 24 & 7) as usize) {
+        match Label::from_index((self.0 >> 32 & 7) as usize) {
             Some(label) => label,
             // Only labels' numbers are ever written.
             None => Label::HighOrder,
@@ -66,7 +67,7 @@ impl Meta {
 
     #[inline(always)]
     pub(super) const fn is_isolated(self) -> bool {
-        self.0 >> 27 & 1 != 0
+        self.0 >> 35 & 1 != 0
     }
 }
 
@@ -135,7 +136,7 @@ impl<'m, P> Zone<'m, P> {
 
     /// Locks pageblock `id` if nobody holds it. Time: one compare-and-swap.
     #[inline(always)]
-    pub(super) fn try_lock(&self, id: usize) -> Option<Held<'_, 'm, P>> {
+    pub(super) fn try_lock(&self, seat: SeatWords<'m>, id: usize) -> Option<Held<'_, 'm, P>> {
         let words = self.descriptor(id);
         let lock = &words[LOCK];
         let mut found = lock.load(Relaxed);
@@ -149,19 +150,24 @@ impl<'m, P> Zone<'m, P> {
                 Err(now) => found = now,
             }
         }
+        let counts = Counts(words[COUNTS].load(Relaxed));
         Some(Held {
             zone: self,
+            seat,
             id,
             words,
-            counts: Counts(words[COUNTS].load(Relaxed)),
+            counts,
             orders: [words[ORDERS].load(Relaxed), words[ORDERS + 1].load(Relaxed)],
+            large: 0,
+            order_2: 0,
+            free_mixed: counts.free_mixed(),
             meta: Meta(words[META].load(Relaxed)),
         })
     }
 
     /// Leaves the block at `offset`, whose tag is already [`Tag::remote`], for whoever holds its
     /// pageblock. Never waits.
-    pub(super) fn leave(&self, offset: usize) {
+    pub(super) fn leave(&self, seat: SeatWords<'m>, offset: usize) {
         let id = offset >> self.map.pageblock_order;
         let slot = offset & (self.map.block_frames() as usize - 1);
         // Release: the tag is seen by whoever collects the bit.
@@ -170,7 +176,7 @@ impl<'m, P> Zone<'m, P> {
         // (any more), the last holder may not have seen the bit: then it is collected here.
         let lock = &self.descriptor(id)[LOCK];
         if lock.fetch_or(PENDING, AcqRel) & LOCKED == 0
-            && let Some(held) = self.try_lock(id)
+            && let Some(held) = self.try_lock(seat, id)
         {
             held.unlock();
         }
@@ -193,7 +199,20 @@ impl Counts {
         (self.0 >> (16 + 16 * mobility.index())) as u16 as u32
     }
 
-    /// Moves `frames` from free to `mobility`; the other way round with wrapping negation.
+    /// What is free, if there are both movable and non-movable frames.
+    #[inline(always)]
+    const fn free_mixed(self) -> u64 {
+        let movable = self.by_mobility(Mobility::Movable) > 0;
+        let unmovable = self.by_mobility(Mobility::Unmovable) > 0;
+        let reclaimable = self.by_mobility(Mobility::Reclaimable) > 0;
+        if movable && (unmovable || reclaimable) {
+            self.free() as u64
+        } else {
+            0
+        }
+    }
+
+    /// Moves `frames` from free to `mobility`.
     #[inline(always)]
     const fn take(self, frames: u64, mobility: Mobility) -> Self {
         // No carry crosses a part: none goes below zero or above a pageblock's 1024 frames.
@@ -227,10 +246,17 @@ impl Counts {
 #[must_use = "a pageblock that is not unlocked stays locked"]
 pub(super) struct Held<'z, 'm, P> {
     zone: &'z Zone<'m, P>,
+    /// Whose counters change.
+    seat: SeatWords<'m>,
     id: usize,
     words: &'m [AtomicU64; BLOCK_WORDS],
     counts: Counts,
     orders: [u64; 2],
+    /// What is free in blocks of order 3 and more, and blocks of order 2, since it was locked.
+    large: i64,
+    order_2: i64,
+    /// What was free when it was locked, if it was mixed then.
+    free_mixed: u64,
     /// As published: the index agrees with it.
     meta: Meta,
 }
@@ -259,7 +285,12 @@ impl<P> Held<'_, '_, P> {
 
     #[inline(always)]
     fn set_word(&mut self, word: usize, bits: u64) {
-        self.zone.bitmap(self.id)[word].store(bits, Relaxed);
+        let at = &self.zone.bitmap(self.id)[word];
+        let (twos, threes) = count_orders_2_and_3(at.load(Relaxed));
+        at.store(bits, Relaxed);
+        let (twos_now, threes_now) = count_orders_2_and_3(bits);
+        self.order_2 += i64::from(twos_now) - i64::from(twos);
+        self.large += 8 * (i64::from(threes_now) - i64::from(threes));
         let shift = word % 8 * 8;
         let orders = &mut self.orders[word / 8];
         *orders = *orders & !(0xff << shift) | u64::from(orders_in(bits)) << shift;
@@ -430,6 +461,25 @@ impl<P> Held<'_, '_, P> {
         self.zone.bitmap(self.id)[slot / 64].load(Relaxed) >> (slot % 64) & 1 != 0
     }
 
+    /// Passes on what changed in the sums over all pageblocks.
+    #[inline(always)]
+    fn count_sums(&mut self) {
+        if self.large != 0 {
+            self.seat.count(counter::LARGE, self.large as u64);
+            self.large = 0;
+        }
+        if self.order_2 != 0 {
+            self.seat.count(counter::ORDER_2, self.order_2 as u64);
+            self.order_2 = 0;
+        }
+        let free_mixed = self.counts.free_mixed();
+        if free_mixed != self.free_mixed {
+            let by = free_mixed.wrapping_sub(self.free_mixed);
+            self.seat.count(counter::MIXED, by);
+            self.free_mixed = free_mixed;
+        }
+    }
+
     /// Writes the descriptor and moves the pageblock in the index: into its new rows first, then
     /// out of the old ones, so that it is always found in one.
     #[inline]
@@ -438,6 +488,7 @@ impl<P> Held<'_, '_, P> {
         self.words[COUNTS].store(self.counts.0, Relaxed);
         self.words[ORDERS].store(self.orders[0], Relaxed);
         self.words[ORDERS + 1].store(self.orders[1], Relaxed);
+        self.count_sums();
         let absent = self.words[ABSENT].load(Relaxed) as u16;
         let facts = self.counts.facts(label, u32::from(absent));
         let class = zone.policy.classes().number(zone.policy.class(&facts));

@@ -1,7 +1,8 @@
 //! The index of pageblocks: which have a free block of order k and belong to class c.
 //!
 //! ```text
-//!     flags     one bit a row, once per list, at the row's rank: lowest bit = cheapest row
+//!     ranked    for each list and order: one bit a row, at its rank; lowest bit = cheapest class
+//!     some      one bit a row that may not be empty
 //!       │
 //!     summary   one bit for each leaf word of a row that may not be zero
 //!       │
@@ -9,68 +10,76 @@
 //! ```
 //!
 //! A *row* is a pair of an order and a class; a pageblock is in one row for each order of which it
-//! has a maximal free block. A *list* is a kind of request; it ranks all rows by the policy's cost,
-//! once, when the zone is made.
+//! has a maximal free block. A *list* is a kind of request; for each order it ranks the classes by
+//! the policy's cost, once, when the zone is made.
 //!
 //! # Invariants
 //! - **I1** A leaf bit is set if and only if the pageblock, unlocked and not isolated, is of that
 //!   class and has a maximal free block of that order.
-//! - **I2** Above a leaf bit that is set, the summary bit and all flags are set, except while an
-//!   insertion or a search is at work. The opposite does not hold: they are cleared by whoever
-//!   searches there and finds nothing, so that a removal costs one atomic operation.
+//! - **I2** Above a leaf bit that is set, the bits of all levels are set, except while an insertion
+//!   or a search is at work. The opposite does not hold: they are cleared by whoever searches there
+//!   and finds nothing, so that a removal costs one atomic operation, and most insertions one.
 //!
 //! # Memory order
 //! The inserter writes a level and then reads the next one up; the searcher clears the upper one
 //! and then reads the lower one again. At least one must see the other's write, so all of these
 //! are `SeqCst`.
+//!
+//! The ranked bits are many, so an inserter looks only at the row's bit in `some`: if it is set, it
+//! takes the ranked bits for set. Setting goes from `some` to the ranked bits, clearing from the
+//! ranked bits to `some`. So if the last one to write `some` set it, whoever cleared ranked bits
+//! did so before, and the setter has set them all since.
 
-use crate::policy::End;
+use crate::policy::{End, LISTS};
 use crate::sync::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
     model_fence,
 };
-use crate::units::Order;
 
-/// Kinds of requests: one for each mobility, and one to spare.
-pub(super) const LISTS: usize = 4;
 const NO_RANK: u64 = 0xffff;
+const _: () = assert!(LISTS <= 4, "a word holds four ranks of 16 bits");
 
 /// The size of an index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    rows: usize,
     orders: usize,
+    classes: usize,
+    /// Words of one row's leaves, of its summary, and of the bits of all classes.
     leaf: usize,
     summary: usize,
     flags: usize,
 }
 
 impl Shape {
-    pub(super) const fn new(rows: usize, orders: usize, blocks: usize) -> Self {
+    pub(super) const fn new(orders: usize, classes: usize, blocks: usize) -> Self {
         let leaf = blocks.div_ceil(64);
         Self {
-            rows,
             orders,
+            classes,
             leaf,
             summary: leaf.div_ceil(64),
-            flags: rows.div_ceil(64),
+            flags: classes.div_ceil(64),
         }
     }
 
+    const fn rows(&self) -> usize {
+        self.orders * self.classes
+    }
+
     pub(super) const fn words(&self) -> usize {
-        let [leaves, summaries, flags, ranks, rows, feasible] = self.parts();
-        leaves + summaries + flags + ranks + rows + feasible
+        let [leaves, summaries, some, ranked, ranks, classes] = self.parts();
+        leaves + summaries + some + ranked + ranks + classes
     }
 
     const fn parts(&self) -> [usize; 6] {
         [
-            self.rows * self.leaf,
-            self.rows * self.summary,
-            LISTS * self.flags,
-            self.rows,
-            self.rows,
+            self.rows() * self.leaf,
+            self.rows() * self.summary,
+            self.rows().div_ceil(64),
             LISTS * self.orders * self.flags,
+            self.rows(),
+            self.rows(),
         ]
     }
 }
@@ -80,22 +89,21 @@ pub(super) struct Index<'m> {
     shape: Shape,
     leaves: &'m [AtomicU64],
     summaries: &'m [AtomicU64],
-    flags: &'m [AtomicU64],
-    /// By row: its rank in each list, 16 bits a list.
+    some: &'m [AtomicU64],
+    ranked: &'m [AtomicU64],
+    /// By row: its class's rank in each list, 16 bits a list.
     ranks: &'m [AtomicU64],
-    /// By rank: the row in each list, 16 bits a list.
-    rows: &'m [AtomicU64],
-    /// By list and order: the ranks of rows of at least that order.
-    feasible: &'m [AtomicU64],
+    /// By order and rank: the class in each list, 16 bits a list.
+    classes: &'m [AtomicU64],
 }
 
 impl<'m> Index<'m> {
-    /// The index in `words`, which are zero, ranked by `cost(list, row)`; `None` excludes a row
-    /// from a list.
+    /// The index in `words`, which are zero, ranked by `cost(list, order, class)`; `None` excludes
+    /// a row from a list.
     pub(super) fn new(
         shape: Shape,
         words: &'m [AtomicU64],
-        cost: impl Fn(usize, usize) -> Option<i32>,
+        cost: impl Fn(usize, usize, usize) -> Option<i32>,
     ) -> Self {
         let mut rest = words;
         let mut cut = |len: usize| {
@@ -103,51 +111,50 @@ impl<'m> Index<'m> {
             rest = others;
             part
         };
-        let [leaves, summaries, flags, ranks, rows, feasible] = shape.parts().map(&mut cut);
+        let [leaves, summaries, some, ranked, ranks, classes] = shape.parts().map(&mut cut);
         let index = Self {
             shape,
             leaves,
             summaries,
-            flags,
+            some,
+            ranked,
             ranks,
-            rows,
-            feasible,
+            classes,
         };
         for list in 0..LISTS {
-            index.rank(list, &cost);
+            for order in 0..shape.orders {
+                index.rank(list, order, |class| cost(list, order, class));
+            }
         }
         index
     }
 
-    /// Sorts the rows of `list`. The leaves, still unused, serve as scratch memory: one word a row.
-    fn rank(&self, list: usize, cost: impl Fn(usize, usize) -> Option<i32>) {
+    /// Sorts the classes of `list` for `order`. The leaves, still unused, serve as scratch memory:
+    /// there is at least one word a class.
+    fn rank(&self, list: usize, order: usize, cost: impl Fn(usize) -> Option<i32>) {
+        let start = order * self.shape.classes;
         let mut found = 0;
-        for row in 0..self.shape.rows {
-            if let Some(cost) = cost(list, row) {
-                // Sorts by cost, then by row: cost as an unsigned number with the same order.
-                let key = u64::from((cost as u32) ^ (1 << 31)) << 16 | row as u64;
+        for class in 0..self.shape.classes {
+            if let Some(cost) = cost(class) {
+                // Sorts by cost, then by class: cost as an unsigned number with the same order.
+                let key = u64::from((cost as u32) ^ (1 << 31)) << 16 | class as u64;
                 self.leaves[found].store(key, Relaxed);
                 found += 1;
             } else {
-                put_part(&self.ranks[row], list, NO_RANK);
+                put_part(&self.ranks[start + class], list, NO_RANK);
             }
         }
         sort(&self.leaves[..found]);
-        let rows_per_order = self.shape.rows / self.shape.orders;
         for rank in 0..found {
-            let row = (self.leaves[rank].load(Relaxed) & 0xffff) as usize;
-            put_part(&self.ranks[row], list, rank as u64);
-            put_part(&self.rows[rank], list, row as u64);
-            for order in 0..=row / rows_per_order {
-                let word = &self.feasible[self.feasible_start(list, order) + rank / 64];
-                word.store(word.load(Relaxed) | 1 << (rank % 64), Relaxed);
-            }
+            let class = (self.leaves[rank].load(Relaxed) & 0xffff) as usize;
+            put_part(&self.ranks[start + class], list, rank as u64);
+            put_part(&self.classes[start + rank], list, class as u64);
             self.leaves[rank].store(0, Relaxed);
         }
     }
 
     #[inline(always)]
-    fn feasible_start(&self, list: usize, order: usize) -> usize {
+    fn ranked_start(&self, list: usize, order: usize) -> usize {
         (list * self.shape.orders + order) * self.shape.flags
     }
 
@@ -168,15 +175,28 @@ impl<'m> Index<'m> {
             summary.fetch_or(bit, SeqCst);
         }
         model_fence();
+        if self.some[row / 64].load(SeqCst) >> (row % 64) & 1 == 0 {
+            self.raise_flags(row);
+        }
+    }
+
+    /// Sets the row's bits above its summary.
+    #[cold]
+    fn raise_flags(&self, row: usize) {
+        self.some[row / 64].fetch_or(1 << (row % 64), SeqCst);
+        self.for_each_rank(row, |word, bit| {
+            word.fetch_or(bit, SeqCst);
+        });
+    }
+
+    /// Calls `visit` with the word and the bit of the row in each list that ranks it.
+    fn for_each_rank(&self, row: usize, mut visit: impl FnMut(&AtomicU64, u64)) {
         let ranks = self.ranks[row].load(Relaxed);
         for list in 0..LISTS {
             let rank = (ranks >> (16 * list)) & 0xffff;
             if rank != NO_RANK {
-                let flag = &self.flags[list * self.shape.flags + rank as usize / 64];
-                let bit = 1 << (rank % 64);
-                if flag.load(SeqCst) & bit == 0 {
-                    flag.fetch_or(bit, SeqCst);
-                }
+                let start = self.ranked_start(list, row / self.shape.classes);
+                visit(&self.ranked[start + rank as usize / 64], 1 << (rank % 64));
             }
         }
     }
@@ -198,24 +218,24 @@ impl<'m> Index<'m> {
         self.leaves[row * self.shape.leaf + leaf].load(SeqCst)
     }
 
-    /// The cheapest row of `list`, of those with at least `order` and from rank `from` on, that
-    /// may not be empty: its rank and itself.
+    /// The cheapest class of `list` in which there may be a free block of `order`, from rank
+    /// `from` on: its rank and itself.
     #[inline]
     pub(super) fn cheapest(
         &self,
         list: usize,
-        order: Order,
+        order: usize,
         from: usize,
     ) -> Option<(usize, usize)> {
-        let flags = &self.flags[list * self.shape.flags..][..self.shape.flags];
-        let feasible = &self.feasible[self.feasible_start(list, order.index())..];
+        let start = self.ranked_start(list, order);
+        let ranked = &self.ranked[start..start + self.shape.flags];
         let mut mask = !0 << (from % 64);
-        for word in from / 64..flags.len() {
-            let bits = flags[word].load(SeqCst) & feasible[word].load(Relaxed) & mask;
+        for (at, word) in ranked.iter().enumerate().skip(from / 64) {
+            let bits = word.load(SeqCst) & mask;
             if bits != 0 {
-                let rank = word * 64 + bits.trailing_zeros() as usize;
-                let row = self.rows[rank].load(Relaxed) >> (16 * list) & 0xffff;
-                return Some((rank, row as usize));
+                let rank = at * 64 + bits.trailing_zeros() as usize;
+                let classes = self.classes[order * self.shape.classes + rank].load(Relaxed);
+                return Some((rank, (classes >> (16 * list) & 0xffff) as usize));
             }
             mask = !0;
         }
@@ -295,34 +315,26 @@ impl<'m> Index<'m> {
     /// Clears the flags of a row that was seen to be empty.
     #[cold]
     fn lower_flags(&self, row: usize) {
-        let ranks = self.ranks[row].load(Relaxed);
-        for list in 0..LISTS {
-            let rank = (ranks >> (16 * list)) & 0xffff;
-            if rank != NO_RANK {
-                let flag = &self.flags[list * self.shape.flags + rank as usize / 64];
-                flag.fetch_and(!(1 << (rank % 64)), SeqCst);
-            }
-        }
+        self.for_each_rank(row, |word, bit| {
+            word.fetch_and(!bit, SeqCst);
+        });
+        self.some[row / 64].fetch_and(!(1 << (row % 64)), SeqCst);
         model_fence();
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
-        for (top, summary) in summaries.iter().enumerate() {
-            let bits = summary.load(SeqCst);
-            if bits != 0 {
-                self.raise(row, top * 64 + bits.trailing_zeros() as usize);
+        for summary in summaries {
+            if summary.load(SeqCst) != 0 {
+                self.raise_flags(row);
+                return;
             }
         }
     }
 
     /// Whether I2 holds. Only meaningful while nobody changes the index.
     pub(super) fn is_consistent(&self) -> bool {
-        (0..self.shape.rows).all(|row| {
-            let ranks = self.ranks[row].load(Relaxed);
-            let flagged = (0..LISTS).all(|list| {
-                let rank = ((ranks >> (16 * list)) & 0xffff) as usize;
-                rank as u64 == NO_RANK
-                    || self.flags[list * self.shape.flags + rank / 64].load(Relaxed) >> (rank % 64)
-                        & 1
-                        != 0
+        (0..self.shape.rows()).all(|row| {
+            let mut flagged = self.some[row / 64].load(Relaxed) >> (row % 64) & 1 != 0;
+            self.for_each_rank(row, |word, bit| {
+                flagged &= word.load(Relaxed) & bit != 0;
             });
             (0..self.shape.leaf).all(|leaf| {
                 let summary = &self.summaries[row * self.shape.summary + leaf / 64];
@@ -376,15 +388,20 @@ mod tests {
 
     #[test]
     fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
-        let (rows, orders, blocks) = (12, 3, 5000);
-        let shape = Shape::new(rows, orders, blocks);
+        let (orders, classes, blocks) = (3, 4, 5000);
+        let rows = orders * classes;
+        let shape = Shape::new(orders, classes, blocks);
         let mut memory = vec![0; shape.words()];
-        // List 0 ranks by falling row, list 1 excludes odd rows, the others rank by row.
-        let index = Index::new(shape, atomic_words(&mut memory), |list, row| match list {
-            0 => Some(-(row as i32)),
-            1 => (row % 2 == 0).then_some(row as i32),
-            _ => Some(row as i32),
-        });
+        // List 0 ranks by falling class, list 1 excludes odd classes, the others rank by class.
+        let index = Index::new(
+            shape,
+            atomic_words(&mut memory),
+            |list, _, class| match list {
+                0 => Some(-(class as i32)),
+                1 => (class % 2 == 0).then_some(class as i32),
+                _ => Some(class as i32),
+            },
+        );
         let mut model = BTreeSet::new();
         let mut state = 1u64;
         for _ in 0..20_000 {
@@ -420,21 +437,22 @@ mod tests {
             );
             assert!(index.is_consistent(), "I2");
             for (list, order) in [(0, 0), (1, 1), (2, 2)] {
-                let order = Order::new(order).unwrap();
-                let feasible = |row: &usize| row / (rows / orders) >= order.index();
-                let expected = model.iter().map(|&(row, _)| row).filter(feasible);
+                let of_order = |row: &usize| row / classes == order;
+                let there = model.iter().map(|&(row, _)| row).filter(of_order);
+                let mut there = there.map(|row| row % classes);
                 let expected = match list {
-                    0 => expected.max(),
-                    1 => expected.filter(|row| row % 2 == 0).min(),
-                    _ => expected.min(),
+                    0 => there.max(),
+                    1 => there.find(|class| class % 2 == 0),
+                    _ => there.min(),
                 };
                 let mut from = 0;
                 let found = loop {
-                    let Some((rank, row)) = index.cheapest(list, order, from) else {
+                    let Some((rank, class)) = index.cheapest(list, order, from) else {
                         break None;
                     };
+                    let row = order * classes + class;
                     if index.find(row, End::Lowest, None).is_some() {
-                        break Some(row);
+                        break Some(class);
                     }
                     from = rank;
                 };

@@ -71,7 +71,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         // it waits for nobody.
         let mut attempt = 0;
         let held = loop {
-            match zone.try_lock(start >> zone.map.pageblock_order) {
+            match zone.try_lock(self.words, start >> zone.map.pageblock_order) {
                 Some(held) => break held,
                 None => zone.platform.relax(attempt),
             }

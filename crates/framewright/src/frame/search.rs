@@ -3,7 +3,7 @@
 use super::block::Held;
 use super::seat::{SeatWords, counter};
 use super::zone::Zone;
-use crate::policy::Label;
+use crate::policy::{Label, ZoneFacts};
 use crate::units::{Mobility, Order};
 
 /// How many pageblocks of one row are tried before the next row is.
@@ -14,6 +14,59 @@ const TRIES: usize = 8;
 pub(super) struct Wanted {
     pub(super) order: Order,
     pub(super) mobility: Mobility,
+}
+
+/// Orders inside a pageblock, 0 to 10.
+const ORDERS: usize = 11;
+
+/// A request on its way through the candidates.
+struct Search {
+    list: usize,
+    orders: core::ops::RangeInclusive<usize>,
+    /// What each order found adds to the cost.
+    surcharges: [i32; ORDERS],
+    /// Whether pageblocks in which other CPUs work are left to them, as long as there are others.
+    spare: bool,
+    /// Ranks below are passed by, by order.
+    from: [usize; ORDERS],
+}
+
+impl Search {
+    fn new<P>(zone: &Zone<'_, P>, wanted: Wanted) -> Self {
+        let facts = zone.zone_facts();
+        let orders = wanted.order.index()..=usize::from(zone.map.pageblock_order);
+        let mut surcharges = [0; ORDERS];
+        for found in orders.clone() {
+            let found = Order::new(found as u8).expect("orders in a pageblock are small");
+            surcharges[found.index()] =
+                zone.policy
+                    .surcharge(&facts, wanted.mobility, wanted.order, found);
+        }
+        Self {
+            list: zone.policy.list(wanted.mobility, &facts),
+            orders,
+            surcharges,
+            spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, &facts),
+            from: [0; ORDERS],
+        }
+    }
+
+    /// The order, the rank and the class of the cheapest candidate, the smallest order of equals.
+    #[inline]
+    fn cheapest<P>(&self, zone: &Zone<'_, P>) -> Option<(usize, usize, usize)> {
+        let mut best = None;
+        for order in self.orders.clone() {
+            let Some((rank, class)) = zone.index.cheapest(self.list, order, self.from[order])
+            else {
+                continue;
+            };
+            let cost = zone.cost(self.list, order, class) + self.surcharges[order];
+            if best.is_none_or(|(least, _)| cost < least) {
+                best = Some((cost, (order, rank, class)));
+            }
+        }
+        best.map(|(_, candidate)| candidate)
+    }
 }
 
 /// What came of a row.
@@ -37,46 +90,67 @@ impl<'m, P> Zone<'m, P> {
     #[inline]
     pub(super) fn take_some(&self, seat: SeatWords<'m>, wanted: Wanted, out: &mut [u32]) -> usize {
         let mut taken = 0;
-        let mut from = 0;
-        // Other CPUs' pageblocks are left to them as long as there are others. Not so for what
-        // cannot move: there, one more contaminated pageblock is the dearer evil.
-        let mut spare = wanted.mobility.is_movable() && self.map.cpus > 1;
+        let mut search = Search::new(self, wanted);
+        let mut spare = search.spare;
         loop {
-            let list = wanted.mobility.index();
-            let Some((rank, row)) = self.index.cheapest(list, wanted.order, from) else {
+            let Some((order, rank, class)) = search.cheapest(self) else {
                 if taken == 0 && spare {
-                    (spare, from) = (false, 0);
+                    spare = false;
+                    search.from = [0; ORDERS];
                     continue;
                 }
                 return taken;
             };
-            match self.take_from_row(seat, row, wanted, spare, out, taken) {
+            match self.take_from_row(seat, order, class, wanted, spare, out, taken) {
                 Outcome::Own(now) => {
                     taken = now;
                     if taken == out.len() {
                         return taken;
                     }
-                    from = 0;
                 }
                 Outcome::Fallback(now) => return now,
-                Outcome::Empty => from = rank,
-                Outcome::Busy => from = rank + 1,
+                Outcome::Empty => {}
+                Outcome::Busy => search.from[order] = rank + 1,
             }
         }
     }
 
+    /// The facts of the zone, by the counters of all seats: more or less, while others work.
+    pub(super) fn zone_facts(&self) -> ZoneFacts {
+        let sum = |counter: usize| {
+            let sum = self
+                .all_seats()
+                .fold(0u64, |sum, seat| sum.wrapping_add(seat.read(counter)));
+            // Below zero for a moment, when a seat's counter is behind another's.
+            if (sum as i64) < 0 { 0 } else { sum }
+        };
+        ZoneFacts {
+            frames: self.present_frames(),
+            free: self.pageblock_free_frames(),
+            free_mixed: sum(counter::MIXED),
+            free_large: sum(counter::LARGE),
+            blocks_of_order_2: sum(counter::ORDER_2),
+        }
+    }
+
     #[inline]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of `take_some`, which has them all"
+    )]
     fn take_from_row(
         &self,
         seat: SeatWords<'m>,
-        row: usize,
+        found: usize,
+        class: usize,
         wanted: Wanted,
         spare: bool,
         out: &mut [u32],
         taken: usize,
     ) -> Outcome {
         let end = self.policy.end(wanted.mobility);
-        let (found, class) = self.row_parts(row);
+        let row = self.row(found, class as u16);
+        let found = found as u8;
         let mut at = None;
         for _ in 0..TRIES {
             let Some(id) = self.index.find(row, end, at) else {
@@ -90,11 +164,14 @@ impl<'m, P> Zone<'m, P> {
             if spare && self.reserved_by(id).is_some_and(|cpu| cpu != seat.number) {
                 continue;
             }
-            let Some(mut held) = self.try_lock(id) else {
+            let Some(mut held) = self.try_lock(seat, id) else {
                 continue;
             };
             let meta = held.meta();
-            if meta.class() != class || meta.orders() >> found & 1 == 0 || meta.is_isolated() {
+            if usize::from(meta.class()) != class
+                || meta.orders() >> found & 1 == 0
+                || meta.is_isolated()
+            {
                 held.unlock();
                 continue;
             }
@@ -167,7 +244,7 @@ impl<'m, P> Zone<'m, P> {
 
     /// Takes one block from the high-order reserve.
     #[cold]
-    pub(super) fn take_reserved(&self, wanted: Wanted) -> Option<usize> {
+    pub(super) fn take_reserved(&self, seat: SeatWords<'m>, wanted: Wanted) -> Option<usize> {
         let class = self
             .policy
             .classes()
@@ -178,7 +255,7 @@ impl<'m, P> Zone<'m, P> {
             let Some(id) = self.index.find(row, end, None) else {
                 continue;
             };
-            let Some(mut held) = self.try_lock(id) else {
+            let Some(mut held) = self.try_lock(seat, id) else {
                 continue;
             };
             let mut out = [0];

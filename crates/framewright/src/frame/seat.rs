@@ -44,13 +44,18 @@ pub(super) mod counter {
     pub(in super::super) const REMOTE: usize = 5;
     pub(in super::super) const DRAINS: usize = 6;
     pub(in super::super) const BAD: usize = 7;
-    pub(in super::super) const STEALS: usize = 8;
+    /// Free frames in mixed pageblocks, free frames in blocks of order 3 and more, blocks of order
+    /// 2: what this seat's changes added to each; wraps.
+    pub(in super::super) const MIXED: usize = 8;
+    pub(in super::super) const LARGE: usize = 9;
+    pub(in super::super) const ORDER_2: usize = 10;
+    pub(in super::super) const STEALS: usize = 11;
     pub(in super::super) const RELABELS: usize = STEALS + 9;
     pub(in super::super) const EXHAUSTED: usize = RELABELS + 9;
     pub(in super::super) const FRAGMENTED: usize = EXHAUSTED + ORDERS;
     /// Times that the caches' limits were looked at.
     pub(in super::super) const LOOKS: usize = FRAGMENTED + ORDERS;
-    pub(in super::super) const COUNT: usize = 72;
+    pub(in super::super) const COUNT: usize = 76;
     const _: () = assert!(LOOKS < COUNT);
 }
 

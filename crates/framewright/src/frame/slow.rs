@@ -93,7 +93,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         } else if wanted.mobility.is_movable() || wanted.order == Order::ZERO {
             return None;
         } else {
-            self.zone.take_reserved(wanted)?
+            self.zone.take_reserved(self.words, wanted)?
         };
         self.words.count(counter::NET, wanted.order.frames());
         Some(offset)
@@ -171,7 +171,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     ) -> Result<(), ()> {
         let zone = self.zone;
         let live = Tag::live(order, mobility);
-        if let Some(mut held) = zone.try_lock(offset >> zone.map.pageblock_order) {
+        if let Some(mut held) = zone.try_lock(self.words, offset >> zone.map.pageblock_order) {
             let given = zone.tag(offset) == live && {
                 zone.set_tag(offset, Tag::NONE);
                 held.give(zone.slot(offset), order, mobility)
@@ -184,7 +184,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             if !zone.change_tag(offset, live, Tag::remote(order, mobility)) {
                 return Err(());
             }
-            zone.leave(offset);
+            zone.leave(self.words, offset);
             self.words.count(counter::REMOTE, 1);
         }
         self.words
@@ -267,10 +267,10 @@ impl<'m, P> Zone<'m, P> {
             }
             let offset = block.load(Relaxed) as usize;
             let id = offset >> self.map.pageblock_order;
-            let Some(mut held) = self.try_lock(id) else {
+            let Some(mut held) = self.try_lock(seat, id) else {
                 if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
                     given += 1;
-                    self.leave(offset);
+                    self.leave(seat, offset);
                     seat.count(counter::REMOTE, 1);
                 } else {
                     self.count_corruption();

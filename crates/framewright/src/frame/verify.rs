@@ -4,7 +4,7 @@ use super::seat::CACHED_ORDERS;
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
-use crate::policy::BlockFacts;
+use crate::policy::{BlockFacts, ZoneFacts};
 use crate::slots::Slots;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
@@ -84,7 +84,9 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             holds("F2", same && by_mobility == counted.by_mobility)?;
             holds(
                 "F4",
-                self.try_lock(id).map(super::block::Held::unlock).is_some(),
+                self.try_lock(self.nobodys_seat(), id)
+                    .map(super::block::Held::unlock)
+                    .is_some(),
             )?;
             let remote = self.remote_bitmap(id);
             holds("F4", remote.iter().all(|word| word.load(Relaxed) == 0))?;
@@ -126,7 +128,28 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         of_zone("F6", present == self.present_frames())?;
         of_zone("F6", free == self.pageblock_free_frames())?;
         of_zone("F6", self.stats().nr_free_pages == free + cached)?;
+        of_zone("F6", self.zone_facts() == self.recount_facts())?;
         of_zone("F7", self.corruptions() == 0)
+    }
+
+    fn recount_facts(&self) -> ZoneFacts {
+        let mut sum = ZoneFacts {
+            frames: self.present_frames(),
+            ..ZoneFacts::default()
+        };
+        for id in 0..self.map.blocks {
+            let mut runs = [0; 11];
+            Slots::new(self.bitmap(id)).count_runs(&mut runs);
+            let large = runs.iter().enumerate().skip(3);
+            sum.free_large += large.map(|(o, &runs)| u64::from(runs) << o).sum::<u64>();
+            sum.blocks_of_order_2 += u64::from(runs[2]);
+            let facts = self.facts(id);
+            sum.free += u64::from(facts.free);
+            if facts.movable() > 0 && facts.nonmovable() > 0 {
+                sum.free_mixed += u64::from(facts.free);
+            }
+        }
+        sum
     }
 
     fn all_cached_frames(&self) -> u64 {
@@ -189,7 +212,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                     let expected = number == usize::from(class)
                         && orders >> order & 1 != 0
                         && !meta.is_isolated();
-                    self.index.contains(self.row(order, number as u8), id) == expected
+                    self.index.contains(self.row(order, number as u16), id) == expected
                 })
             })
     }

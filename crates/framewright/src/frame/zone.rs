@@ -1,4 +1,4 @@
-use super::index::{Index, LISTS};
+use super::index::Index;
 use super::layout::Map;
 use super::seat::{Seat, SeatWords};
 use super::tag::Tag;
@@ -76,7 +76,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         };
         let [words, seats, descriptors, free, remote, index, tags] = parts.map(&mut cut);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
-        let index = Index::new(map.index, index, |list, row| row_cost(&policy, list, row));
+        let index = Index::new(map.index, index, |list, order, class| {
+            let class = policy.classes().class(class as u16, policy.is_labelled())?;
+            policy.cost(list, Order::new(order as u8)?, class)
+        });
         let zone = Self {
             map,
             policy,
@@ -179,15 +182,22 @@ impl<'m, P> Zone<'m, P> {
 
     /// The row of the index for free blocks of `order` in pageblocks of `class`.
     #[inline(always)]
-    pub(super) fn row(&self, order: usize, class: u8) -> usize {
+    pub(super) fn row(&self, order: usize, class: u16) -> usize {
         order * self.policy.classes().count() + usize::from(class)
     }
 
-    /// The order and the class of a row.
-    #[inline(always)]
-    pub(super) fn row_parts(&self, row: usize) -> (u8, u8) {
-        let classes = self.policy.classes().count();
-        ((row / classes) as u8, (row % classes) as u8)
+    /// What a request of `list` pays for a free block of `order` in a pageblock of `class`, both of
+    /// them ranked.
+    #[inline]
+    pub(super) fn cost(&self, list: usize, order: usize, class: usize) -> i32 {
+        let class = self
+            .policy
+            .classes()
+            .class(class as u16, self.policy.is_labelled());
+        class
+            .zip(Order::new(order as u8))
+            .and_then(|(class, order)| self.policy.cost(list, order, class))
+            .unwrap_or(i32::MAX / 2)
     }
 
     /// The offset of `frame` in the zone, if it is inside.
@@ -268,16 +278,6 @@ const fn is_kept(label: Label, isolated: bool) -> bool {
     isolated || !matches!(label, Label::Of(_))
 }
 
-/// What a request of `list`, one of the mobilities, pays for a free block in `row`.
-fn row_cost(policy: &Policy, list: usize, row: usize) -> Option<i32> {
-    const { assert!(LISTS >= Mobility::ALL.len()) };
-    let mobility = Mobility::from_index(list)?;
-    let classes = policy.classes();
-    let (order, class) = (row / classes.count(), row % classes.count());
-    let class = classes.class(class as u8, policy.is_labelled())?;
-    policy.cost(mobility, Order::new(order as u8)?, class)
-}
-
 /// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, nothing
 /// is on its way back from elsewhere.
 pub(super) struct Stopped<'z, 'm, P> {
@@ -315,7 +315,7 @@ impl<P> Stopped<'_, '_, P> {
     /// Holds a pageblock, which nobody else can while all CPUs stand still.
     pub(super) fn hold(&self, id: usize) -> super::block::Held<'_, '_, P> {
         self.zone
-            .try_lock(id)
+            .try_lock(self.zone.nobodys_seat(), id)
             .expect("no pageblock is locked while all CPUs stand still")
     }
 }

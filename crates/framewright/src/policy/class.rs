@@ -70,6 +70,21 @@ impl BlockFacts {
     }
 }
 
+/// What a policy may know of a zone as a whole: sums over its pageblocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZoneFacts {
+    /// Frames that exist.
+    pub frames: u64,
+    /// Free frames.
+    pub free: u64,
+    /// Of these, those in pageblocks with both movable and non-movable frames.
+    pub free_mixed: u64,
+    /// Free frames in free blocks of order 3 or more.
+    pub free_large: u64,
+    /// Maximal free blocks of order 2.
+    pub blocks_of_order_2: u64,
+}
+
 /// The class of a pageblock: what an index keeps together.
 ///
 /// A `level` is a logarithmic count of free frames in half octaves, see [`Classes::level`]; a
@@ -84,8 +99,16 @@ pub enum Class {
         /// Free frames.
         level: u8,
     },
-    /// Movable and non-movable frames.
+    /// Non-movable and movable frames, the latter at least a 16th of the pageblock.
     Mixed {
+        /// Non-movable frames.
+        share: u8,
+        /// Free frames.
+        level: u8,
+    },
+    /// Non-movable frames, and movable ones in less than a 16th of the pageblock: it may become
+    /// pure.
+    Tainted {
         /// Non-movable frames.
         share: u8,
         /// Free frames.
@@ -184,37 +207,50 @@ impl Classes {
         self.contiguous() as usize + self.levels as usize + 1
     }
 
-    const fn contiguous(self) -> u8 {
-        1 + self.levels + 2 * SHARES * self.levels
+    const fn contiguous(self) -> u16 {
+        1 + self.levels as u16 + 3 * SHARES as u16 * self.levels as u16
+    }
+
+    /// Whether so few frames are movable that the pageblock may become pure: below a 16th.
+    #[inline]
+    #[must_use]
+    pub const fn is_nearly_pure(self, movable: u32) -> bool {
+        (movable << 4) >> self.pageblock_order == 0
     }
 
     /// The number of `class`, below [`count`](Self::count).
     #[inline]
     #[must_use]
-    pub const fn number(self, class: Class) -> u8 {
-        let levels = self.levels;
+    pub const fn number(self, class: Class) -> u16 {
         match class {
             Class::Empty => 0,
-            Class::Clean { level } => 1 + level,
-            Class::Mixed { share, level } => 1 + levels * (1 + share) + level,
-            Class::Pure { share, level } => 1 + levels * (1 + SHARES + share) + level,
+            Class::Clean { level } => self.in_group(0, level),
+            Class::Mixed { share, level } => self.in_group(1 + share, level),
+            Class::Tainted { share, level } => self.in_group(1 + SHARES + share, level),
+            Class::Pure { share, level } => self.in_group(1 + 2 * SHARES + share, level),
             // A policy has either labelled classes or those by composition.
-            Class::Labelled { label, level } => 1 + levels * label.index() as u8 + level,
-            Class::Contiguous { level } => self.contiguous() + level,
-            Class::HighOrder => self.contiguous() + levels,
+            Class::Labelled { label, level } => self.in_group(label.index() as u8, level),
+            Class::Contiguous { level } => self.contiguous() + level as u16,
+            Class::HighOrder => self.contiguous() + self.levels as u16,
         }
+    }
+
+    #[inline]
+    const fn in_group(self, group: u8, level: u8) -> u16 {
+        1 + self.levels as u16 * group as u16 + level as u16
     }
 
     /// The class of that number, where `labelled` says which of the two kinds the policy has.
     ///
     /// `None` for a number that no class has.
     #[must_use]
-    pub const fn class(self, number: u8, labelled: bool) -> Option<Class> {
+    pub const fn class(self, number: u16, labelled: bool) -> Option<Class> {
+        let levels = self.levels as u16;
         if number >= self.contiguous() {
             let level = number - self.contiguous();
-            return if level < self.levels {
-                Some(Class::Contiguous { level })
-            } else if level == self.levels {
+            return if level < levels {
+                Some(Class::Contiguous { level: level as u8 })
+            } else if level == levels {
                 Some(Class::HighOrder)
             } else {
                 None
@@ -223,7 +259,8 @@ impl Classes {
         if number == 0 {
             return Some(Class::Empty);
         }
-        let (group, level) = ((number - 1) / self.levels, (number - 1) % self.levels);
+        let group = ((number - 1) / levels) as u8;
+        let level = ((number - 1) % levels) as u8;
         if labelled {
             return match Mobility::from_index(group as usize) {
                 Some(label) => Some(Class::Labelled { label, level }),
@@ -231,21 +268,20 @@ impl Classes {
             };
         }
         if group == 0 {
-            Some(Class::Clean { level })
-        } else if group <= SHARES {
-            let share = group - 1;
-            Some(Class::Mixed { share, level })
-        } else {
-            let share = group - 1 - SHARES;
-            Some(Class::Pure { share, level })
+            return Some(Class::Clean { level });
         }
+        let share = (group - 1) % SHARES;
+        Some(match (group - 1) / SHARES {
+            0 => Class::Mixed { share, level },
+            1 => Class::Tainted { share, level },
+            _ => Class::Pure { share, level },
+        })
     }
 }
 
 const _: () = {
-    // A class number is a byte, with the largest pageblocks too: 1024 frames have 20 levels, so
-    // 1 + 20 + 2 * 4 * 20 + 20 + 1 = 202 classes.
-    assert!(Classes::new(Order::new(10).unwrap()).count() == 202);
+    // 512 frames have 18 levels, so 1 + 18 + 3 * 4 * 18 + 18 + 1 = 254 classes: four words of flags.
+    assert!(Classes::new(Order::new(9).unwrap()).count() == 254);
 };
 
 #[cfg(test)]
@@ -256,14 +292,14 @@ mod tests {
     fn every_class_number_names_the_class_that_has_it() {
         for order in 1..=10 {
             let classes = Classes::new(Order::new(order).unwrap());
-            for number in 0..classes.count() as u8 {
+            for number in 0..classes.count() as u16 {
                 for labelled in [false, true] {
                     if let Some(class) = classes.class(number, labelled) {
                         assert_eq!(classes.number(class), number, "{class:?}");
                     }
                 }
             }
-            assert_eq!(classes.class(classes.count() as u8, false), None);
+            assert_eq!(classes.class(classes.count() as u16, false), None);
         }
     }
 

@@ -1,24 +1,66 @@
-//! The default: keep what cannot move together, and waste no fragment on the way.
+//! The default: keep what cannot move together, and break nothing large for something small.
 //!
-//! - A movable request takes the smallest free block that is large enough, wherever it lies, and
-//!   among those the one in the fullest pageblock; so large free blocks are the last to go.
-//! - A non-movable request goes where non-movable frames already are: the pageblock with the most
-//!   of them, whether they are unmovable or reclaimable. Only when all of those are full does it
+//! - A movable request takes the smallest free block that is large enough, in the fullest
+//!   pageblock; it avoids those in which non-movable frames predominate, those that are nearly
+//!   rid of movable frames, and those with non-movable frames only. So large free blocks are the
+//!   last to go, and pageblocks sort themselves.
+//! - A non-movable request goes where non-movable frames already are, whether unmovable or
+//!   reclaimable: the pageblock with the most of them. Only when none of those has room does it
 //!   contaminate another one, and then the emptiest, which it will fill next.
 //! - Non-movable requests come from low addresses, movable ones from high addresses, so that the
 //!   border between them moves and is not set.
+//! - Two things change this for a while. When little is free in mixed pageblocks, movable requests
+//!   leave it to those that have nowhere else to go (*heal*). When blocks of order 3 and more are
+//!   scarce, breaking one for a smaller request costs more than contaminating a pageblock by way
+//!   of one of its small free blocks (*scarce*): what the proposal of 2016 does by rule is done
+//!   here by price.
+//!
+//! The constants are the outcome of a search over two recorded traces; `docs/design` has the
+//! numbers, and what each constant is worth.
 
-use super::{BlockFacts, Class, Classes};
+use super::{BlockFacts, Class, Classes, ZoneFacts};
 use crate::units::{Mobility, Order};
 
-/// A step of one order costs more than all levels (20 at most) together.
-const ORDER_COST: i32 = 100;
-/// What a share of non-movable frames is worth: one step outweighs all levels.
-const SHARE_WORTH: i32 = 20;
-/// To contaminate one more pageblock costs more than any order (at most 10) in a contaminated one.
-const CONTAMINATION_COST: i32 = 10_000;
+/// The rankings: one for what cannot move, and two for what can.
+pub(super) const NONMOVABLE: usize = 0;
+pub(super) const MOVABLE: usize = 1;
+pub(super) const MOVABLE_HEALING: usize = 2;
+
+/// A step of one order, for movable requests: more than all levels (20 at most) together.
+const MOVABLE_ORDER_COST: i32 = 100;
+/// Orders below this one are all the same to a movable request, as long as nothing is scarce: too
+/// small to be anybody's last resort.
+const SMALL_ORDERS: u8 = 3;
+/// Three eighths of the pageblock cannot move: it is the non-movable requests'.
+const PREDOMINANT_COST: i32 = 1000;
+/// The pageblock is nearly rid of movable frames.
+const NEARLY_PURE_COST: i32 = 300;
+/// It is rid of them: any whole pageblock (9 steps of order) is cheaper.
+const PURE_COST: i32 = 3000;
+/// Little is free in mixed pageblocks.
+const HEALING_COST: i32 = 1000;
 /// Between equals, movable frames stay out of contiguous areas: they would have to leave.
 const LENT_COST: i32 = 50;
+
+/// A step of one order, for non-movable requests: as much as all levels together.
+const ORDER_COST: i32 = 20;
+/// What a share of non-movable frames is worth: as much as ten steps of order.
+const SHARE_WORTH: i32 = 200;
+/// What it is worth that no movable frame is near.
+const PURE_WORTH: i32 = 500;
+/// A pure pageblock of which half is free comes before all others: it was emptied to be filled.
+const HALF_FREE_WORTH: i32 = 5000;
+/// To contaminate one more pageblock: more than anything in a contaminated one.
+const CONTAMINATION_COST: i32 = 10_000;
+
+/// Scarce: breaking a block costs a non-movable request more than contaminating a pageblock...
+const BREAKING_COST: i32 = 12_000;
+/// ... and a movable one more than going into a pure pageblock.
+const MOVABLE_BREAKING_COST: i32 = 5000;
+/// Blocks of order 2 are scarce too: larger ones are broken for requests of order 2 instead.
+const KEEPING_COST: i32 = 6000;
+/// From this order on breaking is breaking.
+const BREAKABLE: u8 = 2;
 
 pub(super) fn class(classes: Classes, facts: &BlockFacts) -> Class {
     let (nonmovable, movable) = (facts.nonmovable(), facts.movable());
@@ -31,38 +73,227 @@ pub(super) fn class(classes: Classes, facts: &BlockFacts) -> Class {
         };
     }
     let share = classes.share(nonmovable);
-    if movable > 0 {
-        Class::Mixed { share, level }
-    } else {
+    if movable == 0 {
         Class::Pure { share, level }
+    } else if classes.is_nearly_pure(movable) {
+        Class::Tainted { share, level }
+    } else {
+        Class::Mixed { share, level }
     }
 }
 
-pub(super) fn cost(
-    classes: Classes,
-    mobility: Mobility,
-    found: Order,
-    class: Class,
-) -> Option<i32> {
-    let order = i32::from(found.get()) * ORDER_COST;
-    let cost = if mobility.is_movable() {
-        match class {
-            Class::Empty => order,
-            Class::Clean { level } | Class::Mixed { level, .. } | Class::Pure { level, .. } => {
-                order + i32::from(level)
-            }
-            Class::Contiguous { level } => order + LENT_COST + i32::from(level),
-            Class::Labelled { .. } | Class::HighOrder => return None,
-        }
+/// Healing: less than a tenth of what is free is in mixed pageblocks.
+const fn is_healing(zone: &ZoneFacts) -> bool {
+    zone.free_mixed * 10 < zone.free
+}
+
+/// Scarce: less than 2.2 % of the zone is free in blocks of order 3 or more.
+const fn is_scarce(zone: &ZoneFacts) -> bool {
+    zone.free_large * 1000 < zone.frames * 22
+}
+
+/// Fewer blocks of order 2 than one for each 2800 frames: 550 on the 6 GiB of the traces.
+const fn is_order_2_scarce(zone: &ZoneFacts) -> bool {
+    zone.blocks_of_order_2 * 2800 < zone.frames
+}
+
+pub(super) const fn list(mobility: Mobility, zone: &ZoneFacts) -> usize {
+    if !mobility.is_movable() {
+        NONMOVABLE
+    } else if is_healing(zone) {
+        MOVABLE_HEALING
     } else {
-        match class {
-            Class::Mixed { share, level } | Class::Pure { share, level } => {
-                order - SHARE_WORTH * i32::from(share) + i32::from(level)
+        MOVABLE
+    }
+}
+
+pub(super) fn cost(classes: Classes, list: usize, found: Order, class: Class) -> Option<i32> {
+    if list == NONMOVABLE {
+        let in_contaminated = |share: u8, level: u8| {
+            i32::from(found.get()) * ORDER_COST - SHARE_WORTH * i32::from(share) + i32::from(level)
+        };
+        return Some(match class {
+            Class::Mixed { share, level } | Class::Tainted { share, level } => {
+                in_contaminated(share, level)
+            }
+            Class::Pure { share, level } => {
+                let half = found.get() + 1 == classes.pageblock_order().get();
+                let worth = if half { HALF_FREE_WORTH } else { 0 };
+                in_contaminated(share, level) - PURE_WORTH - worth
             }
             Class::Clean { level } => CONTAMINATION_COST - i32::from(level),
             Class::Empty => CONTAMINATION_COST - i32::from(classes.levels()),
             Class::Labelled { .. } | Class::Contiguous { .. } | Class::HighOrder => return None,
-        }
+        });
+    }
+    let healing = if list == MOVABLE_HEALING {
+        HEALING_COST
+    } else {
+        0
     };
-    Some(cost)
+    let predominant = |share: u8| if share == 3 { PREDOMINANT_COST } else { 0 };
+    Some(match class {
+        Class::Empty => 0,
+        Class::Clean { level } => i32::from(level),
+        Class::Mixed { share, level } => i32::from(level) + predominant(share) + healing,
+        Class::Tainted { share, level } => {
+            i32::from(level) + predominant(share) + healing + NEARLY_PURE_COST
+        }
+        Class::Pure { level, .. } => i32::from(level) + PURE_COST,
+        Class::Contiguous { level } => i32::from(level) + LENT_COST,
+        Class::Labelled { .. } | Class::HighOrder => return None,
+    })
+}
+
+/// What the order found adds to the cost for a request of `order`, whatever the class.
+pub(super) fn surcharge(zone: &ZoneFacts, mobility: Mobility, order: Order, found: Order) -> i32 {
+    let scarce = is_scarce(zone);
+    let keeps_order_2 = scarce && order.get() == 2 && is_order_2_scarce(zone);
+    let breaks = scarce && found > order && found.get() >= BREAKABLE && !keeps_order_2;
+    if mobility.is_movable() {
+        let small = found.get() < SMALL_ORDERS && !scarce;
+        let step = if small {
+            0
+        } else {
+            i32::from(found.get()) * MOVABLE_ORDER_COST
+        };
+        step + if breaks { MOVABLE_BREAKING_COST } else { 0 }
+    } else {
+        let kept = keeps_order_2 && found.get() == 2;
+        (if breaks { BREAKING_COST } else { 0 }) + if kept { KEEPING_COST } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLENTY: ZoneFacts = ZoneFacts {
+        frames: 1 << 20,
+        free: 1 << 18,
+        free_mixed: 1 << 17,
+        free_large: 1 << 17,
+        blocks_of_order_2: 1 << 12,
+    };
+
+    fn order(order: u8) -> Order {
+        Order::new(order).unwrap()
+    }
+
+    /// The cheapest of several candidates (order found, class), the first of equals.
+    fn cheapest(
+        zone: &ZoneFacts,
+        mobility: Mobility,
+        wanted: u8,
+        candidates: &[(u8, Class)],
+    ) -> (u8, Class) {
+        let classes = Classes::new(order(9));
+        let cost = |&&(found, class): &&(u8, Class)| {
+            cost(classes, list(mobility, zone), order(found), class).unwrap()
+                + surcharge(zone, mobility, order(wanted), order(found))
+        };
+        *candidates.iter().min_by_key(cost).unwrap()
+    }
+
+    #[test]
+    fn non_movable_requests_go_where_most_non_movable_frames_are() {
+        let few = (1, Class::Mixed { share: 1, level: 3 });
+        let many = (
+            5,
+            Class::Mixed {
+                share: 3,
+                level: 14,
+            },
+        );
+        let pure = (
+            5,
+            Class::Pure {
+                share: 3,
+                level: 14,
+            },
+        );
+        let clean = (0, Class::Clean { level: 0 });
+        let empty = (9, Class::Empty);
+        for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
+            let best = |candidates: &[_]| cheapest(&PLENTY, mobility, 0, candidates);
+            assert_eq!(best(&[few, many, clean, empty]), many);
+            assert_eq!(best(&[few, many, pure]), pure);
+            assert_eq!(best(&[few, clean, empty]), few);
+            assert_eq!(best(&[clean, empty]), empty);
+            assert_eq!(
+                best(&[clean, (0, Class::Clean { level: 9 })]).1,
+                Class::Clean { level: 9 }
+            );
+        }
+    }
+
+    #[test]
+    fn movable_requests_take_small_blocks_and_leave_pure_pageblocks_alone() {
+        let best = |candidates: &[_]| cheapest(&PLENTY, Mobility::Movable, 0, candidates);
+        let clean = (4, Class::Clean { level: 12 });
+        let empty = (9, Class::Empty);
+        let mixed = (0, Class::Mixed { share: 1, level: 5 });
+        let tainted = (0, Class::Tainted { share: 1, level: 5 });
+        let full = (0, Class::Mixed { share: 3, level: 5 });
+        let pure = (0, Class::Pure { share: 3, level: 5 });
+        assert_eq!(best(&[clean, mixed, empty]), mixed);
+        assert_eq!(best(&[clean, tainted]), tainted);
+        assert_eq!(best(&[clean, full, pure]), clean);
+        assert_eq!(best(&[empty, full, pure]), empty);
+        assert_eq!(best(&[pure, full]), full);
+        let fuller = (2, Class::Clean { level: 2 });
+        assert_eq!(best(&[fuller, (0, Class::Clean { level: 3 })]), fuller);
+    }
+
+    #[test]
+    fn movable_requests_leave_mixed_pageblocks_alone_while_these_heal() {
+        let healing = ZoneFacts {
+            free_mixed: 1 << 14,
+            ..PLENTY
+        };
+        let mixed = (0, Class::Mixed { share: 1, level: 5 });
+        let empty = (9, Class::Empty);
+        assert_eq!(
+            cheapest(&healing, Mobility::Movable, 0, &[mixed, empty]),
+            empty
+        );
+        assert_eq!(
+            cheapest(&PLENTY, Mobility::Movable, 0, &[mixed, empty]),
+            mixed
+        );
+    }
+
+    #[test]
+    fn scarce_large_blocks_are_dearer_than_a_contaminated_pageblock() {
+        let scarce = ZoneFacts {
+            free_large: 1 << 14,
+            ..PLENTY
+        };
+        let mixed = (4, Class::Mixed { share: 2, level: 9 });
+        let clean = (1, Class::Clean { level: 3 });
+        let best =
+            |zone, order, candidates: &[_]| cheapest(zone, Mobility::Unmovable, order, candidates);
+        assert_eq!(best(&PLENTY, 1, &[mixed, clean]), mixed);
+        assert_eq!(best(&scarce, 1, &[mixed, clean]), clean);
+        // Not breaking: the order asked for.
+        assert_eq!(best(&scarce, 4, &[mixed, (9, Class::Empty)]), mixed);
+        let few = ZoneFacts {
+            blocks_of_order_2: 10,
+            ..scarce
+        };
+        let exact = (2, Class::Mixed { share: 2, level: 9 });
+        assert_eq!(best(&few, 2, &[exact, mixed]), mixed);
+        assert_eq!(best(&scarce, 2, &[exact, mixed]), exact);
+        let lent = (0, Class::Pure { share: 3, level: 5 });
+        let movable = |zone| {
+            cheapest(
+                zone,
+                Mobility::Movable,
+                0,
+                &[lent, (4, Class::Clean { level: 9 })],
+            )
+        };
+        assert_eq!(movable(&PLENTY).0, 4);
+        assert_eq!(movable(&scarce).0, 0);
+    }
 }

@@ -34,15 +34,17 @@ const fn other_labels(mobility: Mobility) -> [Mobility; 2] {
 
 pub(super) fn cost(
     classes: Classes,
-    mobility: Mobility,
+    list: usize,
     found: Order,
     class: Class,
     smallest_when_costly: bool,
 ) -> Option<i32> {
+    // A list for each mobility.
+    let mobility = Mobility::from_index(list)?;
     let order = i32::from(found.get());
     let (label, level) = match class {
         Class::Labelled { label, level } => (label, i32::from(level)),
-        Class::Contiguous { level } => {
+        Class::Contiguous { level } if mobility.is_movable() => {
             // After the own label and before any fallback: leaving it again is a move, not a loss.
             return Some(LABEL_COST + order * ORDER_COST + i32::from(level));
         }
@@ -105,7 +107,7 @@ mod tests {
             let found = Order::new(order).unwrap();
             cost(
                 classes,
-                Mobility::Unmovable,
+                Mobility::Unmovable.index(),
                 found,
                 class,
                 smallest_when_costly,
@@ -134,7 +136,7 @@ mod tests {
         let of = |class, order| {
             cost(
                 classes,
-                Mobility::Movable,
+                Mobility::Movable.index(),
                 Order::new(order).unwrap(),
                 class,
                 false,

@@ -5,15 +5,14 @@
 //! wins is part of the verdict.
 //!
 //! # How a fallback is decided
-//! A pageblock is described by [`BlockFacts`]. [`Policy::class`] puts it into one of a few hundred
+//! A pageblock is described by [`BlockFacts`]. [`Policy::class`] puts it into one of some hundred
 //! classes; the frame allocator keeps a complete index of pageblocks by class and by the orders of
 //! the free blocks inside. [`Policy::cost`] says what it costs a request to be served from a free
-//! block of some order in a pageblock of some class. The costs do not depend on anything else, so
-//! the allocator sorts them once, and then the cheapest candidate that exists is the lowest bit
-//! set. A policy is nothing but these functions and [`Policy::is_relabelled`].
-//!
-//! The request's own order is not among the arguments: of all candidates that are large enough the
-//! cheapest is taken.
+//! block of some order in a pageblock of some class, and [`Policy::surcharge`] what the order adds,
+//! given the order asked for and how the zone is doing. The first does not change, so the allocator
+//! ranks the classes once, and then the cheapest that exists is the lowest bit set; the second is
+//! added to the few that are left, one for each order. A policy is nothing but these functions and
+//! [`Policy::is_relabelled`].
 //!
 //! # Sources
 //! Candidates as a cost to be minimised instead of a table of fallbacks, and the historical rules:
@@ -25,7 +24,7 @@ mod config;
 mod cost;
 mod labelled;
 
-pub use class::{BlockFacts, Class, Classes, Label};
+pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
 pub use config::{Config, ConfigError, Fallback};
 pub use cost::{EvacuationCost, evacuation_cost};
 
@@ -39,6 +38,9 @@ pub enum End {
     /// The one with the highest address.
     Highest,
 }
+
+/// How many rankings of candidates a policy has at most.
+pub const LISTS: usize = 3;
 
 /// The functions of one fallback policy for pageblocks of one order.
 #[derive(Clone, Copy, Debug)]
@@ -88,25 +90,44 @@ impl Policy {
         }
     }
 
-    /// What it costs a request of `mobility` to be served from a free block of `found` in a
-    /// pageblock of `class`; the lower, the better. `None` if it may not be served from there.
+    /// Which ranking of candidates a request of `mobility` goes by, below [`LISTS`].
+    #[inline]
+    #[must_use]
+    pub const fn list(&self, mobility: Mobility, zone: &ZoneFacts) -> usize {
+        match self.fallback {
+            Fallback::Concentrated => concentrated::list(mobility, zone),
+            Fallback::LargestFirst | Fallback::SmallestWhenCostly => mobility.index(),
+        }
+    }
+
+    /// What it costs a request of `list` to be served from a free block of `found` in a pageblock
+    /// of `class`; the lower, the better. `None` if it may not be served from there.
     ///
     /// Contiguous blocks serve movable requests only. The high-order reserve serves nobody here:
     /// it is asked when everything else has failed.
+    #[inline]
     #[must_use]
-    pub fn cost(&self, mobility: Mobility, found: Order, class: Class) -> Option<i32> {
-        match class {
-            Class::HighOrder => None,
-            Class::Contiguous { .. } if !mobility.is_movable() => None,
-            _ => match self.fallback {
-                Fallback::Concentrated => concentrated::cost(self.classes, mobility, found, class),
-                Fallback::LargestFirst => {
-                    labelled::cost(self.classes, mobility, found, class, false)
-                }
-                Fallback::SmallestWhenCostly => {
-                    labelled::cost(self.classes, mobility, found, class, true)
-                }
-            },
+    pub fn cost(&self, list: usize, found: Order, class: Class) -> Option<i32> {
+        match self.fallback {
+            Fallback::Concentrated => concentrated::cost(self.classes, list, found, class),
+            Fallback::LargestFirst => labelled::cost(self.classes, list, found, class, false),
+            Fallback::SmallestWhenCostly => labelled::cost(self.classes, list, found, class, true),
+        }
+    }
+
+    /// What is added to the cost of all free blocks of `found` for a request of `order`.
+    #[inline]
+    #[must_use]
+    pub fn surcharge(
+        &self,
+        zone: &ZoneFacts,
+        mobility: Mobility,
+        order: Order,
+        found: Order,
+    ) -> i32 {
+        match self.fallback {
+            Fallback::Concentrated => concentrated::surcharge(zone, mobility, order, found),
+            Fallback::LargestFirst | Fallback::SmallestWhenCostly => 0,
         }
     }
 
@@ -119,6 +140,15 @@ impl Policy {
         } else {
             End::Lowest
         }
+    }
+
+    /// Whether a request leaves pageblocks in which other CPUs work to them and goes on to the next
+    /// candidate. It pays where large free blocks abound, an eighth of the zone; where they do not,
+    /// or for what cannot move, the second best candidate is the dearer evil.
+    #[inline]
+    #[must_use]
+    pub const fn is_sparing(&self, mobility: Mobility, zone: &ZoneFacts) -> bool {
+        mobility.is_movable() && zone.free_large * 8 >= zone.frames
     }
 
     /// Whether a fallback changes the pageblock's label to the requester's mobility. `facts` are

@@ -33,7 +33,7 @@ mod twin;
 mod model_tests;
 
 pub use bitmap::Slots;
-pub use summary::{orders_in, run_mask, runs_in};
+pub use summary::{count_orders_2_and_3, orders_in, run_mask, runs_in};
 pub use tree::Tree;
 pub use twin::{Overlap, Twin};
 

@@ -26,6 +26,23 @@ pub const fn orders_in(word: u64) -> u8 {
     orders
 }
 
+/// How many maximal free runs of order 2 there are in one word (S2), and how many aligned free runs
+/// of order 3.
+#[inline]
+#[must_use]
+pub const fn count_orders_2_and_3(word: u64) -> (u32, u32) {
+    const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+    let twos = fold(word, 2);
+    let threes = fold_once(twos, 2);
+    let twos = maximal(twos, threes, 2);
+    // At most two bits a byte, 16 in all: a multiplication adds the bytes up.
+    let twos = (twos & EACH_BYTE) + (twos >> 4 & EACH_BYTE);
+    (
+        (twos.wrapping_mul(EACH_BYTE) >> 56) as u32,
+        (threes.wrapping_mul(EACH_BYTE) >> 56) as u32,
+    )
+}
+
 /// The starts of the maximal free runs of `order` (at most 6) in one word (S2).
 #[inline]
 #[must_use]
@@ -63,6 +80,9 @@ mod tests {
                 let has = orders_in(word) >> order & 1 != 0;
                 assert_eq!(has, runs_in(word, order) != 0, "{word:#x} order {order}");
             }
+            let (twos, threes) = count_orders_2_and_3(word);
+            assert_eq!(twos, runs_in(word, 2).count_ones());
+            assert_eq!(threes, fold(word, 3).count_ones());
             let all: u64 = (0..=5)
                 .map(|order| u64::from(runs_in(word, order).count_ones()) << order)
                 .sum();

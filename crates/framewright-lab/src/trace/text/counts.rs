@@ -93,10 +93,12 @@ impl Counts {
 
     /// What the trace cannot mean, does not hold, or was read with an assumption: each kind with
     /// its number, in a fixed order, without the zeros. Kinds are fit for `anomalies_KIND`.
+    ///
+    /// Lost events whose number is known are not among them: they are events
+    /// ([`EventKind::Lost`](super::super::EventKind::Lost)), and whoever takes those counts them.
     #[must_use]
     pub fn anomalies(&self) -> Vec<(&'static str, u64)> {
         [
-            ("lost_events", self.lost_events),
             ("lost_unknown", self.lost_unknown),
             ("overwritten_events", self.overwritten_events),
             ("cut_last_line", self.cut_last_line),

@@ -139,7 +139,7 @@ pub(super) fn time_ns(text: &[u8]) -> Option<u64> {
 
 /// A piece of input as error messages show it: printable, and not longer than a line.
 pub(super) fn shown(text: &[u8]) -> String {
-    const SHOWN_BYTES_MAX: usize = 60;
+    const SHOWN_BYTES_MAX: usize = 100;
     let cut = text.len() > SHOWN_BYTES_MAX;
     let head = &text[..text.len().min(SHOWN_BYTES_MAX)];
     let mut shown = String::from("`");
@@ -224,6 +224,6 @@ mod tests {
     #[test]
     fn what_is_shown_is_printable() {
         assert_eq!(shown(b"a\xffb\tc"), "`a\\xffb\\tc`");
-        assert_eq!(shown(&[b'x'; 100]), format!("`{}...`", "x".repeat(60)));
+        assert_eq!(shown(&[b'x'; 101]), format!("`{}...`", "x".repeat(100)));
     }
 }

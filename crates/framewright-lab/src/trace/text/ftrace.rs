@@ -196,12 +196,14 @@ fn other_event(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if let Some(arrow) = memchr::memmem::find(text, b" <-") {
         return Some((b"<-", &text[arrow + 3..]));
     }
-    // `trace_printk` writes the name or the address of its caller, with an offset or a module.
+    // `trace_printk` writes the name or the address of its caller, with an offset, and with a
+    // module in brackets behind a blank.
     let colon = text.iter().position(|&b| b == b':')?;
     let name = &text[..colon];
     let well_formed = !name.is_empty()
         && matches!(text.get(colon + 1), None | Some(b' '))
-        && name.iter().all(u8::is_ascii_graphic);
+        && (name.iter().all(u8::is_ascii_graphic)
+            || memchr::memmem::find(name, b" [").is_some() && name.ends_with(b"]"));
     well_formed.then(|| (name, text.get(colon + 2..).unwrap_or_default()))
 }
 

@@ -139,7 +139,11 @@ impl Parser {
     fn line(&mut self, line: Line<'_>) -> Result<Meaning, String> {
         self.counts.lines += 1;
         if line.bytes.iter().all(|&b| b == b' ' || b == b'\t') {
-            self.counts.blank += 1;
+            if line.is_ended || self.dialect.is_none() {
+                self.counts.blank += 1;
+            } else {
+                self.counts.cut_last_line += 1;
+            }
             return Ok(Meaning::Nothing);
         }
         let result = match self.dialect {
