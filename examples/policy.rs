@@ -5,7 +5,7 @@
 //!
 //! `cargo run -p framewright-examples --bin policy`
 
-use framewright::policy::{BlockFacts, Config, Fallback, Label, Policy};
+use framewright::policy::{BlockFacts, Config, Fallback, Label, Policy, ZoneFacts};
 use framewright::{Mobility, Order};
 use std::error::Error;
 
@@ -28,11 +28,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         Fallback::Concentrated,
     ] {
         let policy = Policy::new(fallback, order(9)?);
+        let zone = ZoneFacts {
+            frames: 1 << 20,
+            free: 1 << 18,
+            free_mixed: 1 << 16,
+            free_large: 1 << 17,
+            blocks_of_order_2: 1 << 12,
+        };
+        let list = policy.list(Mobility::Unmovable, &zone);
         let cost = |(_, facts, found): &&(&str, BlockFacts, Order)| {
             let class = policy.class(facts);
-            policy
-                .cost(Mobility::Unmovable, *found, class)
-                .unwrap_or(i32::MAX)
+            policy.cost(list, *found, class).unwrap_or(i32::MAX)
         };
         let (name, ..) = candidates.iter().min_by_key(cost).ok_or("no candidate")?;
         println!("{:<22}{name}", fallback.name());
