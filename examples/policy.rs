@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             free_large: 1 << 17,
             blocks_of_order_2: 1 << 12,
         };
-        let list = policy.list(Mobility::Unmovable, &zone);
+        let list = policy.list(Mobility::Unmovable, policy.pressure(&zone));
         let cost = |(_, facts, found): &&(&str, BlockFacts, Order)| {
             let class = policy.class(facts);
             policy.cost(list, *found, class).unwrap_or(i32::MAX)

@@ -9,6 +9,7 @@ use crate::sync::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use crate::units::{Mobility, Order};
+use core::ops::Range;
 
 // The words of a descriptor.
 /// [`LOCKED`] and [`PENDING`].
@@ -30,6 +31,9 @@ const _: () = assert!(RESERVED < BLOCK_WORDS);
 const LOCKED: u64 = 1;
 /// A block was freed from elsewhere and not yet collected: whoever unlocks collects.
 const PENDING: u64 = 2;
+
+/// In each byte of [`ORDERS`], the bit of a full word.
+const FULL_WORDS: u64 = 0x4040_4040_4040_4040;
 
 /// What the index and searches need to know of a pageblock, in one word: the orders of its maximal
 /// free blocks (bits 0 to 10), its class (16 to 31), its label (32 to 34), isolation (bit 35).
@@ -377,15 +381,41 @@ impl<P> Held<'_, '_, P> {
 
     /// Marks the first `len` frames of the full words from `word` on as taken.
     #[inline(always)]
-    fn clear_low(&mut self, mut word: usize, mut len: usize) {
-        while len >= 64 {
-            self.set_word(word, 0);
-            word += 1;
-            len -= 64;
+    fn clear_low(&mut self, word: usize, len: usize) {
+        let whole = word + len / 64;
+        self.set_whole_words(word..whole, false);
+        if !len.is_multiple_of(64) {
+            self.set_word(whole, !0 << (len % 64));
         }
-        if len > 0 {
-            self.set_word(word, !0 << len);
+    }
+
+    /// Makes words that were all taken free, or the other way round.
+    #[inline(always)]
+    fn set_whole_words(&mut self, words: Range<usize>, free: bool) {
+        let bits = if free { !0 } else { 0 };
+        let len = words.len();
+        for word in &self.zone.bitmap(self.id)[words.clone()] {
+            word.store(bits, Relaxed);
         }
+        // A full word has one maximal run, of order 6, and 8 runs of order 3.
+        for (nth, orders) in self.orders.iter_mut().enumerate() {
+            let low = words.start.clamp(8 * nth, 8 * nth + 8);
+            let high = words.end.clamp(8 * nth, 8 * nth + 8);
+            if low < high {
+                let mask = (!0 >> (64 - 8 * (high - low))) << (8 * (low % 8));
+                *orders = *orders & !mask | if free { mask & FULL_WORDS } else { 0 };
+            }
+        }
+        let large = 64 * len as i64;
+        self.large += if free { large } else { -large };
+    }
+
+    /// Takes the pageblock, which is entirely free, as one block.
+    #[inline(always)]
+    pub(super) fn take_whole(&mut self, mobility: Mobility) {
+        let order = self.zone.pageblock_order();
+        let taken = self.take_at(0, order, mobility);
+        debug_assert!(taken, "a pageblock with a free block of its order is free");
     }
 
     /// Takes the block of `order` at `slot` of the pageblock. False, and nothing done, if one of
@@ -405,7 +435,7 @@ impl<P> Held<'_, '_, P> {
             if bitmap[words.clone()].iter().any(|w| w.load(Relaxed) != !0) {
                 return false;
             }
-            words.for_each(|word| self.set_word(word, 0));
+            self.set_whole_words(words, false);
         }
         self.counts = self.counts.take(1 << order, mobility);
         true
@@ -433,28 +463,37 @@ impl<P> Held<'_, '_, P> {
             if bitmap[words.clone()].iter().any(|w| w.load(Relaxed) != 0) {
                 return false;
             }
-            words.for_each(|word| self.set_word(word, !0));
+            self.set_whole_words(words, true);
         }
         self.counts = self.counts.give(frames, mobility);
         true
     }
 
-    /// Makes the absent frame at `slot` present and free.
-    pub(super) fn add(&mut self, slot: usize) {
-        let bits = self.zone.bitmap(self.id)[slot / 64].load(Relaxed);
-        self.set_word(slot / 64, bits | 1 << (slot % 64));
-        self.counts = Counts(self.counts.0 + 1);
+    /// Makes the absent frames at `slots` present and free.
+    pub(super) fn add(&mut self, slots: Range<usize>) {
+        self.for_each_mask(slots.clone(), |bits, mask| bits | mask);
+        self.counts = Counts(self.counts.0 + slots.len() as u64);
         let absent = self.words[ABSENT].load(Relaxed);
-        self.words[ABSENT].store(absent - 1, Relaxed);
+        self.words[ABSENT].store(absent - slots.len() as u64, Relaxed);
     }
 
-    /// Makes the free frame at `slot` absent.
-    pub(super) fn remove(&mut self, slot: usize) {
-        let bits = self.zone.bitmap(self.id)[slot / 64].load(Relaxed);
-        self.set_word(slot / 64, bits & !(1 << (slot % 64)));
-        self.counts = Counts(self.counts.0 - 1);
+    /// Makes the free frames at `slots` absent.
+    pub(super) fn remove(&mut self, slots: Range<usize>) {
+        self.for_each_mask(slots.clone(), |bits, mask| bits & !mask);
+        self.counts = Counts(self.counts.0 - slots.len() as u64);
         let absent = self.words[ABSENT].load(Relaxed);
-        self.words[ABSENT].store(absent + 1, Relaxed);
+        self.words[ABSENT].store(absent + slots.len() as u64, Relaxed);
+    }
+
+    /// Changes each word of which `slots` has a part, given that part as a mask.
+    fn for_each_mask(&mut self, slots: Range<usize>, change: impl Fn(u64, u64) -> u64) {
+        for word in slots.start / 64..slots.end.div_ceil(64) {
+            let low = slots.start.max(word * 64) - word * 64;
+            let high = slots.end.min(word * 64 + 64) - word * 64;
+            let mask = (!0 >> (64 - (high - low))) << low;
+            let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
+            self.set_word(word, change(bits, mask));
+        }
     }
 
     pub(super) fn is_free(&self, slot: usize) -> bool {
@@ -482,7 +521,7 @@ impl<P> Held<'_, '_, P> {
 
     /// Writes the descriptor and moves the pageblock in the index: into its new rows first, then
     /// out of the old ones, so that it is always found in one.
-    #[inline]
+    #[inline(always)]
     fn publish(&mut self, label: Label, isolated: bool) {
         let zone = self.zone;
         self.words[COUNTS].store(self.counts.0, Relaxed);
@@ -536,6 +575,23 @@ impl<P> Held<'_, '_, P> {
             }
             self.collect();
         }
+    }
+
+    /// The same for a pageblock in which no live block starts, or none did when it was locked:
+    /// nothing can be freed from elsewhere, so nothing is looked for. If a racing double free
+    /// leaves something all the same, it is found with the next that is.
+    #[inline(always)]
+    pub(super) fn unlock_alone(self) {
+        let (label, isolated) = (self.meta.label(), self.meta.is_isolated());
+        self.unlock_alone_as(label, isolated);
+    }
+
+    /// The same with a new label.
+    #[inline(always)]
+    pub(super) fn unlock_alone_as(mut self, label: Label, isolated: bool) {
+        self.publish(label, isolated);
+        // Release pairs with the Acquire in `try_lock`.
+        self.words[LOCK].store(0, Release);
     }
 
     /// Frees what was freed from elsewhere.

@@ -68,16 +68,17 @@ impl Shape {
     }
 
     pub(super) const fn words(&self) -> usize {
-        let [leaves, summaries, some, ranked, ranks, classes] = self.parts();
-        leaves + summaries + some + ranked + ranks + classes
+        let [leaves, summaries, some, ranked, ranks, classes, costs] = self.parts();
+        leaves + summaries + some + ranked + ranks + classes + costs
     }
 
-    const fn parts(&self) -> [usize; 6] {
+    const fn parts(&self) -> [usize; 7] {
         [
             self.rows() * self.leaf,
             self.rows() * self.summary,
             self.rows().div_ceil(64),
             LISTS * self.orders * self.flags,
+            self.rows(),
             self.rows(),
             self.rows(),
         ]
@@ -95,6 +96,8 @@ pub(super) struct Index<'m> {
     ranks: &'m [AtomicU64],
     /// By order and rank: the class in each list, 16 bits a list.
     classes: &'m [AtomicU64],
+    /// By order and rank: that class's cost in each list, 16 bits a list.
+    costs: &'m [AtomicU64],
 }
 
 impl<'m> Index<'m> {
@@ -111,7 +114,7 @@ impl<'m> Index<'m> {
             rest = others;
             part
         };
-        let [leaves, summaries, some, ranked, ranks, classes] = shape.parts().map(&mut cut);
+        let [leaves, summaries, some, ranked, ranks, classes, costs] = shape.parts().map(&mut cut);
         let index = Self {
             shape,
             leaves,
@@ -120,6 +123,7 @@ impl<'m> Index<'m> {
             ranked,
             ranks,
             classes,
+            costs,
         };
         for list in 0..LISTS {
             for order in 0..shape.orders {
@@ -136,6 +140,7 @@ impl<'m> Index<'m> {
         let mut found = 0;
         for class in 0..self.shape.classes {
             if let Some(cost) = cost(class) {
+                debug_assert!(i16::try_from(cost).is_ok(), "a policy's cost has 16 bits");
                 // Sorts by cost, then by class: cost as an unsigned number with the same order.
                 let key = u64::from((cost as u32) ^ (1 << 31)) << 16 | class as u64;
                 self.leaves[found].store(key, Relaxed);
@@ -146,7 +151,10 @@ impl<'m> Index<'m> {
         }
         sort(&self.leaves[..found]);
         for rank in 0..found {
-            let class = (self.leaves[rank].load(Relaxed) & 0xffff) as usize;
+            let key = self.leaves[rank].load(Relaxed);
+            let class = (key & 0xffff) as usize;
+            let cost = (key >> 16) as u32 ^ (1 << 31);
+            put_part(&self.costs[start + rank], list, u64::from(cost as u16));
             put_part(&self.ranks[start + class], list, rank as u64);
             put_part(&self.classes[start + rank], list, class as u64);
             self.leaves[rank].store(0, Relaxed);
@@ -219,14 +227,14 @@ impl<'m> Index<'m> {
     }
 
     /// The cheapest class of `list` in which there may be a free block of `order`, from rank
-    /// `from` on: its rank and itself.
+    /// `from` on: its rank, itself and its cost.
     #[inline]
     pub(super) fn cheapest(
         &self,
         list: usize,
         order: usize,
         from: usize,
-    ) -> Option<(usize, usize)> {
+    ) -> Option<(usize, usize, i32)> {
         let start = self.ranked_start(list, order);
         let ranked = &self.ranked[start..start + self.shape.flags];
         let mut mask = !0 << (from % 64);
@@ -234,8 +242,10 @@ impl<'m> Index<'m> {
             let bits = word.load(SeqCst) & mask;
             if bits != 0 {
                 let rank = at * 64 + bits.trailing_zeros() as usize;
-                let classes = self.classes[order * self.shape.classes + rank].load(Relaxed);
-                return Some((rank, (classes >> (16 * list) & 0xffff) as usize));
+                let at = order * self.shape.classes + rank;
+                let class = self.classes[at].load(Relaxed) >> (16 * list) & 0xffff;
+                let cost = (self.costs[at].load(Relaxed) >> (16 * list)) as i16;
+                return Some((rank, class as usize, i32::from(cost)));
             }
             mask = !0;
         }
@@ -244,9 +254,16 @@ impl<'m> Index<'m> {
 
     /// The pageblock of `row` nearest to `end`, of those beyond `from` if there is a `from`.
     ///
-    /// Clears what claims that there is one and is wrong.
+    /// Clears what claims that there is one and is wrong; without `tidy`, one wrong claim may stay
+    /// in each level: where a pageblock comes and goes, clearing and setting cost more.
     #[inline]
-    pub(super) fn find(&self, row: usize, end: End, from: Option<usize>) -> Option<usize> {
+    pub(super) fn find(
+        &self,
+        row: usize,
+        end: End,
+        from: Option<usize>,
+        tidy: bool,
+    ) -> Option<usize> {
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
         let all = summaries.len() * 4096;
         // The range still to look at, half-open.
@@ -255,6 +272,7 @@ impl<'m> Index<'m> {
             (Some(from), End::Lowest) => (from + 1, all),
             (Some(from), End::Highest) => (0, from),
         };
+        let mut wrong = false;
         while low < high {
             let at = match end {
                 End::Lowest => low,
@@ -287,15 +305,16 @@ impl<'m> Index<'m> {
                     End::Highest => found * 64 + ids.ilog2() as usize,
                 });
             }
-            if word == 0 {
+            if word == 0 && (tidy || wrong) {
                 self.lower(row, found);
             }
+            wrong |= word == 0;
             match end {
                 End::Lowest => low = (found + 1) * 64,
                 End::Highest => high = found * 64,
             }
         }
-        if from.is_none() {
+        if from.is_none() && tidy {
             self.lower_flags(row);
         }
         None
@@ -428,11 +447,17 @@ mod tests {
             }
             let of_row = |row| model.range((row, 0)..(row, blocks)).map(|&(_, id)| id);
             let beyond = |f: &dyn Fn(usize) -> bool| of_row(row).filter(|&i| f(i)).min();
-            assert_eq!(index.find(row, End::Lowest, None), of_row(row).next());
-            assert_eq!(index.find(row, End::Highest, None), of_row(row).next_back());
-            assert_eq!(index.find(row, End::Lowest, Some(id)), beyond(&|i| i > id));
+            assert_eq!(index.find(row, End::Lowest, None, true), of_row(row).next());
             assert_eq!(
-                index.find(row, End::Highest, Some(id)),
+                index.find(row, End::Highest, None, state & 1 == 0),
+                of_row(row).next_back()
+            );
+            assert_eq!(
+                index.find(row, End::Lowest, Some(id), true),
+                beyond(&|i| i > id)
+            );
+            assert_eq!(
+                index.find(row, End::Highest, Some(id), false),
                 of_row(row).filter(|&i| i < id).max()
             );
             assert!(index.is_consistent(), "I2");
@@ -447,11 +472,11 @@ mod tests {
                 };
                 let mut from = 0;
                 let found = loop {
-                    let Some((rank, class)) = index.cheapest(list, order, from) else {
+                    let Some((rank, class, _)) = index.cheapest(list, order, from) else {
                         break None;
                     };
                     let row = order * classes + class;
-                    if index.find(row, End::Lowest, None).is_some() {
+                    if index.find(row, End::Lowest, None, true).is_some() {
                         break Some(class);
                     }
                     from = rank;

@@ -28,10 +28,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             }
             self.for_each_part(&offsets, |id, slots| {
                 let mut held = stopped.hold(id);
-                for slot in slots {
+                for slot in slots.clone() {
                     self.set_tag(id << self.map.pageblock_order | slot, Tag::NONE);
-                    held.add(slot);
                 }
+                held.add(slots);
                 held.unlock();
             });
             self.set_present_frames(self.present_frames() + run.frames());
@@ -51,10 +51,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             self.all_free(stopped, &offsets)?;
             self.for_each_part(&offsets, |id, slots| {
                 let mut held = stopped.hold(id);
-                for slot in slots {
+                for slot in slots.clone() {
                     self.set_tag(id << self.map.pageblock_order | slot, Tag::ABSENT);
-                    held.remove(slot);
                 }
+                held.remove(slots);
                 held.unlock();
             });
             self.set_present_frames(self.present_frames() - run.frames());

@@ -1,13 +1,18 @@
 //! From a request to a pageblock: the cheapest candidate in the index, taken or passed by.
 
 use super::block::Held;
-use super::seat::{SeatWords, counter};
+use super::seat::{CACHED_ORDERS, SeatWords, counter};
 use super::zone::Zone;
-use crate::policy::{Label, ZoneFacts};
+use crate::policy::{Label, Pressure, ZoneFacts};
 use crate::units::{Mobility, Order};
 
 /// How many pageblocks of one row are tried before the next row is.
 const TRIES: usize = 8;
+
+/// How many rows that turn out to be empty a search passes by before it tidies up. Where few
+/// pageblocks have room, one that is worked in goes from row to row, and tidying up behind it would
+/// cost more than finding the row empty once more.
+const PASSED_BY: usize = 4;
 
 /// What a request wants.
 #[derive(Clone, Copy)]
@@ -22,50 +27,90 @@ const ORDERS: usize = 11;
 /// A request on its way through the candidates.
 struct Search {
     list: usize,
-    orders: core::ops::RangeInclusive<usize>,
-    /// What each order found adds to the cost.
-    surcharges: [i32; ORDERS],
+    wanted: Wanted,
+    pressure: Pressure,
     /// Whether pageblocks in which other CPUs work are left to them, as long as there are others.
     spare: bool,
-    /// Ranks below are passed by, by order.
-    from: [usize; ORDERS],
+    /// Rows that were passed by because they were empty.
+    empty: usize,
+    /// By order: the cheapest class, of those not passed by.
+    best: [Candidate; ORDERS],
 }
 
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// The policy's cost with the order's surcharge; `NOBODY` if there is no candidate.
+    cost: i32,
+    rank: u16,
+    class: u16,
+}
+
+/// More than any cost: the policy's are 16 bits, its surcharges not much more.
+const NOBODY: i32 = i32::MAX;
+
 impl Search {
+    #[inline(always)]
     fn new<P>(zone: &Zone<'_, P>, wanted: Wanted) -> Self {
-        let facts = zone.zone_facts();
-        let orders = wanted.order.index()..=usize::from(zone.map.pageblock_order);
-        let mut surcharges = [0; ORDERS];
-        for found in orders.clone() {
-            let found = Order::new(found as u8).expect("orders in a pageblock are small");
-            surcharges[found.index()] =
-                zone.policy
-                    .surcharge(&facts, wanted.mobility, wanted.order, found);
-        }
-        Self {
-            list: zone.policy.list(wanted.mobility, &facts),
-            orders,
-            surcharges,
-            spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, &facts),
-            from: [0; ORDERS],
+        // A whole pageblock is a whole pageblock: nothing can be spared by another choice.
+        let pressure = if wanted.order < zone.pageblock_order() {
+            zone.policy.pressure(&zone.zone_facts())
+        } else {
+            Pressure::default()
+        };
+        let nobody = Candidate {
+            cost: NOBODY,
+            rank: 0,
+            class: 0,
+        };
+        let mut search = Self {
+            list: zone.policy.list(wanted.mobility, pressure),
+            wanted,
+            pressure,
+            spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
+            empty: 0,
+            best: [nobody; ORDERS],
+        };
+        search.look_again(zone);
+        search
+    }
+
+    /// Looks at all orders anew, and passes nothing by.
+    #[inline(always)]
+    fn look_again<P>(&mut self, zone: &Zone<'_, P>) {
+        for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
+            self.look(zone, order, 0);
         }
     }
 
-    /// The order, the rank and the class of the cheapest candidate, the smallest order of equals.
-    #[inline]
-    fn cheapest<P>(&self, zone: &Zone<'_, P>) -> Option<(usize, usize, usize)> {
-        let mut best = None;
-        for order in self.orders.clone() {
-            let Some((rank, class)) = zone.index.cheapest(self.list, order, self.from[order])
-            else {
-                continue;
-            };
-            let cost = zone.cost(self.list, order, class) + self.surcharges[order];
-            if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, (order, rank, class)));
+    /// Looks at one order, from rank `from` on.
+    #[inline(always)]
+    fn look<P>(&mut self, zone: &Zone<'_, P>, order: usize, from: usize) {
+        let best = &mut self.best[order];
+        let Some((rank, class, cost)) = zone.index.cheapest(self.list, order, from) else {
+            best.cost = NOBODY;
+            return;
+        };
+        let found = Order::new(order as u8).expect("orders in a pageblock are small");
+        let Wanted { mobility, order } = self.wanted;
+        *best = Candidate {
+            cost: cost + zone.policy.surcharge(self.pressure, mobility, order, found),
+            rank: rank as u16,
+            class: class as u16,
+        };
+    }
+
+    /// The order of the cheapest candidate, the smallest order of equals.
+    #[inline(always)]
+    fn cheapest<P>(&self, zone: &Zone<'_, P>) -> Option<usize> {
+        let mut cheapest = None;
+        let mut least = NOBODY;
+        for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
+            if self.best[order].cost < least {
+                least = self.best[order].cost;
+                cheapest = Some(order);
             }
         }
-        best.map(|(_, candidate)| candidate)
+        cheapest
     }
 }
 
@@ -93,24 +138,30 @@ impl<'m, P> Zone<'m, P> {
         let mut search = Search::new(self, wanted);
         let mut spare = search.spare;
         loop {
-            let Some((order, rank, class)) = search.cheapest(self) else {
+            let Some(order) = search.cheapest(self) else {
                 if taken == 0 && spare {
                     spare = false;
-                    search.from = [0; ORDERS];
+                    search.look_again(self);
                     continue;
                 }
                 return taken;
             };
-            match self.take_from_row(seat, order, class, wanted, spare, out, taken) {
+            let Candidate { rank, class, .. } = search.best[order];
+            let tidy = search.empty >= PASSED_BY;
+            match self.take_from_row(seat, (order, class), wanted, (spare, tidy), out, taken) {
                 Outcome::Own(now) => {
                     taken = now;
                     if taken == out.len() {
                         return taken;
                     }
+                    search.look_again(self);
                 }
                 Outcome::Fallback(now) => return now,
-                Outcome::Empty => {}
-                Outcome::Busy => search.from[order] = rank + 1,
+                Outcome::Empty => {
+                    search.empty += 1;
+                    search.look(self, order, usize::from(rank) + 1);
+                }
+                Outcome::Busy => search.look(self, order, usize::from(rank) + 1),
             }
         }
     }
@@ -134,26 +185,21 @@ impl<'m, P> Zone<'m, P> {
     }
 
     #[inline]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one step of `take_some`, which has them all"
-    )]
     fn take_from_row(
         &self,
         seat: SeatWords<'m>,
-        found: usize,
-        class: usize,
+        (found, class): (usize, u16),
         wanted: Wanted,
-        spare: bool,
+        (spare, tidy): (bool, bool),
         out: &mut [u32],
         taken: usize,
     ) -> Outcome {
         let end = self.policy.end(wanted.mobility);
-        let row = self.row(found, class as u16);
+        let row = self.row(found, class);
         let found = found as u8;
         let mut at = None;
         for _ in 0..TRIES {
-            let Some(id) = self.index.find(row, end, at) else {
+            let Some(id) = self.index.find(row, end, at, tidy) else {
                 return if at.is_none() {
                     Outcome::Empty
                 } else {
@@ -168,10 +214,7 @@ impl<'m, P> Zone<'m, P> {
                 continue;
             };
             let meta = held.meta();
-            if usize::from(meta.class()) != class
-                || meta.orders() >> found & 1 == 0
-                || meta.is_isolated()
-            {
+            if meta.class() != class || meta.orders() >> found & 1 == 0 || meta.is_isolated() {
                 held.unlock();
                 continue;
             }
@@ -187,9 +230,18 @@ impl<'m, P> Zone<'m, P> {
             } else {
                 self.fall_back(seat, &held, wanted, found)
             };
-            let now = held.take(found, wanted.order, wanted.mobility, out, taken);
-            held.unlock_as(becomes, false);
-            if self.map.cpus > 1 && wanted.mobility.is_movable() {
+            let now = if wanted.order < self.pageblock_order() {
+                let now = held.take(found, wanted.order, wanted.mobility, out, taken);
+                held.unlock_as(becomes, false);
+                now
+            } else {
+                out[taken] = (id << self.map.pageblock_order) as u32;
+                held.take_whole(wanted.mobility);
+                held.unlock_alone_as(becomes, false);
+                taken + 1
+            };
+            let is_small = wanted.order.index() < CACHED_ORDERS;
+            if self.map.cpus > 1 && is_small && wanted.mobility.is_movable() {
                 self.reserve(seat, id);
             }
             return if is_own {
@@ -252,7 +304,7 @@ impl<'m, P> Zone<'m, P> {
         for found in wanted.order.get()..=self.map.pageblock_order {
             let row = self.row(usize::from(found), class);
             let end = self.policy.end(wanted.mobility);
-            let Some(id) = self.index.find(row, end, None) else {
+            let Some(id) = self.index.find(row, end, None, true) else {
                 continue;
             };
             let Some(mut held) = self.try_lock(seat, id) else {

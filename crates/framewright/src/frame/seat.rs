@@ -59,12 +59,13 @@ pub(super) mod counter {
     const _: () = assert!(LOOKS < COUNT);
 }
 
-/// Words of one seat: 60 cache lines, so that no two seats share one.
-pub(super) const SEAT_WORDS: usize = 480;
+/// Words of one seat: 64 cache lines, so that no two seats share one; and a power of two, so that
+/// a mask keeps every index inside.
+pub(super) const SEAT_WORDS: usize = 512;
 const _: () = {
     // 3 * (64 + 32 + 16 + 8) entries.
     assert!(entries_start(0, 3) + 3 * (CACHE_MAX >> 3) <= SEAT_WORDS);
-    assert!(SEAT_WORDS.is_multiple_of(8) && CURRENT < COUNTERS);
+    assert!(SEAT_WORDS.is_power_of_two() && CURRENT < COUNTERS);
 };
 
 /// Where the cache of that mobility and order begins.
@@ -184,11 +185,18 @@ impl<'m> SeatWords<'m> {
         }
     }
 
+    /// Entry `nth` of one cache.
+    #[inline(always)]
+    fn entry(self, mobility: Mobility, order: usize, nth: usize) -> &'m AtomicU64 {
+        &self.words[(entries_start(mobility.index(), order) + nth) % SEAT_WORDS]
+    }
+
     /// Puts a block, whose tag says so already, into the cache. There is room.
     #[inline(always)]
     pub(super) fn push(self, mobility: Mobility, order: usize, offset: usize) {
         let cached = self.cached(mobility, order);
-        self.entries(mobility, order)[cached].store(offset as u64, Relaxed);
+        self.entry(mobility, order, cached)
+            .store(offset as u64, Relaxed);
         self.set_cached(mobility, order, cached + 1);
     }
 
@@ -198,7 +206,8 @@ impl<'m> SeatWords<'m> {
         loop {
             let cached = self.cached(mobility, order.index());
             let left = cached.checked_sub(1)?;
-            let offset = self.entries(mobility, order.index())[left].load(Relaxed) as usize;
+            let entry = self.entry(mobility, order.index(), left);
+            let offset = entry.load(Relaxed) as usize;
             self.set_cached(mobility, order.index(), left);
             if zone.tag(offset) == Tag::cached(self.number, order, mobility) {
                 return Some(offset);
@@ -295,7 +304,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// # Errors
     /// Only when no free block of the order existed at one moment during the call. Nothing has
     /// changed then.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
         self.enter();
         if order.index() < CACHED_ORDERS
@@ -323,7 +332,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// # Errors
     /// If no block of that order is allocated there: already free, another order, inside another
     /// block, not in the zone. Nothing has changed then.
-    #[inline]
+    #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.enter();
         let freed = self.free_entered(frame, order);
@@ -333,24 +342,19 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
 
     #[inline(always)]
     pub(super) fn free_entered(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        let Some(offset) = self.zone.offset(frame) else {
+        let offset = self.zone.offset_unchecked(frame);
+        let live = self.zone.tag_if_inside(offset);
+        let Some(mobility) = live.and_then(|tag| tag.as_live_of(order)) else {
             return Err(self.refuse(frame, order));
         };
-        let tag = self.zone.tag(offset);
-        let Some((allocated, mobility)) = tag.as_live() else {
-            return Err(self.refuse(frame, order));
-        };
-        if allocated != order {
-            return Err(self.refuse(frame, order));
-        }
         if order.index() < CACHED_ORDERS {
             if self.zone.has_kept_pageblocks() && self.zone.is_kept_from(offset, mobility) {
                 return self.free_uncached(offset, order, mobility);
             }
             let cached = self.words.cached(mobility, order.index());
             if cached < self.words.limit(order.index()) {
-                self.zone
-                    .set_tag(offset, Tag::cached(self.words.number, order, mobility));
+                let tag = Tag::cached(self.words.number, order, mobility);
+                self.zone.set_tag(offset, tag);
                 self.words.push(mobility, order.index(), offset);
                 self.words.count(counter::PGFREE, order.frames());
                 return Ok(());

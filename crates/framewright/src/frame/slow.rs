@@ -176,7 +176,11 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
                 zone.set_tag(offset, Tag::NONE);
                 held.give(zone.slot(offset), order, mobility)
             };
-            held.unlock();
+            if given && order == zone.pageblock_order() {
+                held.unlock_alone();
+            } else {
+                held.unlock();
+            }
             if !given {
                 return Err(());
             }

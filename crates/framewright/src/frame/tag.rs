@@ -19,6 +19,9 @@ const LIVE: u16 = 0b01 << 14;
 const CACHED: u16 = 0b10 << 14;
 const REMOTE: u16 = 0b11 << 14;
 const STATE: u16 = 0b11 << 14;
+const UNMOVABLE: u16 = (Mobility::Unmovable as u16) << 5;
+const MOVABLE: u16 = (Mobility::Movable as u16) << 5;
+const RECLAIMABLE: u16 = (Mobility::Reclaimable as u16) << 5;
 
 /// How many seats a tag can name.
 pub(super) const SEATS_MAX: usize = 1 << 10;
@@ -55,6 +58,18 @@ impl Tag {
             self.parts()
         } else {
             None
+        }
+    }
+
+    /// The mobility, if a block of `order` that is handed out starts here.
+    #[inline(always)]
+    pub(super) fn as_live_of(self, order: Order) -> Option<Mobility> {
+        // What is left is the mobility's number at its place, and nothing else.
+        match self.0 ^ (LIVE | order.get() as u16) {
+            UNMOVABLE => Some(Mobility::Unmovable),
+            MOVABLE => Some(Mobility::Movable),
+            RECLAIMABLE => Some(Mobility::Reclaimable),
+            _ => None,
         }
     }
 
@@ -104,6 +119,9 @@ mod tests {
                 let order = Order::new(order).unwrap();
                 let live = Tag::live(order, mobility);
                 assert_eq!(live.as_live(), Some((order, mobility)));
+                assert_eq!(live.as_live_of(order), Some(mobility));
+                let other = Order::new(order.get() ^ 1).unwrap_or(Order::ZERO);
+                assert_eq!(live.as_live_of(other), None);
                 assert_eq!((live.as_remote(), live.as_cached()), (None, None));
                 assert!(!live.is_on_its_way());
                 let remote = Tag::remote(order, mobility);

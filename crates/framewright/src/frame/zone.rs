@@ -31,6 +31,7 @@ const KEPT: usize = 3;
 pub struct Zone<'m, P> {
     pub(super) map: Map,
     pub(super) policy: Policy,
+    classes: usize,
     pub(super) config: Config,
     pub(super) platform: P,
     words: &'m [AtomicU64],
@@ -83,6 +84,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         let zone = Self {
             map,
             policy,
+            classes: policy.classes().count(),
             config: *config,
             platform,
             words,
@@ -183,21 +185,19 @@ impl<'m, P> Zone<'m, P> {
     /// The row of the index for free blocks of `order` in pageblocks of `class`.
     #[inline(always)]
     pub(super) fn row(&self, order: usize, class: u16) -> usize {
-        order * self.policy.classes().count() + usize::from(class)
+        order * self.classes + usize::from(class)
     }
 
-    /// What a request of `list` pays for a free block of `order` in a pageblock of `class`, both of
-    /// them ranked.
-    #[inline]
-    pub(super) fn cost(&self, list: usize, order: usize, class: usize) -> i32 {
-        let class = self
-            .policy
-            .classes()
-            .class(class as u16, self.policy.is_labelled());
-        class
-            .zip(Order::new(order as u8))
-            .and_then(|(class, order)| self.policy.cost(list, order, class))
-            .unwrap_or(i32::MAX / 2)
+    /// The offset of `frame` in the zone; if it is outside, a number that has no tag.
+    #[inline(always)]
+    pub(super) fn offset_unchecked(&self, frame: Frame) -> usize {
+        frame.0.wrapping_sub(self.map.origin) as usize
+    }
+
+    /// The tag at `offset`, if it is inside.
+    #[inline(always)]
+    pub(super) fn tag_if_inside(&self, offset: usize) -> Option<Tag> {
+        self.tags.get(offset, Relaxed).map(Tag)
     }
 
     /// The offset of `frame` in the zone, if it is inside.

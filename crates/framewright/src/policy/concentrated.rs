@@ -18,7 +18,7 @@
 //! The constants are the outcome of a search over two recorded traces; `docs/design` has the
 //! numbers, and what each constant is worth.
 
-use super::{BlockFacts, Class, Classes, ZoneFacts};
+use super::{BlockFacts, Class, Classes, Pressure, ZoneFacts};
 use crate::units::{Mobility, Order};
 
 /// The rankings: one for what cannot move, and two for what can.
@@ -82,25 +82,24 @@ pub(super) fn class(classes: Classes, facts: &BlockFacts) -> Class {
     }
 }
 
-/// Healing: less than a tenth of what is free is in mixed pageblocks.
-const fn is_healing(zone: &ZoneFacts) -> bool {
-    zone.free_mixed * 10 < zone.free
+pub(super) const fn pressure(zone: &ZoneFacts) -> Pressure {
+    Pressure {
+        // Less than a tenth of what is free is in mixed pageblocks.
+        heals: zone.free_mixed * 10 < zone.free,
+        // Less than 2.2 % of the zone is free in blocks of order 3 or more.
+        scarce: zone.free_large * 1000 < zone.frames * 22,
+        // Fewer blocks of order 2 than one for each 2800 frames: 550 on the 6 GiB of the traces.
+        order_2_scarce: zone.blocks_of_order_2 * 2800 < zone.frames,
+        // An eighth of the zone.
+        plenty: zone.free_large * 8 >= zone.frames,
+    }
 }
 
-/// Scarce: less than 2.2 % of the zone is free in blocks of order 3 or more.
-const fn is_scarce(zone: &ZoneFacts) -> bool {
-    zone.free_large * 1000 < zone.frames * 22
-}
-
-/// Fewer blocks of order 2 than one for each 2800 frames: 550 on the 6 GiB of the traces.
-const fn is_order_2_scarce(zone: &ZoneFacts) -> bool {
-    zone.blocks_of_order_2 * 2800 < zone.frames
-}
-
-pub(super) const fn list(mobility: Mobility, zone: &ZoneFacts) -> usize {
+#[inline]
+pub(super) const fn list(mobility: Mobility, pressure: Pressure) -> usize {
     if !mobility.is_movable() {
         NONMOVABLE
-    } else if is_healing(zone) {
+    } else if pressure.heals {
         MOVABLE_HEALING
     } else {
         MOVABLE
@@ -146,20 +145,27 @@ pub(super) fn cost(classes: Classes, list: usize, found: Order, class: Class) ->
 }
 
 /// What the order found adds to the cost for a request of `order`, whatever the class.
-pub(super) fn surcharge(zone: &ZoneFacts, mobility: Mobility, order: Order, found: Order) -> i32 {
-    let scarce = is_scarce(zone);
-    let keeps_order_2 = scarce && order.get() == 2 && is_order_2_scarce(zone);
-    let breaks = scarce && found > order && found.get() >= BREAKABLE && !keeps_order_2;
+#[inline]
+pub(super) const fn surcharge(
+    pressure: Pressure,
+    mobility: Mobility,
+    order: Order,
+    found: Order,
+) -> i32 {
+    let scarce = pressure.scarce;
+    let (order, found) = (order.get(), found.get());
+    let keeps_order_2 = scarce && order == 2 && pressure.order_2_scarce;
+    let breaks = scarce && found > order && found >= BREAKABLE && !keeps_order_2;
     if mobility.is_movable() {
-        let small = found.get() < SMALL_ORDERS && !scarce;
+        let small = found < SMALL_ORDERS && !scarce;
         let step = if small {
             0
         } else {
-            i32::from(found.get()) * MOVABLE_ORDER_COST
+            found as i32 * MOVABLE_ORDER_COST
         };
         step + if breaks { MOVABLE_BREAKING_COST } else { 0 }
     } else {
-        let kept = keeps_order_2 && found.get() == 2;
+        let kept = keeps_order_2 && found == 2;
         (if breaks { BREAKING_COST } else { 0 }) + if kept { KEEPING_COST } else { 0 }
     }
 }
@@ -189,8 +195,8 @@ mod tests {
     ) -> (u8, Class) {
         let classes = Classes::new(order(9));
         let cost = |&&(found, class): &&(u8, Class)| {
-            cost(classes, list(mobility, zone), order(found), class).unwrap()
-                + surcharge(zone, mobility, order(wanted), order(found))
+            cost(classes, list(mobility, pressure(zone)), order(found), class).unwrap()
+                + surcharge(pressure(zone), mobility, order(wanted), order(found))
         };
         *candidates.iter().min_by_key(cost).unwrap()
     }

@@ -9,7 +9,7 @@
 //! classes; the frame allocator keeps a complete index of pageblocks by class and by the orders of
 //! the free blocks inside. [`Policy::cost`] says what it costs a request to be served from a free
 //! block of some order in a pageblock of some class, and [`Policy::surcharge`] what the order adds,
-//! given the order asked for and how the zone is doing. The first does not change, so the allocator
+//! given the order asked for and the [`Pressure`] on the zone. The first does not change, so the allocator
 //! ranks the classes once, and then the cheapest that exists is the lowest bit set; the second is
 //! added to the few that are left, one for each order. A policy is nothing but these functions and
 //! [`Policy::is_relabelled`].
@@ -37,6 +37,19 @@ pub enum End {
     Lowest,
     /// The one with the highest address.
     Highest,
+}
+
+/// How a zone is doing, in the words of the policies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pressure {
+    /// So little is free in mixed pageblocks that they are left to those who need them.
+    pub heals: bool,
+    /// Free blocks of order 3 and more are scarce.
+    pub scarce: bool,
+    /// Free blocks of order 2 are scarce.
+    pub order_2_scarce: bool,
+    /// Large free blocks abound.
+    pub plenty: bool,
 }
 
 /// How many rankings of candidates a policy has at most.
@@ -90,18 +103,25 @@ impl Policy {
         }
     }
 
+    /// How the zone is doing, as far as this policy cares.
+    #[inline]
+    #[must_use]
+    pub const fn pressure(&self, zone: &ZoneFacts) -> Pressure {
+        concentrated::pressure(zone)
+    }
+
     /// Which ranking of candidates a request of `mobility` goes by, below [`LISTS`].
     #[inline]
     #[must_use]
-    pub const fn list(&self, mobility: Mobility, zone: &ZoneFacts) -> usize {
+    pub const fn list(&self, mobility: Mobility, pressure: Pressure) -> usize {
         match self.fallback {
-            Fallback::Concentrated => concentrated::list(mobility, zone),
+            Fallback::Concentrated => concentrated::list(mobility, pressure),
             Fallback::LargestFirst | Fallback::SmallestWhenCostly => mobility.index(),
         }
     }
 
     /// What it costs a request of `list` to be served from a free block of `found` in a pageblock
-    /// of `class`; the lower, the better. `None` if it may not be served from there.
+    /// of `class`; the lower, the better, in 16 bits. `None` if it may not be served from there.
     ///
     /// Contiguous blocks serve movable requests only. The high-order reserve serves nobody here:
     /// it is asked when everything else has failed.
@@ -118,15 +138,15 @@ impl Policy {
     /// What is added to the cost of all free blocks of `found` for a request of `order`.
     #[inline]
     #[must_use]
-    pub fn surcharge(
+    pub const fn surcharge(
         &self,
-        zone: &ZoneFacts,
+        pressure: Pressure,
         mobility: Mobility,
         order: Order,
         found: Order,
     ) -> i32 {
         match self.fallback {
-            Fallback::Concentrated => concentrated::surcharge(zone, mobility, order, found),
+            Fallback::Concentrated => concentrated::surcharge(pressure, mobility, order, found),
             Fallback::LargestFirst | Fallback::SmallestWhenCostly => 0,
         }
     }
@@ -143,12 +163,12 @@ impl Policy {
     }
 
     /// Whether a request leaves pageblocks in which other CPUs work to them and goes on to the next
-    /// candidate. It pays where large free blocks abound, an eighth of the zone; where they do not,
+    /// candidate. It pays where large free blocks abound; where they do not,
     /// or for what cannot move, the second best candidate is the dearer evil.
     #[inline]
     #[must_use]
-    pub const fn is_sparing(&self, mobility: Mobility, zone: &ZoneFacts) -> bool {
-        mobility.is_movable() && zone.free_large * 8 >= zone.frames
+    pub const fn is_sparing(&self, mobility: Mobility, pressure: Pressure) -> bool {
+        mobility.is_movable() && pressure.plenty
     }
 
     /// Whether a fallback changes the pageblock's label to the requester's mobility. `facts` are

@@ -62,6 +62,13 @@ impl<'m> Halves<'m> {
         self.halves[index].load(order)
     }
 
+    /// The value of number `index`, if there is one.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(self, index: usize, order: Ordering) -> Option<u16> {
+        self.halves.get(index).map(|half| half.load(order))
+    }
+
     /// Sets number `index`.
     ///
     /// # Panics
@@ -121,6 +128,11 @@ impl<'m> Halves<'m> {
     #[must_use]
     pub fn load(self, index: usize, order: Ordering) -> u16 {
         (self.words[index / 4].load(order) >> (index % 4 * 16)) as u16
+    }
+
+    #[must_use]
+    pub fn get(self, index: usize, order: Ordering) -> Option<u16> {
+        (index < self.len()).then(|| self.load(index, order))
     }
 
     pub fn store(self, index: usize, value: u16, order: Ordering) {
@@ -185,5 +197,7 @@ mod tests {
         assert_eq!(halves.swap(3, 7, Ordering::AcqRel), 0x1003);
         let all: [u16; 8] = core::array::from_fn(|index| halves.load(index, Ordering::Relaxed));
         assert_eq!(all, [0x1000, 0x1001, 0x1002, 7, 2, 0x1005, 0x1006, 0x1007]);
+        assert_eq!(halves.get(7, Ordering::Relaxed), Some(0x1007));
+        assert_eq!(halves.get(8, Ordering::Relaxed), None);
     }
 }
