@@ -70,6 +70,7 @@
 mod big;
 mod block;
 mod error;
+mod frames;
 mod index;
 mod layout;
 mod memory;
@@ -86,8 +87,9 @@ mod zone;
 mod tests;
 
 pub use error::{AllocError, FreeError, RangeError, SeatError, SetupError};
+pub use frames::{Frames, Seats};
 pub use layout::ZoneLayout;
-pub use report::FreeBlocks;
+pub use report::{FreeBlocks, Standing};
 pub use seat::Seat;
 pub use verify::{Broken, Recount};
 pub use zone::Zone;

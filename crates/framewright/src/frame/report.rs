@@ -3,13 +3,26 @@
 use super::seat::{SeatWords, counter};
 use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
-use crate::policy::{BlockFacts, Label};
+use crate::policy::{BlockFacts, Label, Level, Watermarks};
 use crate::slots::Slots;
 use crate::stats::FrameStats;
 use crate::units::{Frame, Mobility, Order};
 
 /// Free blocks by label ([`Label::index`]) and order, as `/proc/pagetypeinfo` counts them.
 pub type FreeBlocks = [[u64; Order::MAX.index() + 1]; Label::COUNT];
+
+/// Where a zone stands against its watermarks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Free frames in pageblocks; what is cached does not count.
+    pub free_frames: u64,
+    /// Where they stand.
+    pub frames: Level,
+    /// Entirely free pageblocks.
+    pub free_pageblocks: u64,
+    /// Where those stand: a zone can have frames enough and no whole pageblock left.
+    pub pageblocks: Level,
+}
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Free blocks by label and order: the maximal aligned ones inside pageblocks; what lies in
@@ -87,6 +100,32 @@ impl<'m, P> Zone<'m, P> {
             }
         }
         counts
+    }
+
+    /// The zone's watermarks, by the frames that exist.
+    #[must_use]
+    pub fn watermarks(&self) -> Watermarks {
+        Watermarks::of(self.present_frames())
+    }
+
+    /// Where the zone stands: free frames and entirely free pageblocks, against its watermarks.
+    /// O(pageblocks); as of different moments while CPUs work.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        let marks = self.watermarks();
+        let is_whole = |id: &usize| {
+            let meta = self.meta(*id);
+            !meta.is_isolated() && meta.orders() >> self.map.pageblock_order & 1 != 0
+        };
+        let free_frames = self.pageblock_free_frames();
+        let free_pageblocks = (0..self.map.blocks).filter(is_whole).count() as u64;
+        let of_pageblocks = marks.in_pageblocks(self.pageblock_order());
+        Standing {
+            free_frames,
+            frames: marks.level(free_frames),
+            free_pageblocks,
+            pageblocks: of_pageblocks.level(free_pageblocks),
+        }
     }
 
     /// How many pageblocks the zone spans.

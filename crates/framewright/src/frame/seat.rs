@@ -317,6 +317,26 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         self.alloc_slowly(order, mobility)
     }
 
+    /// Allocates a block of `order` if that can be done at once: like [`alloc`](Self::alloc), but
+    /// without stopping all CPUs where that would fail.
+    ///
+    /// `None` does not mean that there is none: it may lie in another CPU's cache.
+    #[inline]
+    pub fn try_alloc(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.enter();
+        let cached = if order.index() < CACHED_ORDERS {
+            self.words.pop(self.zone, mobility, order)
+        } else {
+            None
+        };
+        let offset = cached.or_else(|| self.fetch(order, mobility));
+        if let Some(offset) = offset {
+            self.hand_out(offset, order, mobility);
+        }
+        self.exit();
+        offset.map(|offset| self.zone.frame(offset))
+    }
+
     /// Tags the block as live and counts it.
     #[inline(always)]
     pub(super) fn hand_out(&self, offset: usize, order: Order, mobility: Mobility) {

@@ -2,7 +2,7 @@
 
 use super::big;
 use super::search::Wanted;
-use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
+use super::seat::{CACHE_MAX, CACHED_ORDERS, CACHES, Seat, SeatWords, counter};
 use super::tag::Tag;
 use super::zone::{Stopped, Zone};
 use super::{AllocError, FreeError};
@@ -22,8 +22,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
-        let wanted = Wanted { order, mobility };
-        if let Some(offset) = self.fetch(wanted) {
+        if let Some(offset) = self.fetch(order, mobility) {
             self.hand_out(offset, order, mobility);
             self.exit();
             return Ok(self.zone.frame(offset));
@@ -38,7 +37,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         stopped.drain();
         // All that is free lies in pageblocks now, and nobody else takes it: if a free block of
         // the order exists, it is found.
-        let offset = self.fetch_at_rest(&stopped, wanted);
+        let offset = self.fetch_at_rest(&stopped, Wanted { order, mobility });
         let result = match offset {
             Some(offset) => {
                 self.hand_out(offset, order, mobility);
@@ -58,8 +57,9 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     }
 
     /// Fetches a block from the pageblocks, and a batch of others into the cache. Never waits.
-    fn fetch(&self, wanted: Wanted) -> Option<usize> {
-        let (order, mobility) = (wanted.order, wanted.mobility);
+    #[inline(never)]
+    pub(super) fn fetch(&self, order: Order, mobility: Mobility) -> Option<usize> {
+        let wanted = Wanted { order, mobility };
         if order > self.zone.pageblock_order() {
             return big::take(self.zone, self.words, wanted);
         }
@@ -108,12 +108,16 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             return;
         }
         let config = &self.zone.config;
-        let all_caches =
-            self.zone.pageblock_free_frames() * u64::from(config.cache_permille) / 1000;
-        let mine = all_caches / u64::from(self.zone.map.cpus);
+        let free = self.zone.pageblock_free_frames();
+        // Each of the twelve caches of each CPU may hold the same.
+        let caches = CACHES as u64 * u64::from(self.zone.map.cpus);
+        let mut frames = free * u64::from(config.cache_permille) / (1000 * caches);
+        if free < self.zone.low_watermark() {
+            // Short of memory: what a cache holds is missing elsewhere.
+            frames /= 4;
+        }
         for order in 0..CACHED_ORDERS {
-            // Each of the twelve caches may hold a twelfth.
-            let blocks = (mine / 12) >> order;
+            let blocks = frames >> order;
             // A block of several pageblocks cannot be given back by the half cache.
             let is_within = order <= self.zone.pageblock_order().index();
             let max = usize::from(config.cache_blocks_max) >> order;

@@ -453,6 +453,43 @@ fn the_high_order_reserve_is_for_what_cannot_move_when_all_else_has_failed() {
 }
 
 #[test]
+fn frames_and_whole_pageblocks_stand_against_watermarks_of_their_own() {
+    use crate::policy::Level;
+    let layout = ZoneLayout::new(Frame(0), 512 * 100);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let standing = zone.standing();
+    assert_eq!(
+        (standing.free_frames, standing.free_pageblocks),
+        (51_200, 100)
+    );
+    assert_eq!(
+        (standing.frames, standing.pageblocks),
+        (Level::AboveHigh, Level::AboveHigh)
+    );
+    for pageblock in 0..100 {
+        zone.alloc_at(Frame(pageblock * 512 + 7), order(0), Movable)
+            .unwrap();
+    }
+    let standing = zone.standing();
+    assert_eq!(
+        (standing.free_frames, standing.free_pageblocks),
+        (51_100, 0)
+    );
+    assert_eq!(
+        (standing.frames, standing.pageblocks),
+        (Level::AboveHigh, Level::BelowMin)
+    );
+}
+
+#[test]
 fn a_seat_is_one_threads_at_a_time() {
     let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
     let mut memory = memory(&layout);

@@ -4,7 +4,7 @@ use super::seat::{Seat, SeatWords};
 use super::tag::Tag;
 use super::{SeatError, SetupError, ZoneLayout};
 use crate::platform::{Barrier, Relax};
-use crate::policy::{Config, Label, Policy};
+use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Halves, atomic_words};
 use crate::sync::{
     AtomicU64, Lock, LockGuard,
@@ -21,6 +21,9 @@ const PRESENT: usize = 1;
 const CORRUPTIONS: usize = 2;
 /// Pageblocks that not every request may be served from: isolated, contiguous, high-order.
 const KEPT: usize = 3;
+
+/// The low watermark.
+const LOW: usize = 4;
 
 /// One physical range under one set of metadata: a page-frame allocator.
 ///
@@ -212,6 +215,13 @@ impl<'m, P> Zone<'m, P> {
         Frame(self.map.origin + offset as u64)
     }
 
+    /// Whether `frame` belongs to the zone, existing or not.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, frame: Frame) -> bool {
+        frame >= self.map.start && frame < self.map.end
+    }
+
     /// The order of the pageblocks.
     #[must_use]
     pub fn pageblock_order(&self) -> Order {
@@ -257,9 +267,15 @@ impl<'m, P> Zone<'m, P> {
         self.words[PRESENT].load(Relaxed)
     }
 
+    /// The low watermark: a square root, taken whenever memory comes or goes.
+    pub(super) fn low_watermark(&self) -> u64 {
+        self.words[LOW].load(Relaxed)
+    }
+
     /// Only with all CPUs stopped.
     pub(super) fn set_present_frames(&self, frames: u64) {
         self.words[PRESENT].store(frames, Relaxed);
+        self.words[LOW].store(Watermarks::of(frames).low, Relaxed);
     }
 
     /// Counts a block that was found in a state that only a racing double free can explain. The

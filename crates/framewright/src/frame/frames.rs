@@ -1,0 +1,201 @@
+use super::{AllocError, FreeError, Seat, SeatError, Zone};
+use crate::platform::{Barrier, Relax};
+use crate::stats::FrameStats;
+use crate::units::{CpuId, Frame, Mobility, Order};
+
+/// Several zones in the order in which requests prefer them: the usual memory first, what few
+/// need, such as memory for devices with short addresses, last.
+#[derive(Debug)]
+pub struct Frames<'z, 'm, P> {
+    zones: &'z [Zone<'m, P>],
+}
+
+impl<P> Clone for Frames<'_, '_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Frames<'_, '_, P> {}
+
+impl<'z, 'm, P: Relax + Barrier> Frames<'z, 'm, P> {
+    /// The zones, which have no frame in common, in order of preference.
+    #[must_use]
+    pub const fn new(zones: &'z [Zone<'m, P>]) -> Self {
+        Self { zones }
+    }
+
+    /// The zones.
+    #[must_use]
+    pub const fn zones(&self) -> &'z [Zone<'m, P>] {
+        self.zones
+    }
+
+    /// The zone to which `frame` belongs, whether it exists or not.
+    #[must_use]
+    pub fn zone_of(&self, frame: Frame) -> Option<&'z Zone<'m, P>> {
+        self.zones.iter().find(|zone| zone.contains(frame))
+    }
+
+    /// The sum of all zones' counters.
+    #[must_use]
+    pub fn stats(&self) -> FrameStats {
+        let mut sum = FrameStats::default();
+        for zone in self.zones {
+            sum.add(&zone.stats());
+        }
+        sum
+    }
+
+    /// The seats of `cpu` in all `N` zones.
+    ///
+    /// # Errors
+    /// The first zone's that does not give its seat; none is taken then.
+    ///
+    /// # Panics
+    /// If there are not exactly `N` zones, or none.
+    pub fn seats<const N: usize>(&self, cpu: CpuId) -> Result<Seats<'z, 'm, P, N>, SeatError> {
+        assert!(N > 0, "no zone, no seat");
+        assert!(self.zones.len() == N, "a seat in each zone");
+        let mut seats = [const { None }; N];
+        for (seat, zone) in seats.iter_mut().zip(self.zones) {
+            *seat = Some(zone.seat(cpu)?);
+        }
+        let seats = seats.map(|seat| seat.expect("each zone gave its seat"));
+        Ok(Seats { seats })
+    }
+}
+
+/// A CPU's seats in several zones.
+#[derive(Debug)]
+pub struct Seats<'z, 'm, P, const N: usize> {
+    seats: [Seat<'z, 'm, P>; N],
+}
+
+impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
+    /// Allocates a block of `order` from the first zone that has one, of those from `first` on:
+    /// a request that can live with short addresses only starts further back.
+    ///
+    /// No zone is stopped as long as another can serve the request without. Time: as
+    /// [`Seat::alloc`], for each zone that is full.
+    ///
+    /// # Errors
+    /// [`AllocError::Fragmented`] if one of the zones has enough free frames,
+    /// [`AllocError::Exhausted`] if none has. Nothing has changed then.
+    ///
+    /// # Panics
+    /// If there is no zone `first`.
+    pub fn alloc(
+        &mut self,
+        first: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
+        let seats = &mut self.seats[first..];
+        let quick = seats
+            .iter_mut()
+            .find_map(|seat| seat.try_alloc(order, mobility));
+        if let Some(frame) = quick {
+            return Ok(frame);
+        }
+        let mut worst = None;
+        for seat in seats {
+            match seat.alloc(order, mobility) {
+                Ok(frame) => return Ok(frame),
+                Err(error) => worst = Some(AllocError::worse(worst, error)),
+            }
+        }
+        Err(worst.expect("there is a zone"))
+    }
+
+    /// Frees the block of `order` at `frame`, whatever the zone.
+    ///
+    /// # Errors
+    /// As [`Seat::free`].
+    pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        match self.seat_of(frame) {
+            Some(seat) => seat.free(frame, order),
+            None => Err(FreeError::Outside(frame)),
+        }
+    }
+
+    /// The seat in the zone of `frame`: for all that a seat can do.
+    pub fn seat_of(&mut self, frame: Frame) -> Option<&mut Seat<'z, 'm, P>> {
+        self.seats
+            .iter_mut()
+            .find(|seat| seat.zone().contains(frame))
+    }
+
+    /// The seat in zone `nth`.
+    ///
+    /// # Panics
+    /// If there is no such zone.
+    pub fn seat(&mut self, nth: usize) -> &mut Seat<'z, 'm, P> {
+        &mut self.seats[nth]
+    }
+}
+
+impl AllocError {
+    /// What two zones' failures come to: enough free frames in one are enough.
+    fn worse(sofar: Option<Self>, next: Self) -> Self {
+        match (sofar, next) {
+            (None, error) => error,
+            (Some(Self::Fragmented), _) | (_, Self::Fragmented) => Self::Fragmented,
+            (Some(Self::Exhausted), _) | (_, Self::Exhausted) => Self::Exhausted,
+            (Some(first), _) => first,
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::frame::ZoneLayout;
+    use crate::platform::SingleThread;
+    use crate::policy::Config;
+    use crate::units::Run;
+    use std::vec;
+
+    #[test]
+    fn requests_go_to_the_first_zone_that_has_room_and_frees_find_their_zone() {
+        let order = |order| Order::new(order).unwrap();
+        let near = ZoneLayout::new(Frame(0), 1024);
+        let far = ZoneLayout::new(Frame(10_240), 2048);
+        let mut memory = [near, far].map(|layout| vec![0; layout.words_needed().unwrap()]);
+        let [a, b] = &mut memory;
+        let zone = |layout: &ZoneLayout, memory| {
+            let zone = Zone::new(layout, &Config::default(), memory, SingleThread::new()).unwrap();
+            zone.add(Run::new(layout.start, layout.frames).unwrap())
+                .unwrap();
+            zone
+        };
+        let zones = [zone(&far, b), zone(&near, a)];
+        let frames = Frames::new(&zones);
+        let mut seats = frames.seats::<2>(CpuId(0)).unwrap();
+        assert!(frames.seats::<2>(CpuId(0)).is_err());
+        assert!(seats.alloc(0, order(0), Mobility::Movable).unwrap().0 >= 10_240);
+        let low = seats.alloc(1, order(0), Mobility::Movable).unwrap();
+        assert!(low.0 < 1024);
+        seats.free(low, order(0)).unwrap();
+        let mut taken = vec![];
+        while let Ok(frame) = seats.alloc(0, order(9), Mobility::Movable) {
+            taken.push(frame);
+        }
+        assert_eq!(taken.len(), 3 + 2);
+        assert!(taken[..3].iter().all(|frame| frame.0 >= 10_240));
+        let failed = seats.alloc(0, order(9), Mobility::Movable);
+        assert_eq!(failed, Err(AllocError::Exhausted));
+        let outside = Frame(5000);
+        assert_eq!(
+            seats.free(outside, order(0)),
+            Err(FreeError::Outside(outside))
+        );
+        for frame in taken {
+            seats.free(frame, order(9)).unwrap();
+        }
+        assert_eq!(frames.stats().nr_free_pages, 3071);
+        assert!(frames.zone_of(outside).is_none());
+        zones.iter().for_each(|zone| zone.verify().unwrap());
+    }
+}
