@@ -1,0 +1,277 @@
+//! What an allocation and a free cost, beside `buddy_system_allocator` behind a lock in one run.
+//!
+//! ```sh
+//! cargo bench -p framewright-linux --bench frames            # about a minute
+//! cargo bench -p framewright-linux --bench frames -- --quick # some seconds, 256 MiB
+//! ```
+//!
+//! 4 GiB of frames of 4 KiB, none of which is touched: what is measured is metadata. Every figure
+//! is nanoseconds for each operation of one thread, the mean over the threads, which start
+//! together on CPUs of their own. Rounds alternate between the two; printed are the best round and
+//! the median one. A target is met if the best round meets it: on a machine with other work the
+//! best round says most about the code. No target fails the run.
+
+mod machine;
+mod pattern;
+mod subject;
+
+use framewright::Order;
+use hdrhistogram::Histogram;
+use pattern::{FreeOrder, Load, Low, Timing, bulk, low_on_memory, pair};
+use std::fmt::Write;
+use subject::{Engine, Rival, Subject};
+
+/// Threads may miss so much of each other's time before a round says nothing about contention.
+const OVERLAP_MIN: f64 = 0.8;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Bulk(FreeOrder),
+    ByCall,
+    Pair,
+    /// So many frees, then so many allocations.
+    Low(usize),
+}
+
+/// One line of the table.
+struct Case {
+    name: &'static str,
+    kind: Kind,
+    order: u8,
+    threads: usize,
+    /// Nanoseconds for an allocation (or what the pattern has in its place) and a free.
+    target: (Option<f64>, Option<f64>),
+}
+
+const fn case(
+    name: &'static str,
+    kind: Kind,
+    order: u8,
+    threads: usize,
+    target: (Option<f64>, Option<f64>),
+) -> Case {
+    Case {
+        name,
+        kind,
+        order,
+        threads,
+        target,
+    }
+}
+
+const SAME: Kind = Kind::Bulk(FreeOrder::Same);
+const OWN: Kind = Kind::Bulk(FreeOrder::RandomOwn);
+const ALL: Kind = Kind::Bulk(FreeOrder::RandomOfAll);
+const NONE: (Option<f64>, Option<f64>) = (None, None);
+
+const CASES: [Case; 25] = [
+    case("bulk", SAME, 0, 1, (Some(16.0), Some(16.0))),
+    case("bulk", SAME, 3, 1, NONE),
+    case("bulk", SAME, 9, 1, (Some(40.0), Some(20.0))),
+    case("bulk", SAME, 0, 2, (Some(20.0), Some(20.0))),
+    case("bulk", SAME, 3, 2, NONE),
+    case("bulk", SAME, 9, 2, (Some(60.0), Some(30.0))),
+    case("bulk, 64 a call", Kind::ByCall, 0, 1, NONE),
+    case("bulk, 64 a call", Kind::ByCall, 0, 2, NONE),
+    case("random frees", OWN, 0, 1, NONE),
+    case("random frees", OWN, 9, 1, NONE),
+    case("random frees", OWN, 0, 2, (None, Some(40.0))),
+    case("random frees", OWN, 9, 2, NONE),
+    case("random, of others", ALL, 0, 2, (None, Some(40.0))),
+    case("random, of others", ALL, 3, 2, NONE),
+    case("random, of others", ALL, 9, 2, NONE),
+    case("hot pair", Kind::Pair, 0, 1, (Some(6.0), None)),
+    case("hot pair", Kind::Pair, 3, 1, NONE),
+    case("hot pair", Kind::Pair, 9, 1, NONE),
+    case("hot pair", Kind::Pair, 0, 2, (Some(8.0), None)),
+    case("hot pair", Kind::Pair, 3, 2, NONE),
+    case("hot pair", Kind::Pair, 9, 2, NONE),
+    case("1 % free", Kind::Low(1), 0, 1, (Some(50.0), None)),
+    case("1 % free", Kind::Low(1), 0, 2, (Some(50.0), None)),
+    case("1 % free, by 64", Kind::Low(64), 0, 1, (Some(50.0), None)),
+    case("1 % free, by 64", Kind::Low(64), 0, 2, (Some(50.0), None)),
+];
+
+/// What was measured of one case and one subject.
+struct Column {
+    rounds: Vec<Timing>,
+    single: Histogram<u64>,
+}
+
+impl Column {
+    fn new() -> Self {
+        Self {
+            rounds: Vec::new(),
+            single: Histogram::new(3).expect("3 digits"),
+        }
+    }
+
+    /// The best round and the median one, of those whose threads met; and whether any did.
+    fn best_and_median(&self, part: impl Fn(&Timing) -> f64) -> (f64, f64, bool) {
+        let met = |timing: &&Timing| timing.overlap >= OVERLAP_MIN;
+        let is_met = self.rounds.iter().any(|timing| met(&timing));
+        let rounds = self.rounds.iter().filter(|timing| !is_met || met(timing));
+        let mut ns: Vec<f64> = rounds.map(part).collect();
+        ns.sort_by(f64::total_cmp);
+        (ns[0], ns[ns.len() / 2], is_met)
+    }
+}
+
+fn measure<S: Subject>(subject: &S, case: &Case, load: Load, column: &mut Column) {
+    let load = Load {
+        threads: case.threads,
+        ..load
+    };
+    let order = Order::new(case.order).expect("a case's order");
+    let timing = match case.kind {
+        Kind::Bulk(free_order) => bulk(subject, load, order, free_order, false),
+        Kind::ByCall => bulk(subject, load, order, FreeOrder::Same, true),
+        Kind::Pair => pair(subject, load, order),
+        Kind::Low(at_once) => {
+            let Low { mean, single } = low_on_memory(subject, load, at_once);
+            column.single.add(single).expect("the same kind");
+            mean
+        }
+    };
+    column.rounds.push(timing);
+    if load.check {
+        subject.assert_all_free();
+    }
+}
+
+fn main() {
+    let is = |wanted: &str| std::env::args().any(|arg| arg == wanted);
+    let only = std::env::args().skip_while(|arg| arg != "--only").nth(1);
+    let quick = is("--quick");
+    let (frames, rounds) = if quick { (1 << 16, 2) } else { (1 << 20, 7) };
+    let ours_only = is("--ours");
+    println!("{}", machine::description());
+    println!(
+        "{} MiB of 4 KiB frames, {rounds} rounds, ns for each operation",
+        frames >> 8
+    );
+    let engine = Engine::new(frames, 2);
+    let rival = Rival::new(frames);
+    let mut columns: Vec<[Column; 2]> = CASES
+        .iter()
+        .map(|_| [Column::new(), Column::new()])
+        .collect();
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        for (case, [ours, theirs]) in CASES.iter().zip(&mut columns) {
+            if only
+                .as_ref()
+                .is_some_and(|only| !case.name.starts_with(only))
+            {
+                continue;
+            }
+            let load = Load {
+                frames,
+                threads: 1,
+                // The rival's slowest pattern takes a microsecond for each operation.
+                ops: if quick { 1 << 12 } else { 1 << 17 },
+                check: round == 0,
+            };
+            match &engine {
+                Engine::Asymmetric(host) => measure(host, case, load, ours),
+                Engine::Symmetric(host) => measure(host, case, load, ours),
+            }
+            if !ours_only {
+                measure(&rival, case, load, theirs);
+            }
+        }
+    }
+    if let Engine::Symmetric(_) = &engine {
+        println!("without membarrier: each operation of ours has a full barrier");
+    }
+    print!("{}", table(&columns));
+}
+
+fn table(columns: &[[Column; 2]]) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "\n{:<18}{:>5}{:>8} | {:^23} | {:^23} | {:^23}",
+        "", "", "", "framewright, best", "median", "rival, best (median)"
+    );
+    let _ = writeln!(
+        text,
+        "{:<18}{:>5}{:>8} | {:>11} {:>11} | {:>11} {:>11} | {:>11} {:>11} | target",
+        "pattern", "order", "threads", "alloc", "free", "alloc", "free", "alloc", "free"
+    );
+    for (case, [ours, theirs]) in CASES.iter().zip(columns) {
+        if !ours.rounds.is_empty() {
+            line(&mut text, case, ours, theirs);
+        }
+    }
+    text.push_str("hot pair: the sum of both; 1 % free: the mean of both\n");
+    text.push_str("~ the threads never ran together for long enough\n\n");
+    for (case, columns) in CASES.iter().zip(columns) {
+        for (name, column) in ["framewright", "rival"].iter().zip(columns) {
+            let single = &column.single;
+            if !single.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "{}, {} threads, {name}: single operations with the clock's time: mean {:.0}, \
+                     p99 {}, p99.9 {}, max {} ns",
+                    case.name,
+                    case.threads,
+                    single.mean(),
+                    single.value_at_quantile(0.99),
+                    single.value_at_quantile(0.999),
+                    single.max()
+                );
+            }
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, case: &Case, ours: &Column, theirs: &Column) {
+    let alloc = ours.best_and_median(|timing| timing.alloc_ns);
+    let free = ours.best_and_median(|timing| timing.free_ns);
+    let has_free = !matches!(case.kind, Kind::Pair | Kind::Low(_));
+    let free_text = |ns: f64| {
+        if has_free {
+            format!("{ns:.1}")
+        } else {
+            String::new()
+        }
+    };
+    let mark = |met: bool| if met { "" } else { "~" };
+    let _ = write!(
+        text,
+        "{:<18}{:>5}{:>8} | {:>11} {:>11} | {:>11} {:>11} | ",
+        case.name,
+        case.order,
+        case.threads,
+        format!("{}{:.1}", mark(alloc.2), alloc.0),
+        free_text(free.0),
+        format!("{:.1}", alloc.1),
+        free_text(free.1)
+    );
+    if theirs.rounds.is_empty() {
+        let _ = write!(text, "{:>11} {:>11}", "", "");
+    } else {
+        let alloc = theirs.best_and_median(|timing| timing.alloc_ns);
+        let free = theirs.best_and_median(|timing| timing.free_ns);
+        let both =
+            |(best, median, met): (f64, f64, bool)| format!("{}{best:.0} ({median:.0})", mark(met));
+        let free = if has_free { both(free) } else { String::new() };
+        let _ = write!(text, "{:>11} {free:>11}", both(alloc));
+    }
+    let verdict = |target: Option<f64>, found: f64| match target {
+        Some(target) if found <= target => format!("{target:.0} met"),
+        Some(target) => format!("{target:.0} MISSED"),
+        None => "-".to_owned(),
+    };
+    let (alloc, free) = (
+        verdict(case.target.0, alloc.0),
+        verdict(case.target.1, free.0),
+    );
+    let _ = match case.target {
+        (None, None) => writeln!(text, " |"),
+        (_, None) => writeln!(text, " | {alloc}"),
+        _ => writeln!(text, " | {alloc} / {free}"),
+    };
+}

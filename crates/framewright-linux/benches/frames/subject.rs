@@ -1,0 +1,152 @@
+//! The two that are measured, behind one small trait.
+
+use buddy_system_allocator::LockedFrameAllocator;
+use framewright::frame::{Seat, ZoneLayout};
+use framewright::platform::{Barrier, Fenced};
+use framewright::{Frame, Mobility, Order};
+use framewright_linux::{Host, HostError, Linux, Membarrier, Options};
+
+/// An allocator that threads share.
+pub(crate) trait Subject: Sync {
+    type Worker<'s>: Worker
+    where
+        Self: 's;
+
+    /// A thread's access to it.
+    fn worker(&self) -> Self::Worker<'_>;
+
+    /// Panics if it does not say that all its frames are free.
+    fn assert_all_free(&self);
+}
+
+/// What a thread measures. Every request is one that can be served; a refusal ends the benchmark.
+pub(crate) trait Worker {
+    fn alloc(&mut self, order: Order) -> u64;
+    fn free(&mut self, frame: u64, order: Order);
+
+    /// As many blocks as `frames` has room for, in one call where there is one.
+    fn alloc_bulk(&mut self, order: Order, frames: &mut [u64]) {
+        for frame in frames {
+            *frame = self.alloc(order);
+        }
+    }
+
+    fn free_bulk(&mut self, order: Order, frames: &[u64]) {
+        for &frame in frames {
+            self.free(frame, order);
+        }
+    }
+}
+
+/// The engine on this host.
+pub(crate) enum Engine {
+    Asymmetric(Host<Membarrier>),
+    Symmetric(Host<Fenced>),
+}
+
+impl Engine {
+    pub(crate) fn new(frames: u64, cpus: u16) -> Self {
+        let options = Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(cpus));
+        match Host::new(&options) {
+            Ok(host) => Self::Asymmetric(host),
+            Err(HostError::NoMembarrier) => Self::Symmetric(Host::fenced(&options).expect("host")),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<B: Barrier + Clone + Sync> Subject for Host<B> {
+    type Worker<'s>
+        = EngineWorker<'s, B>
+    where
+        B: 's;
+
+    fn worker(&self) -> EngineWorker<'_, B> {
+        EngineWorker(self.seat().expect("as many slots as threads"))
+    }
+
+    fn assert_all_free(&self) {
+        self.zone().verify().expect("every invariant holds");
+        let free = self.zone().stats().nr_free_pages;
+        assert_eq!(free, self.ram().frames().frames());
+    }
+}
+
+pub(crate) struct EngineWorker<'s, B>(Seat<'s, 's, Linux<B>>);
+
+impl<B: Barrier> Worker for EngineWorker<'_, B> {
+    #[inline]
+    fn alloc(&mut self, order: Order) -> u64 {
+        let frame = self.0.alloc(order, Mobility::Movable);
+        frame.expect("there is a free block").0
+    }
+
+    #[inline]
+    fn free(&mut self, frame: u64, order: Order) {
+        let freed = self.0.free(Frame(frame), order);
+        freed.expect("it is allocated");
+    }
+
+    fn alloc_bulk(&mut self, order: Order, frames: &mut [u64]) {
+        let mut out = [Frame(0); crate::pattern::BATCH];
+        let out = &mut out[..frames.len()];
+        let got = self.0.alloc_bulk(order, Mobility::Movable, out);
+        assert_eq!(got, Ok(out.len()));
+        frames
+            .iter_mut()
+            .zip(out)
+            .for_each(|(to, from)| *to = from.0);
+    }
+
+    fn free_bulk(&mut self, order: Order, frames: &[u64]) {
+        let mut out = [Frame(0); crate::pattern::BATCH];
+        let out = &mut out[..frames.len()];
+        out.iter_mut()
+            .zip(frames)
+            .for_each(|(to, from)| to.0 = *from);
+        self.0.free_bulk(order, out).expect("they are allocated");
+    }
+}
+
+/// `buddy_system_allocator` behind its spin lock.
+pub(crate) struct Rival {
+    allocator: LockedFrameAllocator<33>,
+    frames: u64,
+}
+
+impl Rival {
+    pub(crate) fn new(frames: u64) -> Self {
+        let allocator = LockedFrameAllocator::new();
+        allocator.lock().add_frame(0, frames as usize);
+        Self { allocator, frames }
+    }
+}
+
+impl Subject for Rival {
+    type Worker<'s> = &'s Self;
+
+    fn worker(&self) -> &Self {
+        self
+    }
+
+    fn assert_all_free(&self) {
+        // All of it is one block again.
+        let mut allocator = self.allocator.lock();
+        let all = allocator.alloc(self.frames as usize).expect("all is free");
+        allocator.dealloc(all, self.frames as usize);
+    }
+}
+
+impl Worker for &Rival {
+    #[inline]
+    fn alloc(&mut self, order: Order) -> u64 {
+        let frame = self.allocator.lock().alloc(order.frames() as usize);
+        frame.expect("there is a free block") as u64
+    }
+
+    #[inline]
+    fn free(&mut self, frame: u64, order: Order) {
+        let frames = order.frames() as usize;
+        self.allocator.lock().dealloc(frame as usize, frames);
+    }
+}
