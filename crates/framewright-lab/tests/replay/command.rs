@@ -1,0 +1,323 @@
+//! Outputs, assertions, bad input.
+
+use crate::support::{as_str, repository, run, tight, write};
+use std::fs;
+use std::path::PathBuf;
+
+struct Folder {
+    folder: tempfile::TempDir,
+    trace: PathBuf,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = write(&tight(3_000, 3), folder.path(), "tight");
+        Self { folder, trace }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn trace(&self) -> &str {
+        as_str(&self.trace)
+    }
+}
+
+#[test]
+fn the_table_has_a_column_a_policy_and_a_verdict() {
+    let folder = Folder::new();
+    let (code, out, _) = run(&["replay", folder.trace(), "--policy", "before,framewright"]);
+    assert_eq!(code, Some(0));
+    assert!(out.starts_with("tight/imposed/b0: "), "{out}");
+    assert!(
+        out.contains("linux-") && out.contains("concentrated"),
+        "{out}"
+    );
+    for row in [
+        "contaminated_blocks ",
+        "unusable_index_order3 ",
+        "failures_order3 ",
+        "replay_ns",
+    ] {
+        assert!(out.contains(&format!("\n {row}")), "{row} in\n{out}");
+    }
+    assert!(
+        out.contains("concentrated against the best of 1 others"),
+        "{out}"
+    );
+    assert!(out.contains("not calibrated"), "{out}");
+}
+
+#[test]
+fn linux_s_own_layouts_are_printed_of_the_final_state() {
+    let folder = Folder::new();
+    let args = [
+        "replay",
+        folder.trace(),
+        "--policy",
+        "linux-6.12",
+        "--format",
+        "pagetypeinfo",
+    ];
+    let (_, out, _) = run(&args);
+    let text = out.strip_prefix("# tight/imposed/b0 linux-6.12\n").unwrap();
+    let info = framewright_lab::trace::state::read_pagetypeinfo("out", text.trim_end()).unwrap();
+    let labels = framewright::Mobility::ALL.map(|m| info.pageblocks(m));
+    assert_eq!(labels.iter().sum::<u64>(), 16);
+    let (_, out, _) = run(&[
+        "replay",
+        folder.trace(),
+        "--policy",
+        "linux-6.12",
+        "--format",
+        "buddyinfo",
+    ]);
+    let line = out.lines().nth(1).unwrap();
+    let counts: Vec<u64> = line
+        .split_whitespace()
+        .skip(4)
+        .map(|word| word.parse().unwrap())
+        .collect();
+    let listed: Vec<u64> = (0..11)
+        .map(|order| {
+            framewright::Mobility::ALL
+                .iter()
+                .map(|&m| info.free_blocks(m, order))
+                .sum()
+        })
+        .collect();
+    assert_eq!(counts, listed);
+}
+
+#[test]
+fn the_series_has_a_row_each_interval_and_policy() {
+    let folder = Folder::new();
+    let csv = folder.path("a.csv");
+    let args = [
+        "replay",
+        folder.trace(),
+        "--policy",
+        "linux-4.4,concentrated",
+        "--every",
+        "2.5",
+    ];
+    let (code, _, error) = run(&[&args[..], &["--csv", as_str(&csv)]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let text = fs::read_to_string(&csv).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0][..4], ["case", "variant", "ms", "free_frames"]);
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    let times = |policy| -> Vec<u64> {
+        let of = rows.iter().filter(|row| row[1] == policy);
+        of.map(|row| row[2].parse().unwrap()).collect()
+    };
+    // Ticks are 200 ms apart.
+    assert_eq!(times("linux-4.4")[..3], [200, 2800, 5400]);
+    assert_eq!(times("linux-4.4"), times("concentrated"));
+}
+
+#[test]
+fn figures_are_flat_records_behind_one_that_describes_the_run() {
+    let folder = Folder::new();
+    let json = folder.path("a.jsonl");
+    let args = [
+        "replay",
+        folder.trace(),
+        "--policy",
+        "linux-4.4",
+        "--json",
+        as_str(&json),
+    ];
+    let (code, out, _) = run(&[&args[..], &["--start", "fresh", "--squeeze", "9"]].concat());
+    assert_eq!(code, Some(0));
+    assert!(
+        out.contains("tight/fresh/b9"),
+        "the table comes besides: {out}"
+    );
+    let text = fs::read_to_string(&json).unwrap();
+    let records: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for key in ["machine", "commit", "seed", "options"] {
+        assert!(records[0].get(key).is_some(), "{key}");
+    }
+    // In this order, for those who read them with their eyes or with `cut`.
+    let keys = [
+        "experiment",
+        "case",
+        "variant",
+        "metric",
+        "value",
+        "unit",
+        "source",
+    ];
+    for (line, record) in text.lines().zip(&records).skip(1) {
+        let at = keys.map(|key| line.find(&format!("\"{key}\":")).unwrap());
+        assert!(at.is_sorted(), "{line}");
+        assert_eq!(record.as_object().unwrap().len(), keys.len());
+        assert_eq!(record["case"], "tight/fresh/b9");
+    }
+    let has = |metric: &str| records[1..].iter().any(|record| record["metric"] == metric);
+    for metric in [
+        "free_frames",
+        "unusable_index_order9",
+        "failures_order10",
+        "fallbacks_movable_unmovable",
+    ] {
+        assert!(has(metric), "{metric}");
+    }
+}
+
+#[test]
+fn an_assertion_that_does_not_hold_is_exit_code_1_with_the_figures() {
+    let folder = Folder::new();
+    let check = |assertion: &str| {
+        run(&[
+            "replay",
+            folder.trace(),
+            "--policy",
+            "before,concentrated",
+            "--assert",
+            assertion,
+        ])
+    };
+    assert_eq!(check("framewright.false_failures==0").0, Some(0));
+    let (code, out, error) = check("linux-4.4.free_frames<0.5");
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains("tight/imposed/b0: linux-4.4.free_frames<0.5 does not hold: "),
+        "{error}"
+    );
+    assert!(
+        out.contains("free_frames"),
+        "the table is printed all the same"
+    );
+    let (code, _, error) = check("linux-6.12.free_frames>0");
+    assert_eq!(code, Some(2));
+    assert_eq!(
+        error,
+        "tight/imposed/b0: there is no figure linux-6.12.free_frames\n"
+    );
+}
+
+#[test]
+fn bad_input_is_exit_code_2_and_leaves_no_file() {
+    let folder = Folder::new();
+    let json = folder.path("out.jsonl");
+    fs::write(folder.path("bad.txt"), "no trace at all\n").unwrap();
+    let whole = fs::read(&folder.trace).unwrap();
+    fs::write(folder.path("cut.pft"), &whole[..whole.len() / 2]).unwrap();
+    let missing = folder.path("missing");
+    let bad = folder.path("bad.txt");
+    let cut = folder.path("cut.pft");
+    for (path, says) in [
+        (&missing, "missing: cannot open"),
+        (&bad, "bad.txt:1: "),
+        (&cut, "cut.pft: "),
+    ] {
+        let args = [
+            "replay",
+            folder.trace(),
+            as_str(path),
+            "--json",
+            as_str(&json),
+        ];
+        let (code, out, error) = run(&args);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+        assert!(
+            error.contains(says) && error.lines().count() == 1,
+            "{error}"
+        );
+        assert!(!json.exists());
+    }
+    let nowhere = folder.path("no/such/folder.jsonl");
+    let (code, _, error) = run(&["replay", folder.trace(), "--json", as_str(&nowhere)]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("folder.jsonl: cannot write: "), "{error}");
+    for (args, says) in [
+        (
+            &["--policy", "linux-9"][..],
+            "there is no policy 'linux-9', expected one of linux-4.4",
+        ),
+        (
+            &["--assert", "concentrated.speed<1"],
+            "there is no metric 'speed'",
+        ),
+        (&["--every", "0"], "expected a number of seconds"),
+        (&["--probe", "11"], "11 is not in 0..=10"),
+    ] {
+        let (code, _, error) = run(&[&["replay", folder.trace()], args].concat());
+        assert_eq!(code, Some(2));
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_bad_reference_beside_the_trace_is_named_by_line() {
+    let folder = Folder::new();
+    let header = framewright_lab::trace::reduce::ReferenceRow::HEADER;
+    fs::write(
+        folder.path("tight.linux_ref.csv"),
+        format!("{header}\n1,2\n"),
+    )
+    .unwrap();
+    let (code, _, error) = run(&["replay", folder.trace()]);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.ends_with("tight.linux_ref.csv:2: 2 columns, expected 11\n"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_reference_beside_the_trace_calibrates_and_marks() {
+    let folder = Folder::new();
+    let header = framewright_lab::trace::reduce::ReferenceRow::HEADER;
+    let rows = "0,200,2000,0,0,0.5,1.0,4,4,100,0\n9,1200,2000,0,0,0.5,1.0,4,4,100,0\n";
+    fs::write(
+        folder.path("tight.linux_ref.csv"),
+        format!("{header}\n{rows}"),
+    )
+    .unwrap();
+    let (code, out, error) = run(&["replay", folder.trace(), "--json", "-"]);
+    assert_eq!(code, Some(0), "{error}");
+    let linux = r#""variant":"linux","metric":"free_frames","value":2000.0,"unit":"frames","source":"measured""#;
+    assert!(out.contains(linux), "{out}");
+    assert!(out.contains(r#""variant":"calibration","metric":"error_contaminated_blocks""#));
+    let (_, out, _) = run(&["replay", folder.trace()]);
+    assert!(
+        out.contains("model error: how far linux-6.12 replayed"),
+        "{out}"
+    );
+    assert!(out.contains("over 2 samples"), "{out}");
+    // From a start of its own there is nothing that Linux itself did.
+    let (_, out, _) = run(&["replay", folder.trace(), "--start", "fresh", "--json", "-"]);
+    assert!(!out.contains(r#""variant":"linux""#));
+}
+
+#[test]
+fn a_trace_comes_through_standard_input_too() {
+    let folder = Folder::new();
+    let output = crate::support::framewright(&["replay", "-", "--policy", "linux-4.4"])
+        .write_stdin(fs::read(&folder.trace).unwrap())
+        .output()
+        .unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.starts_with("stdin/imposed/b0: "), "{out}");
+}
+
+#[test]
+fn text_anomalies_are_said() {
+    let (code, out, _) = run(&[
+        "replay",
+        &repository("fork-storm.ftrace.gz"),
+        "--policy",
+        "linux-4.4",
+    ]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("anomaly: missed_frees 226"), "{out}");
+    assert!(out.contains("the trace is short"), "{out}");
+}

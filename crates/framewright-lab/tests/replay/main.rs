@@ -1,0 +1,5 @@
+//! `framewright replay` from outside: golden replays, exit codes, outputs.
+
+mod command;
+mod golden;
+mod support;
