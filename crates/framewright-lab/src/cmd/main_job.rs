@@ -1,5 +1,5 @@
 use super::CommandError;
-use super::input::sample;
+use super::input::{Loaded, sample};
 use super::replay::{Replayed, case_text, replay_case};
 use crate::replay::{Options, Policy, Start};
 use crate::report::write_whole;
@@ -30,8 +30,12 @@ your own machine: framewright record -o FILE -- COMMAND, then framewright replay
 
 /// The main job: the sample trace under all policies, from three starts.
 pub(super) fn run() -> Result<(), CommandError> {
-    let loaded = sample()?;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let text = text(&sample()?, threads)?;
+    write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)
+}
+
+fn text(loaded: &Loaded, threads: usize) -> Result<String, CommandError> {
     let mut text = String::from(INTRODUCTION);
     for (start, squeeze) in [
         (Start::Imposed, 0),
@@ -42,11 +46,60 @@ pub(super) fn run() -> Result<(), CommandError> {
             squeeze,
             ..Options::new(start)
         };
-        let Replayed { case, .. } = replay_case(&loaded, Policy::COMPARED, options, threads)?;
+        let Replayed { case, .. } = replay_case(loaded, Policy::COMPARED, options, threads)?;
         text.push('\n');
         text.push_str(&case_text(&case));
     }
     text.push('\n');
     text.push_str(READING);
-    write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::input::load;
+    use crate::trace::OpKind;
+
+    #[test]
+    fn the_introduction_says_what_the_sample_is() {
+        let trace = sample().unwrap().trace;
+        let free = trace.nframes - trace.init.len() as u64;
+        assert!(
+            SQUEEZE < free / 4 && SQUEEZE > free / 6,
+            "a fifth of {free}"
+        );
+        let ticks = trace.ops.iter().filter(|op| op.kind() == OpKind::Tick);
+        let ms: u64 = ticks.map(|op| u64::from(op.value)).sum();
+        assert_eq!(ms / 100, 14, "1.4 seconds");
+        assert_eq!(
+            trace.nframes >> 18,
+            5,
+            "6 GiB, rounded: {} frames",
+            trace.nframes
+        );
+    }
+
+    /// On a small trace: the sample takes seconds even when optimised.
+    #[test]
+    fn the_main_job_shows_every_policy_from_three_starts() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../traces/fork-storm.ftrace.gz"
+        );
+        let loaded = load(path.as_ref(), None).unwrap();
+        let text = text(&loaded, 2).unwrap();
+        for case in ["imposed/b0", "fresh/b0", "fresh/b40000"] {
+            assert!(
+                text.contains(&format!("\nfork-storm/{case}: 15175 operations")),
+                "{case}"
+            );
+        }
+        assert_eq!(
+            text.matches("concentrated against the best of 5 others")
+                .count(),
+            3
+        );
+        assert_eq!(text.matches("model error: ").count(), 3);
+    }
 }

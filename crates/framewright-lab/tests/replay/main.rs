@@ -2,4 +2,5 @@
 
 mod command;
 mod golden;
+mod recorded;
 mod support;

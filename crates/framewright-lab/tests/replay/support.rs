@@ -28,6 +28,20 @@ pub(crate) fn repository(file: &str) -> String {
     format!("{}/../../traces/{file}", env!("CARGO_MANIFEST_DIR"))
 }
 
+/// A recorded trace beside the repository, or `None` said aloud.
+pub(crate) fn recorded(name: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("FRAMEWRIGHT_SHARED").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        PathBuf::from,
+    );
+    let path = root.join("traces").join(name);
+    if !path.is_file() {
+        println!("skipped: {} is not there", path.display());
+        return None;
+    }
+    Some(path)
+}
+
 pub(crate) fn as_str(path: &Path) -> &str {
     path.to_str().unwrap()
 }
