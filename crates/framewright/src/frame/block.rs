@@ -148,6 +148,10 @@ impl<'m, P> Zone<'m, P> {
             if found & LOCKED != 0 {
                 return None;
             }
+            if self.index.alone() {
+                lock.store(found | LOCKED, Relaxed);
+                break;
+            }
             // Acquire pairs with the Release of the last holder's unlock.
             match lock.compare_exchange_weak(found, found | LOCKED, Acquire, Relaxed) {
                 Ok(_) => break,
@@ -569,8 +573,17 @@ impl<P> Held<'_, '_, P> {
         loop {
             self.publish(label, isolated);
             // Release pairs with the Acquire in `try_lock`.
-            let unlocked = self.words[LOCK].compare_exchange(LOCKED, 0, Release, Relaxed);
-            if unlocked.is_ok() {
+            let lock = &self.words[LOCK];
+            let unlocked = if self.zone.index.alone() {
+                let unlocked = lock.load(Relaxed) == LOCKED;
+                if unlocked {
+                    lock.store(0, Relaxed);
+                }
+                unlocked
+            } else {
+                lock.compare_exchange(LOCKED, 0, Release, Relaxed).is_ok()
+            };
+            if unlocked {
                 return;
             }
             self.collect();

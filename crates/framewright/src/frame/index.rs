@@ -34,7 +34,7 @@ use crate::policy::{End, LISTS};
 use crate::sync::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
-    model_fence,
+    clear_bits, model_fence, set_bits,
 };
 
 const NO_RANK: u64 = 0xffff;
@@ -98,6 +98,8 @@ pub(super) struct Index<'m> {
     classes: &'m [AtomicU64],
     /// By order and rank: that class's cost in each list, 16 bits a list.
     costs: &'m [AtomicU64],
+    /// The platform's `ALONE`.
+    alone: bool,
 }
 
 impl<'m> Index<'m> {
@@ -106,6 +108,7 @@ impl<'m> Index<'m> {
     pub(super) fn new(
         shape: Shape,
         words: &'m [AtomicU64],
+        alone: bool,
         cost: impl Fn(usize, usize, usize) -> Option<i32>,
     ) -> Self {
         let mut rest = words;
@@ -124,6 +127,7 @@ impl<'m> Index<'m> {
             ranks,
             classes,
             costs,
+            alone,
         };
         for list in 0..LISTS {
             for order in 0..shape.orders {
@@ -166,10 +170,17 @@ impl<'m> Index<'m> {
         (list * self.shape.orders + order) * self.shape.flags
     }
 
+    /// Whether one thread at a time uses the zone.
+    #[inline(always)]
+    pub(super) const fn alone(&self) -> bool {
+        self.alone
+    }
+
     /// Adds pageblock `id` to `row`.
     #[inline]
     pub(super) fn insert(&self, row: usize, id: usize) {
-        self.leaves[row * self.shape.leaf + id / 64].fetch_or(1 << (id % 64), SeqCst);
+        let leaf = &self.leaves[row * self.shape.leaf + id / 64];
+        set_bits(leaf, 1 << (id % 64), self.alone);
         self.raise(row, id / 64);
     }
 
@@ -180,7 +191,7 @@ impl<'m> Index<'m> {
         let summary = &self.summaries[row * self.shape.summary + leaf / 64];
         let bit = 1 << (leaf % 64);
         if summary.load(SeqCst) & bit == 0 {
-            summary.fetch_or(bit, SeqCst);
+            set_bits(summary, bit, self.alone);
         }
         model_fence();
         if self.some[row / 64].load(SeqCst) >> (row % 64) & 1 == 0 {
@@ -191,9 +202,9 @@ impl<'m> Index<'m> {
     /// Sets the row's bits above its summary.
     #[cold]
     fn raise_flags(&self, row: usize) {
-        self.some[row / 64].fetch_or(1 << (row % 64), SeqCst);
+        set_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
         self.for_each_rank(row, |word, bit| {
-            word.fetch_or(bit, SeqCst);
+            set_bits(word, bit, self.alone);
         });
     }
 
@@ -212,7 +223,8 @@ impl<'m> Index<'m> {
     /// Removes pageblock `id` from `row`.
     #[inline]
     pub(super) fn remove(&self, row: usize, id: usize) {
-        self.leaves[row * self.shape.leaf + id / 64].fetch_and(!(1 << (id % 64)), SeqCst);
+        let leaf = &self.leaves[row * self.shape.leaf + id / 64];
+        clear_bits(leaf, 1 << (id % 64), self.alone);
     }
 
     #[inline]
@@ -324,7 +336,8 @@ impl<'m> Index<'m> {
     #[cold]
     fn lower(&self, row: usize, leaf: usize) {
         let bit = 1 << (leaf % 64);
-        self.summaries[row * self.shape.summary + leaf / 64].fetch_and(!bit, SeqCst);
+        let summary = &self.summaries[row * self.shape.summary + leaf / 64];
+        clear_bits(summary, bit, self.alone);
         model_fence();
         if self.leaf(row, leaf) != 0 {
             self.raise(row, leaf);
@@ -335,9 +348,9 @@ impl<'m> Index<'m> {
     #[cold]
     fn lower_flags(&self, row: usize) {
         self.for_each_rank(row, |word, bit| {
-            word.fetch_and(!bit, SeqCst);
+            clear_bits(word, bit, self.alone);
         });
-        self.some[row / 64].fetch_and(!(1 << (row % 64)), SeqCst);
+        clear_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
         model_fence();
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
         for summary in summaries {
@@ -415,6 +428,7 @@ mod tests {
         let index = Index::new(
             shape,
             atomic_words(&mut memory),
+            false,
             |list, _, class| match list {
                 0 => Some(-(class as i32)),
                 1 => (class % 2 == 0).then_some(class as i32),

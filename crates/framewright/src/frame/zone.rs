@@ -80,7 +80,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         };
         let [words, seats, descriptors, free, remote, index, tags] = parts.map(&mut cut);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
-        let index = Index::new(map.index, index, |list, order, class| {
+        let index = Index::new(map.index, index, P::ALONE, |list, order, class| {
             let class = policy.classes().class(class as u16, policy.is_labelled())?;
             policy.cost(list, Order::new(order as u8)?, class)
         });

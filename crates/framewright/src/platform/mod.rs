@@ -26,6 +26,10 @@ pub trait Barrier {
     /// a compiler fence only; if not, they execute full barriers themselves.
     const ASYMMETRIC: bool;
 
+    /// Whether one thread at a time uses the engine, and handing it from one to the next orders
+    /// memory. If so, what several CPUs would need atomic operations for is done with plain ones.
+    const ALONE: bool = false;
+
     /// After it returns, every CPU that runs the engine has executed a full memory barrier since
     /// the call, the calling CPU included. Without [`ASYMMETRIC`](Self::ASYMMETRIC) only the
     /// calling CPU has.
@@ -65,6 +69,7 @@ impl<T: Relax + ?Sized> Relax for &T {
 
 impl<T: Barrier + ?Sized> Barrier for &T {
     const ASYMMETRIC: bool = T::ASYMMETRIC;
+    const ALONE: bool = T::ALONE;
 
     #[inline]
     fn barrier_all(&self) {

@@ -29,6 +29,9 @@ impl Barrier for SingleThread {
     /// One thread sees its own accesses in order.
     const ASYMMETRIC: bool = true;
 
+    /// The type is not `Sync`, so neither is what is built over it.
+    const ALONE: bool = true;
+
     fn barrier_all(&self) {}
 }
 

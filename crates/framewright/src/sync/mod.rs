@@ -33,6 +33,31 @@ pub fn light_fence(asymmetric: bool) {
     }
 }
 
+/// Sets `bits` in `word` and returns what was there; `SeqCst`, or with `alone` a load and a store,
+/// which cost a tenth.
+#[inline(always)]
+pub(crate) fn set_bits(word: &AtomicU64, bits: u64, alone: bool) -> u64 {
+    if alone {
+        let before = word.load(Ordering::Relaxed);
+        word.store(before | bits, Ordering::Relaxed);
+        before
+    } else {
+        word.fetch_or(bits, Ordering::SeqCst)
+    }
+}
+
+/// Clears `bits` in `word` and returns what was there; as [`set_bits`].
+#[inline(always)]
+pub(crate) fn clear_bits(word: &AtomicU64, bits: u64, alone: bool) -> u64 {
+    if alone {
+        let before = word.load(Ordering::Relaxed);
+        word.store(before & !bits, Ordering::Relaxed);
+        before
+    } else {
+        word.fetch_and(!bits, Ordering::SeqCst)
+    }
+}
+
 /// Stands between a `SeqCst` write and a `SeqCst` read of another word. The language already
 /// orders the two; loom treats `SeqCst` accesses as `AcqRel` and needs the fence to see it.
 #[inline(always)]
