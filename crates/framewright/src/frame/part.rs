@@ -61,23 +61,24 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let Some(offset) = zone.offset(frame).filter(|_| frame.is_aligned(order)) else {
             return Err(self.refuse(frame, order));
         };
-        let Some((start, ..)) = zone.enclosing(offset, order) else {
-            return Err(self.refuse(frame, order));
-        };
-        if start == offset && zone.tag(offset).as_live().is_some_and(|(o, _)| o == order) {
+        if zone.tag(offset).as_live().is_some_and(|(o, _)| o == order) {
             return Ok(());
         }
-        // The lock of the allocation's first pageblock serves those who split it. Whoever holds
-        // it waits for nobody.
+        // Those who split one allocation, or what is left of it, take turns, and look for it only
+        // when it is theirs: the tags of a half-split allocation are no allocation at all. Their
+        // lock is that of the pageblock in which the largest block around the frame would start.
+        // Whoever holds it waits for nobody.
+        let place = zone.map.origin + offset as u64;
+        let largest = place >> zone.map.max_order << zone.map.max_order;
+        let first = largest.saturating_sub(zone.map.origin) >> zone.map.pageblock_order;
         let mut attempt = 0;
         let held = loop {
-            match zone.try_lock(self.words, start >> zone.map.pageblock_order) {
+            match zone.try_lock(self.words, first as usize) {
                 Some(held) => break held,
                 None => zone.platform.relax(attempt),
             }
             attempt = attempt.saturating_add(1);
         };
-        // Somebody may have split it meanwhile: then a smaller allocation contains the block.
         let found = zone.enclosing(offset, order);
         let result = match found {
             Some((start, mut whole, mobility)) => {
