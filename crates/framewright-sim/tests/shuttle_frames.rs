@@ -121,7 +121,7 @@ fn on_cpus(zone: SharedZone, cpus: u16, work: impl Fn(&mut OwnSeat, u16) + Send 
 #[test]
 fn runs_over_several_words_are_handed_out_once() {
     // Orders 7 and 8 in pageblocks of 256 frames: two and four words each; and what is in between.
-    explore(600, || {
+    explore(300, || {
         let zone = zone(512, 8, 8, Fallback::Concentrated);
         let oracle = Oracle::new(512);
         let end = oracle.clone();
@@ -142,7 +142,7 @@ fn runs_over_several_words_are_handed_out_once() {
 
 #[test]
 fn blocks_above_the_pageblocks_are_handed_out_once() {
-    explore(400, || {
+    explore(200, || {
         let zone = zone(64, 4, 6, Fallback::LargestFirst);
         let oracle = Oracle::new(64);
         let end = oracle.clone();
@@ -162,7 +162,7 @@ fn blocks_above_the_pageblocks_are_handed_out_once() {
 fn f8_no_request_fails_while_others_hold_fewer_frames_than_there_are() {
     // 32 frames, two who hold at most 16 frames each: order 0 can never fail, wherever the rest
     // is cached, remote, or in a pageblock that somebody works in.
-    explore(600, || {
+    explore(300, || {
         let zone = zone(32, 3, 3, Fallback::Concentrated);
         let oracle = Oracle::new(32);
         let end = oracle.clone();
@@ -209,7 +209,7 @@ fn f8_large_requests_find_what_other_caches_hold() {
 
 #[test]
 fn what_one_cpu_allocates_another_frees() {
-    explore(600, || {
+    explore(300, || {
         let zone = zone(256, 6, 7, Fallback::Concentrated);
         let oracle = Oracle::new(256);
         let end = oracle.clone();
@@ -241,8 +241,8 @@ fn what_one_cpu_allocates_another_frees() {
 }
 
 #[test]
-fn a_frame_freed_by_two_cpus_is_handed_out_once() {
-    explore(600, || {
+fn a_block_freed_by_two_cpus_at_once_is_handed_out_once() {
+    explore(300, || {
         for order in [order(0), order(5), order(7)] {
             let zone = zone(128, 7, 7, Fallback::Concentrated);
             let oracle = Oracle::new(128);
@@ -251,23 +251,26 @@ fn a_frame_freed_by_two_cpus_is_handed_out_once() {
             drop(first);
             let successes = Arc::new(Plain::new(0));
             let count = successes.clone();
+            on_cpus(zone, 2, move |seat, _| match seat.free(frame, order) {
+                Ok(()) => *count.lock().unwrap() += 1,
+                Err(error) => assert_eq!(error, FreeError::AlreadyFree(frame)),
+            });
+            // Only then, because a late second free of what is allocated again is no different
+            // from a first one.
             on_cpus(zone, 2, move |seat, _| {
-                match seat.free(frame, order) {
-                    Ok(()) => *count.lock().unwrap() += 1,
-                    Err(error) => assert_eq!(error, FreeError::AlreadyFree(frame)),
-                }
-                // Whoever was first, nobody gets it while another has it.
-                let again = oracle.alloc(seat, order, UNMOVABLE);
-                let other = oracle.alloc(seat, order, UNMOVABLE);
-                for frame in again.into_iter().chain(other) {
+                let blocks: Vec<_> = (0..3)
+                    .filter_map(|_| oracle.alloc(seat, order, UNMOVABLE).ok())
+                    .collect();
+                for frame in blocks {
                     oracle.free(seat, frame, order);
                 }
             });
-            assert!(*successes.lock().unwrap() >= 1);
-            // A racing double free may cost the block and is counted then (F7); all else holds.
-            match zone.verify() {
-                Ok(()) => {}
-                Err(broken) => assert_eq!(broken.invariant, "F7"),
+            // At the very same moment both frees can succeed. Nobody may get anything of it twice,
+            // and it is found out.
+            match *successes.lock().unwrap() {
+                1 => zone.verify().unwrap(),
+                2 => assert!(zone.verify().is_err(), "a racing double free went unseen"),
+                other => panic!("{other} frees of one block succeeded"),
             }
         }
     });
@@ -275,7 +278,7 @@ fn a_frame_freed_by_two_cpus_is_handed_out_once() {
 
 #[test]
 fn parts_of_one_allocation_are_freed_by_several_cpus() {
-    explore(400, || {
+    explore(200, || {
         let zone = zone(64, 4, 6, Fallback::Concentrated);
         let oracle = Oracle::new(64);
         let end = oracle.clone();
@@ -295,7 +298,7 @@ fn parts_of_one_allocation_are_freed_by_several_cpus() {
 
 #[test]
 fn a_zone_is_stopped_and_isolated_under_work() {
-    explore(400, || {
+    explore(200, || {
         let zone = zone(64, 4, 5, Fallback::Concentrated);
         let oracle = Oracle::new(64);
         let end = oracle.clone();
