@@ -67,7 +67,9 @@ pub(super) fn load(path: &Path, state: Option<&Path>) -> Result<Loaded, CommandE
     if let Some(beside) = beside(path, &loaded.name, "linux_ref.csv") {
         loaded.reference = Some(reference(&beside)?);
     }
-    if let Some(beside) = beside(path, &loaded.name, "pfn.zst") {
+    // The reference knows more: migrations are in it.
+    let frames = beside(path, &loaded.name, "pfn.zst").filter(|_| loaded.reference.is_none());
+    if let Some(beside) = frames {
         let input = Input::open(&beside).map_err(CommandError::input)?;
         let frames = read_frames(input, &loaded.trace).map_err(CommandError::input)?;
         loaded.chosen = Some(frames);

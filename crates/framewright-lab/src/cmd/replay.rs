@@ -12,6 +12,7 @@ use crate::report::{
 };
 use clap::ValueEnum;
 use framewright::Order;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Replay traces of the kernel's page allocator under several policies, side by side
@@ -133,17 +134,26 @@ impl Args {
         self.jobs.map_or_else(all, usize::from)
     }
 
-    /// The options as the figures' first record has them.
-    fn described(&self) -> Vec<(&'static str, String)> {
+    /// The options as the figures' first record has them. Paths are left out: they are of this
+    /// machine, and the cases have the traces' names.
+    fn described(&self) -> BTreeMap<&'static str, String> {
         let names: Vec<String> = self.policies().iter().map(ToString::to_string).collect();
-        let mut options = vec![
+        let mut options = BTreeMap::from([
             ("policy", names.join(",")),
             ("start", self.start().name().to_owned()),
             ("squeeze", self.squeeze.to_string()),
-        ];
+            (
+                "state",
+                if self.state.is_some() {
+                    "given"
+                } else {
+                    "none"
+                }
+                .to_owned(),
+            ),
+            ("jobs", self.threads().to_string()),
+        ]);
         options.extend(self.probe.map(|order| ("probe", order.to_string())));
-        options.extend(self.state.as_ref().map(|_| ("state", "given".to_owned())));
-        options.push(("jobs", self.threads().to_string()));
         options
     }
 }
@@ -246,6 +256,12 @@ pub(super) fn replay_case(
 /// If a trace cannot be read or replayed, an output cannot be written, or an assertion does not
 /// hold.
 pub fn run(args: &Args) -> Result<(), CommandError> {
+    let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
+    if is_stdout(&args.json) && is_stdout(&args.csv) {
+        return Err(CommandError::Input(
+            "--json - and --csv - both want standard output, expected one of them".into(),
+        ));
+    }
     let options = Options {
         start: args.start(),
         squeeze: args.squeeze,
@@ -290,7 +306,6 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             .collect();
         write_whole(path, series_csv(&runs).as_bytes()).map_err(CommandError::input)?;
     }
-    let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
     if let Some(path) = &args.json {
         let lines = json_lines(&info, &cases).map_err(CommandError::input)?;
         write_whole(path, &lines).map_err(CommandError::input)?;

@@ -30,10 +30,12 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     };
     if path.as_os_str() == "-" {
         let mut out = io::stdout().lock();
-        return out
-            .write_all(bytes)
-            .and_then(|()| out.flush())
-            .map_err(error);
+        let written = out.write_all(bytes).and_then(|()| out.flush());
+        return match written {
+            // Whoever reads has had enough, as `head` has.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(error),
+        };
     }
     let Some(name) = path.file_name() else {
         return Err(error(io::Error::new(

@@ -1,5 +1,6 @@
 use super::{Case, Source};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The machine a command ran on, without its name.
@@ -54,8 +55,8 @@ pub struct RunInfo {
     pub commit: &'static str,
     /// The seed; a replay draws nothing, so 0.
     pub seed: u64,
-    /// The command line's options, by name, in the order of the manual.
-    pub options: Vec<(&'static str, String)>,
+    /// The command line's options, by name.
+    pub options: BTreeMap<&'static str, String>,
     /// The machine.
     pub machine: Machine,
 }

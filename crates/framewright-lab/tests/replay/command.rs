@@ -144,6 +144,7 @@ fn figures_are_flat_records_behind_one_that_describes_the_run() {
     for key in ["machine", "commit", "seed", "options"] {
         assert!(records[0].get(key).is_some(), "{key}");
     }
+    assert_eq!(records[0]["options"]["squeeze"], "9");
     // In this order, for those who read them with their eyes or with `cut`.
     let keys = [
         "experiment",
@@ -248,6 +249,7 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
         ),
         (&["--every", "0"], "expected a number of seconds"),
         (&["--probe", "11"], "11 is not in 0..=10"),
+        (&["--json", "-", "--csv", "-"], "both want standard output"),
     ] {
         let (code, _, error) = run(&[&["replay", folder.trace()], args].concat());
         assert_eq!(code, Some(2));
