@@ -51,12 +51,7 @@ const NOBODY: i32 = i32::MAX;
 impl Search {
     #[inline(always)]
     fn new<P>(zone: &Zone<'_, P>, wanted: Wanted) -> Self {
-        // A whole pageblock is a whole pageblock: nothing can be spared by another choice.
-        let pressure = if wanted.order < zone.pageblock_order() {
-            zone.policy.pressure(&zone.zone_facts())
-        } else {
-            Pressure::default()
-        };
+        let pressure = zone.policy.pressure(&zone.zone_facts());
         let nobody = Candidate {
             cost: NOBODY,
             rank: 0,
@@ -164,6 +159,28 @@ impl<'m, P> Zone<'m, P> {
                 Outcome::Busy => search.look(self, order, usize::from(rank) + 1),
             }
         }
+    }
+
+    /// Takes a whole pageblock as one block; its offset, if there is one. Never waits.
+    ///
+    /// The same as [`take_some`](Self::take_some), for the one order at which nothing has to be
+    /// weighed: a whole pageblock is a whole pageblock, and which is the cheapest is ranked.
+    #[inline]
+    pub(super) fn take_whole(&self, seat: SeatWords<'m>, mobility: Mobility) -> Option<usize> {
+        let order = self.pageblock_order();
+        let list = self.policy.list(mobility, Pressure::default());
+        let wanted = Wanted { order, mobility };
+        let mut from = 0;
+        let mut out = [0];
+        while let Some((rank, class, _)) = self.index.cheapest(list, order.index(), from) {
+            let row = (order.index(), class as u16);
+            match self.take_from_row(seat, row, wanted, (false, true), &mut out, 0) {
+                Outcome::Own(_) | Outcome::Fallback(_) => return Some(out[0] as usize),
+                Outcome::Empty => {}
+                Outcome::Busy => from = rank + 1,
+            }
+        }
+        None
     }
 
     /// The facts of the zone, by the counters of all seats: more or less, while others work.

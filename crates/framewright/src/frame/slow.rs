@@ -63,12 +63,21 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         if order > self.zone.pageblock_order() {
             return big::take(self.zone, self.words, wanted);
         }
-        let mut out = [0u32; BATCH];
-        let mut batch = 1;
-        if order.index() < CACHED_ORDERS {
-            self.look_at_limits();
-            batch = self.words.limit(order.index()).div_ceil(2).clamp(1, BATCH);
+        if order == self.zone.pageblock_order() {
+            let offset = self.zone.take_whole(self.words, mobility)?;
+            self.words.count(counter::NET, order.frames());
+            return Some(offset);
         }
+        if order.index() >= CACHED_ORDERS {
+            let mut out = [0];
+            let taken = self.zone.take_some(self.words, wanted, &mut out);
+            self.words
+                .count(counter::NET, (taken as u64) << order.get());
+            return (taken == 1).then_some(out[0] as usize);
+        }
+        self.look_at_limits();
+        let batch = self.words.limit(order.index()).div_ceil(2).clamp(1, BATCH);
+        let mut out = [0u32; BATCH];
         let taken = self.zone.take_some(self.words, wanted, &mut out[..batch]);
         let (first, others) = out[..taken].split_first()?;
         self.words
@@ -87,9 +96,14 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             return big::take(stopped.zone, self.words, wanted);
         }
         let mut out = [0];
-        let taken = self.zone.take_some(self.words, wanted, &mut out);
-        let offset = if taken == 1 {
-            out[0] as usize
+        let taken = if wanted.order == self.zone.pageblock_order() {
+            self.zone.take_whole(self.words, wanted.mobility)
+        } else {
+            let taken = self.zone.take_some(self.words, wanted, &mut out);
+            (taken == 1).then_some(out[0] as usize)
+        };
+        let offset = if let Some(offset) = taken {
+            offset
         } else if wanted.mobility.is_movable() || wanted.order == Order::ZERO {
             return None;
         } else {
