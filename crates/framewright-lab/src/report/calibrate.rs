@@ -125,3 +125,124 @@ pub fn calibrate(
         deviations,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{Memory, Options, Policy, SAMPLE_MS, Start, replay};
+    use crate::trace::Op;
+    use framewright::{Mobility, Order};
+    use std::sync::atomic::AtomicU64;
+
+    fn order(n: u8) -> Order {
+        Order::new(n).unwrap()
+    }
+
+    /// 1024 free frames; a second passes, and 512 of them are taken; then two requests of
+    /// order 10 fail, one of which failed on the machine too.
+    fn trace() -> Trace {
+        let request = |n, failed| Op::alloc(failed, order(n), Mobility::Unmovable, 0, 0, 0);
+        Trace {
+            nframes: 1024,
+            ops: vec![
+                Op::tick(1),
+                request(9, false),
+                request(10, false),
+                request(10, true),
+                request(0, true),
+                Op::tick(1000),
+            ],
+            ..Trace::default()
+        }
+    }
+
+    fn row(ms: u64, free_frames: u64) -> ReferenceRow {
+        ReferenceRow {
+            ms,
+            free_frames,
+            ..ReferenceRow::default()
+        }
+    }
+
+    fn model(trace: &Trace) -> Outcome {
+        let memory = Memory::new(trace).unwrap();
+        let options = Options {
+            every_ms: Some(SAMPLE_MS),
+            ..Options::new(Start::Imposed)
+        };
+        let done = AtomicU64::new(0);
+        let outcome =
+            Policy::RECORDING_KERNEL.with(&memory, |s| replay(s, &memory, options, &done));
+        outcome.unwrap().unwrap()
+    }
+
+    #[test]
+    fn errors_of_opposite_sign_do_not_cancel() {
+        let trace = trace();
+        // 24 too few in the first sample, 24 too many in the second.
+        let reference = [row(1, 1000), row(1001, 536), row(5000, 0)];
+        let calibration = calibrate(&trace, &reference, &model(&trace)).unwrap();
+        assert_eq!((calibration.model, calibration.samples), ("linux-6.12", 2));
+        let free = calibration.deviations[&Metric::FreeFrames];
+        assert_eq!(
+            free,
+            Deviation {
+                linux: 768.0,
+                model: 768.0,
+                error: 24.0
+            }
+        );
+        assert_eq!(
+            calibration.tells_apart(Metric::FreeFrames, 700.0, 724.0),
+            Some(false)
+        );
+        assert_eq!(
+            calibration.tells_apart(Metric::FreeFrames, 725.0, 700.0),
+            Some(true)
+        );
+        assert_eq!(
+            calibration.tells_apart(Metric::FalseFailures, 0.0, 1.0),
+            None
+        );
+    }
+
+    #[test]
+    fn failures_are_compared_with_those_of_the_machine_retries_included() {
+        let trace = trace();
+        let calibration = calibrate(&trace, &[row(1, 0)], &model(&trace)).unwrap();
+        let of = |n| calibration.deviations[&Metric::Failures(n)];
+        assert_eq!(
+            of(10),
+            Deviation {
+                linux: 1.0,
+                model: 2.0,
+                error: 1.0
+            }
+        );
+        assert_eq!(
+            of(0),
+            Deviation {
+                linux: 1.0,
+                model: 0.0,
+                error: 1.0
+            }
+        );
+        assert_eq!(of(9).error.to_bits(), 0);
+    }
+
+    #[test]
+    fn without_a_common_sample_there_is_no_calibration() {
+        let trace = trace();
+        assert_eq!(calibrate(&trace, &[row(77, 0)], &model(&trace)), None);
+        let column = linux_column(&trace, &[row(1, 10), row(2, 20)]);
+        assert_eq!(
+            column.values[&Metric::FreeFrames].to_bits(),
+            15f64.to_bits()
+        );
+        assert_eq!(
+            column.values[&Metric::Failures(10)].to_bits(),
+            1f64.to_bits()
+        );
+        assert!(!column.values.contains_key(&Metric::FalseFailures));
+    }
+}

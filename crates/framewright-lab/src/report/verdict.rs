@@ -79,3 +79,83 @@ fn best<'a>(metric: Metric, rivals: &[&'a Column]) -> Option<(&'a str, f64)> {
     }
     best
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Calibration, Deviation, LINUX, Source, table};
+
+    fn column(variant: &str, contaminated: f64, free_2m: f64, failures: f64) -> Column {
+        let values = [
+            (Metric::ContaminatedBlocks, contaminated),
+            (Metric::Free2mBlocks, free_2m),
+            (Metric::Failures(3), failures),
+        ];
+        Column {
+            variant: variant.into(),
+            source: Source::Simulated,
+            values: values.into(),
+        }
+    }
+
+    fn case() -> Case {
+        let error = |error| Deviation {
+            linux: 0.0,
+            model: 0.0,
+            error,
+        };
+        let deviations = [
+            (Metric::ContaminatedBlocks, error(10.0)),
+            (Metric::Free2mBlocks, error(2.0)),
+        ];
+        Case {
+            name: "t/imposed/b0".into(),
+            ops: 1,
+            columns: vec![
+                column(LINUX, 305.0, 7.0, 3.0),
+                column("a", 300.0, 7.0, 5.0),
+                column("b", 308.0, 9.5, 5.0),
+                column("ours", 289.0, 9.0, 6.0),
+            ],
+            anomalies: Vec::new(),
+            calibration: Some(Calibration {
+                model: "a",
+                samples: 1,
+                deviations: deviations.into(),
+            }),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_metric_is_held_against_the_best_rival_and_the_error() {
+        let text = verdict(&case(), "ours", &["a", "b", "absent"]).unwrap();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!(lines[0], "ours against the best of 2 others:");
+        assert!(lines[1].ends_with("300.0 (a): better by 11.0, more than the model's error"));
+        assert!(lines[2].ends_with("9.5 (b): worse by 0.5, within the model's error"));
+        assert!(lines[3].ends_with("5 (a): worse by 1"), "{text}");
+        assert_eq!(lines.len(), 4);
+        assert_eq!(verdict(&case(), "absent", &["a"]), None);
+        assert_eq!(verdict(&case(), "ours", &["absent"]), None);
+    }
+
+    #[test]
+    fn the_table_marks_differences_from_the_first_policy_within_the_error() {
+        let text = table(&case());
+        let row = |name: &str| -> Vec<&str> {
+            let line = text
+                .lines()
+                .find(|line| line.trim_start().starts_with(name))
+                .unwrap();
+            line.split_whitespace().skip(1).collect()
+        };
+        assert_eq!(
+            row("contaminated_blocks "),
+            ["305.0", "300.0", "308.0~", "289.0", "10.0"]
+        );
+        assert_eq!(row("free_2m_blocks "), ["7.0", "7.0", "9.5", "9.0~", "2.0"]);
+        assert_eq!(row("failures_order3 "), ["3", "5", "5", "6"]);
+        assert_eq!(row("mixed_blocks "), ["-", "-", "-", "-"]);
+    }
+}
