@@ -99,16 +99,8 @@ pub enum Class {
         /// Free frames.
         level: u8,
     },
-    /// Non-movable and movable frames, the latter at least a 16th of the pageblock.
+    /// Non-movable and movable frames.
     Mixed {
-        /// Non-movable frames.
-        share: u8,
-        /// Free frames.
-        level: u8,
-    },
-    /// Non-movable frames, and movable ones in less than a 16th of the pageblock: it may become
-    /// pure.
-    Tainted {
         /// Non-movable frames.
         share: u8,
         /// Free frames.
@@ -208,14 +200,7 @@ impl Classes {
     }
 
     const fn contiguous(self) -> u16 {
-        1 + self.levels as u16 + 3 * SHARES as u16 * self.levels as u16
-    }
-
-    /// Whether so few frames are movable that the pageblock may become pure: below a 16th.
-    #[inline]
-    #[must_use]
-    pub const fn is_nearly_pure(self, movable: u32) -> bool {
-        (movable << 4) >> self.pageblock_order == 0
+        1 + self.levels as u16 + 2 * SHARES as u16 * self.levels as u16
     }
 
     /// The number of `class`, below [`count`](Self::count).
@@ -226,8 +211,7 @@ impl Classes {
             Class::Empty => 0,
             Class::Clean { level } => self.in_group(0, level),
             Class::Mixed { share, level } => self.in_group(1 + share, level),
-            Class::Tainted { share, level } => self.in_group(1 + SHARES + share, level),
-            Class::Pure { share, level } => self.in_group(1 + 2 * SHARES + share, level),
+            Class::Pure { share, level } => self.in_group(1 + SHARES + share, level),
             // A policy has either labelled classes or those by composition.
             Class::Labelled { label, level } => self.in_group(label.index() as u8, level),
             Class::Contiguous { level } => self.contiguous() + level as u16,
@@ -273,15 +257,14 @@ impl Classes {
         let share = (group - 1) % SHARES;
         Some(match (group - 1) / SHARES {
             0 => Class::Mixed { share, level },
-            1 => Class::Tainted { share, level },
             _ => Class::Pure { share, level },
         })
     }
 }
 
 const _: () = {
-    // 512 frames have 18 levels, so 1 + 18 + 3 * 4 * 18 + 18 + 1 = 254 classes: four words of flags.
-    assert!(Classes::new(Order::new(9).unwrap()).count() == 254);
+    // 512 frames have 18 levels, so 1 + 18 + 2 * 4 * 18 + 18 + 1 = 182 classes: three words of flags.
+    assert!(Classes::new(Order::new(9).unwrap()).count() == 182);
 };
 
 #[cfg(test)]

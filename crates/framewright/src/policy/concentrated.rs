@@ -1,9 +1,9 @@
 //! The default: keep what cannot move together, and break nothing large for something small.
 //!
 //! - A movable request takes the smallest free block that is large enough, in the fullest
-//!   pageblock; it avoids those in which non-movable frames predominate, those that are nearly
-//!   rid of movable frames, and those with non-movable frames only. So large free blocks are the
-//!   last to go, and pageblocks sort themselves.
+//!   pageblock; it avoids those in which non-movable frames predominate, and still more those with
+//!   non-movable frames only. So large free blocks are the last to go, and pageblocks sort
+//!   themselves.
 //! - A non-movable request goes where non-movable frames already are, whether unmovable or
 //!   reclaimable: the pageblock with the most of them. Only when none of those has room does it
 //!   contaminate another one, and then the emptiest, which it will fill next.
@@ -33,9 +33,7 @@ const MOVABLE_ORDER_COST: i32 = 100;
 const SMALL_ORDERS: u8 = 3;
 /// Three eighths of the pageblock cannot move: it is the non-movable requests'.
 const PREDOMINANT_COST: i32 = 1000;
-/// The pageblock is nearly rid of movable frames.
-const NEARLY_PURE_COST: i32 = 300;
-/// It is rid of them: any whole pageblock (9 steps of order) is cheaper.
+/// Nothing movable is in it: any whole pageblock (9 steps of order) is cheaper.
 const PURE_COST: i32 = 3000;
 /// Little is free in mixed pageblocks.
 const HEALING_COST: i32 = 1000;
@@ -46,8 +44,6 @@ const LENT_COST: i32 = 50;
 const ORDER_COST: i32 = 20;
 /// What a share of non-movable frames is worth: as much as ten steps of order.
 const SHARE_WORTH: i32 = 200;
-/// What it is worth that no movable frame is near.
-const PURE_WORTH: i32 = 500;
 /// A pure pageblock of which half is free comes before all others: it was emptied to be filled.
 const HALF_FREE_WORTH: i32 = 5000;
 /// To contaminate one more pageblock: more than anything in a contaminated one.
@@ -75,8 +71,6 @@ pub(super) fn class(classes: Classes, facts: &BlockFacts) -> Class {
     let share = classes.share(nonmovable);
     if movable == 0 {
         Class::Pure { share, level }
-    } else if classes.is_nearly_pure(movable) {
-        Class::Tainted { share, level }
     } else {
         Class::Mixed { share, level }
     }
@@ -112,13 +106,11 @@ pub(super) fn cost(classes: Classes, list: usize, found: Order, class: Class) ->
             i32::from(found.get()) * ORDER_COST - SHARE_WORTH * i32::from(share) + i32::from(level)
         };
         return Some(match class {
-            Class::Mixed { share, level } | Class::Tainted { share, level } => {
-                in_contaminated(share, level)
-            }
+            Class::Mixed { share, level } => in_contaminated(share, level),
             Class::Pure { share, level } => {
                 let half = found.get() + 1 == classes.pageblock_order().get();
                 let worth = if half { HALF_FREE_WORTH } else { 0 };
-                in_contaminated(share, level) - PURE_WORTH - worth
+                in_contaminated(share, level) - worth
             }
             Class::Clean { level } => CONTAMINATION_COST - i32::from(level),
             Class::Empty => CONTAMINATION_COST - i32::from(classes.levels()),
@@ -135,9 +127,6 @@ pub(super) fn cost(classes: Classes, list: usize, found: Order, class: Class) ->
         Class::Empty => 0,
         Class::Clean { level } => i32::from(level),
         Class::Mixed { share, level } => i32::from(level) + predominant(share) + healing,
-        Class::Tainted { share, level } => {
-            i32::from(level) + predominant(share) + healing + NEARLY_PURE_COST
-        }
         Class::Pure { level, .. } => i32::from(level) + PURE_COST,
         Class::Contiguous { level } => i32::from(level) + LENT_COST,
         Class::Labelled { .. } | Class::HighOrder => return None,
@@ -223,7 +212,15 @@ mod tests {
         for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
             let best = |candidates: &[_]| cheapest(&PLENTY, mobility, 0, candidates);
             assert_eq!(best(&[few, many, clean, empty]), many);
-            assert_eq!(best(&[few, many, pure]), pure);
+            assert_eq!(best(&[few, many, pure]), many);
+            let half = (
+                8,
+                Class::Pure {
+                    share: 0,
+                    level: 16,
+                },
+            );
+            assert_eq!(best(&[few, many, half]), half);
             assert_eq!(best(&[few, clean, empty]), few);
             assert_eq!(best(&[clean, empty]), empty);
             assert_eq!(
@@ -239,11 +236,9 @@ mod tests {
         let clean = (4, Class::Clean { level: 12 });
         let empty = (9, Class::Empty);
         let mixed = (0, Class::Mixed { share: 1, level: 5 });
-        let tainted = (0, Class::Tainted { share: 1, level: 5 });
         let full = (0, Class::Mixed { share: 3, level: 5 });
         let pure = (0, Class::Pure { share: 3, level: 5 });
         assert_eq!(best(&[clean, mixed, empty]), mixed);
-        assert_eq!(best(&[clean, tainted]), tainted);
         assert_eq!(best(&[clean, full, pure]), clean);
         assert_eq!(best(&[empty, full, pure]), empty);
         assert_eq!(best(&[pure, full]), full);
