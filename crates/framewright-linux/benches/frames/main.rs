@@ -5,6 +5,10 @@
 //! cargo bench -p framewright-linux --bench frames -- --quick # some seconds, 256 MiB
 //! ```
 //!
+//! For profiles: `--ours` leaves the rival out; `--only NAME`, `--order N` and `--threads N` choose
+//! the patterns whose names start so, and those of that order and number of threads. `--rounds N`
+//! sets how often all is repeated; of one round, callgrind counts the instructions.
+//!
 //! 4 GiB of frames of 4 KiB, none of which is touched: what is measured is metadata. Every figure
 //! is nanoseconds for each operation of one thread, the mean over the threads, which start
 //! together on CPUs of their own. Rounds alternate between the two; printed are the best round and
@@ -141,9 +145,22 @@ fn measure<S: Subject>(subject: &S, case: &Case, load: Load, column: &mut Column
 
 fn main() {
     let is = |wanted: &str| std::env::args().any(|arg| arg == wanted);
-    let only = std::env::args().skip_while(|arg| arg != "--only").nth(1);
+    let value = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
+    let (only, order, threads) = (value("--only"), value("--order"), value("--threads"));
+    let is_chosen = |case: &Case| {
+        only.as_ref().is_none_or(|only| case.name.starts_with(only))
+            && order
+                .as_ref()
+                .is_none_or(|order| *order == case.order.to_string())
+            && threads
+                .as_ref()
+                .is_none_or(|threads| *threads == case.threads.to_string())
+    };
     let quick = is("--quick");
     let (frames, rounds) = if quick { (1 << 16, 2) } else { (1 << 20, 7) };
+    let rounds = value("--rounds")
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(rounds);
     let ours_only = is("--ours");
     println!("{}", machine::description());
     println!(
@@ -159,10 +176,7 @@ fn main() {
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for (case, [ours, theirs]) in CASES.iter().zip(&mut columns) {
-            if only
-                .as_ref()
-                .is_some_and(|only| !case.name.starts_with(only))
-            {
+            if !is_chosen(case) {
                 continue;
             }
             let load = Load {
