@@ -130,8 +130,7 @@ impl Ram {
                 Err(error) => report.pool = error.into(),
             }
         }
-        let page = rustix::param::page_size();
-        let (file, map) = file_of(len_bytes.next_multiple_of(page), MemfdFlags::empty())?;
+        let (file, map) = file_of(len_bytes, MemfdFlags::empty())?;
         if pages == Pages::Huge {
             report.collapse = map.collapse().into();
             report.look_at(map.start().addr().get(), len_bytes as u64);
