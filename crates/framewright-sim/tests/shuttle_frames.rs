@@ -36,11 +36,15 @@ fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
 }
 
-/// A zone of `frames` frames with two seats, whose caches hold up to a tenth.
+/// A zone of `frames` frames with three seats, whose caches hold up to a tenth.
 fn zone(frames: u64, pageblock: u8, max: u8, fallback: Fallback) -> SharedZone {
+    zone_for(3, frames, pageblock, max, fallback)
+}
+
+fn zone_for(cpus: u16, frames: u64, pageblock: u8, max: u8, fallback: Fallback) -> SharedZone {
     let layout = ZoneLayout::new(Frame(0), frames)
         .with_orders(order(pageblock), order(max))
-        .with_cpus(3);
+        .with_cpus(cpus);
     let config = Config {
         fallback,
         cache_permille: 100,
@@ -323,6 +327,34 @@ fn a_zone_is_stopped_and_isolated_under_work() {
         });
         let recount = keeper.join().unwrap();
         assert_eq!(recount.present, 64);
+        end.end(zone);
+    });
+}
+
+#[test]
+fn a_zone_of_one_cpu_is_stopped_under_its_work() {
+    // Such a zone takes locks without atomic operations; what is done to it as a whole may come
+    // from another thread all the same.
+    explore(300, || {
+        let zone = zone_for(1, 64, 4, 5, Fallback::Concentrated);
+        let oracle = Oracle::new(64);
+        let (end, others) = (oracle.clone(), oracle.clone());
+        let keeper = thread::spawn(move || {
+            let run = Run::new(Frame(3), 9).unwrap();
+            if zone.alloc_run(run, UNMOVABLE).is_ok() {
+                (3..12).for_each(|frame| others.mark(Frame(frame), Order::ZERO, true));
+            }
+            zone.verify().unwrap();
+            zone.drain();
+        });
+        on_cpus(zone, 1, move |seat, _| {
+            for order in [order(0), order(2), order(4), order(0)] {
+                let frame = oracle.alloc(seat, order, MOVABLE);
+                let frame = frame.expect("F8: three pageblocks are whole");
+                oracle.free(seat, frame, order);
+            }
+        });
+        keeper.join().unwrap();
         end.end(zone);
     });
 }
