@@ -234,7 +234,7 @@ impl Case {
         let (at, frames) = (self.place(random), self.frames(random));
         let shift = self.layout.pageblock_order.get();
         let (block, blocks) = (at >> shift, 1 + random.below(2) as u32);
-        match random.below(13) {
+        match random.below(16) {
             0 | 1 => Op::Add { at, frames },
             2 => Op::Remove { at, frames },
             3 => Op::Isolate { block, blocks },
@@ -253,6 +253,11 @@ impl Case {
                 frames,
                 align: random.below(6) as u32,
                 mobility: mobility(random),
+            },
+            11 => Op::ReserveHighOrder { blocks },
+            12 | 13 => Op::Pin {
+                at,
+                pinned: random.chance(60),
             },
             _ => Op::Drain,
         }

@@ -50,6 +50,7 @@ struct Block {
     kept: Option<Label>,
     isolated: bool,
     free: u32,
+    pins: u32,
 }
 
 impl FrameModel {
@@ -65,6 +66,7 @@ impl FrameModel {
             kept: None,
             isolated: false,
             free: 0,
+            pins: 0,
         };
         Self {
             start,
@@ -463,6 +465,32 @@ impl FrameModel {
                 .for_each(|block| block.kept = kept);
         }
         can
+    }
+
+    /// Adds a pin to the pageblock of a frame, or takes one back; the pins then, or `None` if the
+    /// frame is not there or no pin is.
+    pub fn set_pinned(&mut self, offset: usize, pinned: bool) -> Option<u32> {
+        let block = self.blocks.get_mut(offset >> self.pageblock_order)?;
+        let pins = if pinned {
+            block.pins + 1
+        } else {
+            block.pins.checked_sub(1)?
+        };
+        block.pins = pins;
+        Some(pins)
+    }
+
+    /// Whether a pageblock can be set aside for high orders: all of it exists and is free, and it
+    /// is neither isolated nor kept for something.
+    #[must_use]
+    pub fn can_reserve(&self, block: usize) -> bool {
+        let Block {
+            kept,
+            isolated,
+            free,
+            ..
+        } = self.blocks[block];
+        kept.is_none() && !isolated && u64::from(free) == 1 << self.pageblock_order
     }
 
     /// The label that a pageblock must have, if it must have one.

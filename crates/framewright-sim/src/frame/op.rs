@@ -84,6 +84,10 @@ pub enum Op {
         blocks: u32,
         label: Label,
     },
+    /// `Zone::reserve_high_order`.
+    ReserveHighOrder { blocks: u32 },
+    /// `Zone::pin`, or `Zone::unpin`.
+    Pin { at: u32, pinned: bool },
     /// `Zone::drain`, and a comparison of the free blocks by order.
     Drain,
     /// Gives a CPU's seat back and takes it again.

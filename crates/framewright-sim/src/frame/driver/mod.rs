@@ -1,7 +1,9 @@
-use super::{Case, FrameModel, Op};
+mod compare;
+mod zone;
+
+use super::{Case, FrameModel, Op, State};
 use crate::{Call, Injected, Machine, shrink};
 use framewright::frame::{AllocError, Seat, Zone};
-use framewright::policy::Label;
 use framewright::stats::FrameStats;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 use std::fmt;
@@ -21,6 +23,7 @@ impl fmt::Display for Difference {
 macro_rules! differ {
     ($($arg:tt)*) => { Err(Difference(format!($($arg)*))) };
 }
+use differ;
 
 /// The first operation after which engine and model differ.
 #[derive(Clone, Debug)]
@@ -262,7 +265,7 @@ impl<'z, 'm> Pair<'z, 'm> {
                 Some((at, ..)) => {
                     let mut end = at;
                     for _ in 0..count {
-                        if let super::State::First(order, _) = self.model.state(end) {
+                        if let State::First(order, _) = self.model.state(end) {
                             end += order.frames() as usize;
                         }
                     }
@@ -285,90 +288,6 @@ impl<'z, 'm> Pair<'z, 'm> {
             }
             _ => self.step_zone(op),
         }
-    }
-
-    /// What is done to the zone as a whole.
-    fn step_zone(&mut self, op: Op) -> Result<(), Difference> {
-        let zone = self.zone;
-        match op {
-            Op::AllocAt {
-                at,
-                order,
-                mobility,
-            } => {
-                let order = order_of(order);
-                let got = zone.alloc_at(self.frame(at), order, mobility);
-                let can = order <= zone.max_order()
-                    && self.frame(at).is_aligned(order)
-                    && self
-                        .model
-                        .can_alloc_run(at as usize, order.frames() as usize);
-                self.agree(got, can)?;
-                if can {
-                    self.model.alloc(at as usize, order, mobility);
-                    self.expected.pgalloc[mobility.index()] += order.frames();
-                }
-            }
-            Op::AllocRun {
-                at,
-                frames,
-                mobility,
-            } => {
-                let got = zone.alloc_run(self.run_of(at, frames), mobility);
-                let can = self.model.can_alloc_run(at as usize, frames as usize);
-                self.agree(got, can)?;
-                if can {
-                    self.model.alloc_run(at as usize, frames as usize, mobility);
-                    self.expected.pgalloc[mobility.index()] += u64::from(frames);
-                }
-            }
-            Op::AllocContiguous {
-                frames,
-                align,
-                mobility,
-            } => {
-                let frames = frames.max(1);
-                let got = zone.alloc_contiguous(u64::from(frames), 1 << align, mobility);
-                let must = self
-                    .model
-                    .find_contiguous(frames as usize, 1 << align, mobility);
-                let must_run = must.map(|at| self.run_of(at as u32, frames));
-                if got != must_run {
-                    return differ!("contiguous: the engine says {got:?}, the model {must_run:?}");
-                }
-                if let Ok(at) = must {
-                    self.model.alloc_run(at, frames as usize, mobility);
-                    self.expected.pgalloc[mobility.index()] += u64::from(frames);
-                }
-            }
-            Op::Add { at, frames } => {
-                let got = zone.add(self.run_of(at, frames));
-                let can = self.model.add(at as usize, frames as usize);
-                self.agree(got, can)?;
-            }
-            Op::Remove { at, frames } => {
-                let got = zone.remove(self.run_of(at, frames));
-                let can = self.model.remove(at as usize, frames as usize);
-                self.agree(got, can)?;
-            }
-            Op::Isolate { block, blocks } => self.isolate(block, blocks, true)?,
-            Op::Unisolate { block, blocks } => self.isolate(block, blocks, false)?,
-            Op::SetLabel {
-                block,
-                blocks,
-                label,
-            } => {
-                let got = zone.set_label(self.pageblocks(block, blocks), label);
-                let can = self.model.set_label(block as usize, blocks as usize, label);
-                self.agree(got, can)?;
-            }
-            Op::Drain => {
-                zone.drain();
-                self.compare_pageblocks()?;
-            }
-            _ => unreachable!("a seat's operation is not the zone's"),
-        }
-        Ok(())
     }
 
     /// The engine refuses if and only if the model does.
@@ -520,98 +439,6 @@ impl<'z, 'm> Pair<'z, 'm> {
             self.expected.pgfree += order.frames();
         }
         Ok(())
-    }
-
-    fn pageblocks(&self, block: u32, blocks: u32) -> Run {
-        let shift = self.zone.pageblock_order().get();
-        self.run_of(block << shift, blocks << shift)
-    }
-
-    fn isolate(&mut self, block: u32, blocks: u32, isolated: bool) -> Result<(), Difference> {
-        let run = self.pageblocks(block, blocks);
-        let got = if isolated {
-            self.zone.isolate(run)
-        } else {
-            self.zone.unisolate(run)
-        };
-        let must = self
-            .model
-            .set_isolated(block as usize, blocks as usize, isolated);
-        if got.ok() != must {
-            return differ!("isolation: the engine says {got:?}, the model {must:?}");
-        }
-        Ok(())
-    }
-
-    fn compare_counters(&self) -> Result<(), Difference> {
-        let stats = self.zone.stats();
-        let mut expected = self.expected;
-        expected.nr_free_pages = self.model.free_frames();
-        // What the model does not know: which way things went inside.
-        let got = FrameStats {
-            steals: expected.steals,
-            relabels: expected.relabels,
-            remote_frees: expected.remote_frees,
-            drains: expected.drains,
-            bad_frees: expected.bad_frees,
-            ..stats
-        };
-        if got == expected {
-            Ok(())
-        } else {
-            differ!("counters: the engine has {got:?}, the model {expected:?}")
-        }
-    }
-
-    fn verify(&self) -> Result<(), Difference> {
-        if let Err(broken) = self.zone.verify() {
-            return differ!("{broken}");
-        }
-        let counted = self.zone.recount();
-        let got = (
-            counted.present,
-            counted.free + counted.cached,
-            counted.allocated,
-        );
-        let must = (
-            self.model.present_frames(),
-            self.model.free_frames(),
-            self.model.allocated_frames(),
-        );
-        if got == must {
-            Ok(())
-        } else {
-            differ!("present, free, allocated: the engine counts {got:?}, the model {must:?}")
-        }
-    }
-
-    /// Each pageblock's counts and label; only after a drain, when nothing is cached.
-    fn compare_pageblocks(&self) -> Result<(), Difference> {
-        for block in 0..self.model.pageblocks() {
-            let facts = self.zone.pageblock(block);
-            let got = (facts.free, facts.absent, facts.by_mobility);
-            let must = self.model.counts(block);
-            if got != must {
-                return differ!("pageblock {block}: the engine has {got:?}, the model {must:?}");
-            }
-            let label = match facts.label {
-                Label::Of(_) => None,
-                kept => Some(kept),
-            };
-            if label != self.model.kept_label(block) {
-                return differ!("pageblock {block} has the label {:?}", facts.label);
-            }
-        }
-        let mut got = [0; 21];
-        for of_label in self.zone.free_blocks() {
-            got.iter_mut().zip(of_label).for_each(|(sum, n)| *sum += n);
-        }
-        let must = self.model.free_blocks();
-        if got == must {
-            Ok(())
-        } else {
-            differ!("free blocks by order: the engine has {got:?}, the model {must:?}")
-        }
     }
 
     /// The law of every allocator: when all is freed, all is as at first.

@@ -1,0 +1,156 @@
+use super::{Difference, Pair, differ, order_of};
+use crate::frame::Op;
+use framewright::Run;
+use framewright::policy::Label;
+
+/// What is done to the zone as a whole.
+impl Pair<'_, '_> {
+    pub(super) fn step_zone(&mut self, op: Op) -> Result<(), Difference> {
+        let zone = self.zone;
+        match op {
+            Op::AllocAt {
+                at,
+                order,
+                mobility,
+            } => {
+                let order = order_of(order);
+                let got = zone.alloc_at(self.frame(at), order, mobility);
+                let can = order <= zone.max_order()
+                    && self.frame(at).is_aligned(order)
+                    && self
+                        .model
+                        .can_alloc_run(at as usize, order.frames() as usize);
+                self.agree(got, can)?;
+                if can {
+                    self.model.alloc(at as usize, order, mobility);
+                    self.expected.pgalloc[mobility.index()] += order.frames();
+                }
+            }
+            Op::AllocRun {
+                at,
+                frames,
+                mobility,
+            } => {
+                let got = zone.alloc_run(self.run_of(at, frames), mobility);
+                let can = self.model.can_alloc_run(at as usize, frames as usize);
+                self.agree(got, can)?;
+                if can {
+                    self.model.alloc_run(at as usize, frames as usize, mobility);
+                    self.expected.pgalloc[mobility.index()] += u64::from(frames);
+                }
+            }
+            Op::AllocContiguous {
+                frames,
+                align,
+                mobility,
+            } => {
+                let frames = frames.max(1);
+                let got = zone.alloc_contiguous(u64::from(frames), 1 << align, mobility);
+                let must = self
+                    .model
+                    .find_contiguous(frames as usize, 1 << align, mobility);
+                let must_run = must.map(|at| self.run_of(at as u32, frames));
+                if got != must_run {
+                    return differ!("contiguous: the engine says {got:?}, the model {must_run:?}");
+                }
+                if let Ok(at) = must {
+                    self.model.alloc_run(at, frames as usize, mobility);
+                    self.expected.pgalloc[mobility.index()] += u64::from(frames);
+                }
+            }
+            Op::Add { at, frames } => {
+                let got = zone.add(self.run_of(at, frames));
+                let can = self.model.add(at as usize, frames as usize);
+                self.agree(got, can)?;
+            }
+            Op::Remove { at, frames } => {
+                let got = zone.remove(self.run_of(at, frames));
+                let can = self.model.remove(at as usize, frames as usize);
+                self.agree(got, can)?;
+            }
+            Op::Isolate { block, blocks } => self.isolate(block, blocks, true)?,
+            Op::Unisolate { block, blocks } => self.isolate(block, blocks, false)?,
+            Op::SetLabel {
+                block,
+                blocks,
+                label,
+            } => {
+                let got = zone.set_label(self.pageblocks(block, blocks), label);
+                let can = self.model.set_label(block as usize, blocks as usize, label);
+                self.agree(got, can)?;
+            }
+            Op::ReserveHighOrder { blocks } => {
+                let got = zone.reserve_high_order(blocks as usize);
+                self.follow_reserve(blocks as usize, got)?;
+            }
+            Op::Pin { at, pinned } => {
+                let frame = self.frame(at);
+                let got = if pinned {
+                    zone.pin(frame)
+                } else {
+                    zone.unpin(frame)
+                };
+                let must = self.model.set_pinned(at as usize, pinned);
+                if got.ok() != must {
+                    return differ!("pins: the engine says {got:?}, the model {must:?}");
+                }
+            }
+            Op::Drain => {
+                zone.drain();
+                self.compare_pageblocks()?;
+            }
+            _ => unreachable!("a seat's operation is not the zone's"),
+        }
+        Ok(())
+    }
+
+    pub(super) fn pageblocks(&self, block: u32, blocks: u32) -> Run {
+        let shift = self.zone.pageblock_order().get();
+        self.run_of(block << shift, blocks << shift)
+    }
+
+    pub(super) fn isolate(
+        &mut self,
+        block: u32,
+        blocks: u32,
+        isolated: bool,
+    ) -> Result<(), Difference> {
+        let run = self.pageblocks(block, blocks);
+        let got = if isolated {
+            self.zone.isolate(run)
+        } else {
+            self.zone.unisolate(run)
+        };
+        let must = self
+            .model
+            .set_isolated(block as usize, blocks as usize, isolated);
+        if got.ok() != must {
+            return differ!("isolation: the engine says {got:?}, the model {must:?}");
+        }
+        Ok(())
+    }
+
+    /// Which pageblocks were set aside is the engine's choice among those that can be.
+    pub(super) fn follow_reserve(&mut self, wanted: usize, got: usize) -> Result<(), Difference> {
+        let limit = wanted.min(self.model.pageblocks() / 100);
+        let mut reserved = 0;
+        let mut is_new = false;
+        for block in 0..self.model.pageblocks() {
+            if self.zone.pageblock(block).label != Label::HighOrder {
+                continue;
+            }
+            reserved += 1;
+            if self.model.kept_label(block) != Some(Label::HighOrder) {
+                is_new = true;
+                if !self.model.can_reserve(block) {
+                    return differ!("pageblock {block} was set aside, and cannot be");
+                }
+                self.model.set_label(block, 1, Label::HighOrder);
+            }
+        }
+        if got != reserved || is_new && reserved > limit {
+            return differ!("the engine says that {got} are reserved, at most {limit}: {reserved}");
+        }
+        Ok(())
+    }
+}
