@@ -318,4 +318,22 @@ mod tests {
         }
         assert_eq!(Label::from_index(Label::COUNT), None);
     }
+
+    #[test]
+    fn no_two_classes_of_a_policy_have_one_number() {
+        let classes = Classes::new(Order::new(9).unwrap());
+        for labelled in [false, true] {
+            let last = Class::Contiguous { level: 0 };
+            let before = classes.number(last) - 1;
+            let of_shares = Class::Pure {
+                share: 3,
+                level: 17,
+            };
+            if !labelled {
+                assert_eq!(classes.class(before, labelled), Some(of_shares));
+            }
+            assert_eq!(classes.class(before + 1, labelled), Some(last));
+        }
+        assert_eq!(classes.number(Class::HighOrder), 181);
+    }
 }

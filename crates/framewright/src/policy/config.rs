@@ -118,4 +118,28 @@ mod tests {
         let message = permille.check().unwrap_err().to_string();
         assert_eq!(message, "cache_permille 101 is above the maximum 100");
     }
+
+    #[test]
+    fn the_largest_values_that_keep_the_limits_are_accepted() {
+        let config = Config {
+            cache_permille: 100,
+            cache_blocks_max: 64,
+            ..Config::default()
+        };
+        assert_eq!(config.check(), Ok(()));
+    }
+
+    #[test]
+    fn each_fallback_has_the_name_that_command_lines_know() {
+        let names = [
+            Fallback::LargestFirst,
+            Fallback::SmallestWhenCostly,
+            Fallback::Concentrated,
+        ]
+        .map(Fallback::name);
+        assert_eq!(
+            names,
+            ["largest-first", "smallest-when-costly", "concentrated"]
+        );
+    }
 }

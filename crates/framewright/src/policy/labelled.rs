@@ -155,4 +155,81 @@ mod tests {
             of(labelled(Mobility::Unmovable, 19), 10) < of(labelled(Mobility::Reclaimable, 0), 9)
         );
     }
+
+    #[test]
+    fn within_a_label_the_smallest_order_comes_first_and_then_the_fullest_pageblock() {
+        let classes = Classes::new(Order::new(9).unwrap());
+        let list = Mobility::Movable.index();
+        let own = |level| Class::Labelled {
+            label: Mobility::Movable,
+            level,
+        };
+        let other = |level| Class::Labelled {
+            label: Mobility::Unmovable,
+            level,
+        };
+        let of = |class, order| {
+            let order = Order::new(order).unwrap();
+            cost(classes, list, order, class, false).unwrap()
+        };
+        for order in 0..9 {
+            assert!(of(own(3), order) < of(own(4), order));
+            assert!(of(own(17), order) < of(own(0), order + 1));
+            assert!(of(other(3), order) < of(other(4), order));
+            assert!(of(other(17), order + 1) < of(other(0), order));
+            let lent = |level| Class::Contiguous { level };
+            assert!(of(lent(3), order) < of(lent(4), order));
+            assert!(of(lent(17), order) < of(lent(0), order + 1));
+            assert!(of(own(17), 9) < of(lent(0), order));
+        }
+        let unmovable = Mobility::Unmovable.index();
+        let lent = Class::Contiguous { level: 0 };
+        assert_eq!(cost(classes, unmovable, Order::ZERO, lent, false), None);
+        assert_eq!(
+            cost(classes, list, Order::ZERO, Class::HighOrder, false),
+            None
+        );
+    }
+
+    fn facts(free: u32, by_mobility: [u32; 3]) -> BlockFacts {
+        BlockFacts {
+            label: Label::Contiguous,
+            free,
+            by_mobility,
+            absent: 512 - free - by_mobility.iter().sum::<u32>(),
+        }
+    }
+
+    #[test]
+    fn half_of_the_frames_that_exist_must_be_free_or_alike() {
+        use Mobility::{Movable, Reclaimable, Unmovable};
+        assert!(is_mostly_alike(&facts(256, [0, 256, 0]), Unmovable));
+        assert!(!is_mostly_alike(&facts(255, [0, 257, 0]), Unmovable));
+        assert!(is_mostly_alike(&facts(1, [200, 256, 55]), Unmovable));
+        assert!(!is_mostly_alike(&facts(1, [200, 257, 54]), Reclaimable));
+        assert!(is_mostly_alike(&facts(1, [200, 255, 56]), Movable));
+        assert!(!is_mostly_alike(&facts(1, [200, 254, 57]), Movable));
+        // What is absent does not count.
+        assert!(is_mostly_alike(&facts(8, [2, 10, 0]), Unmovable));
+        assert!(!is_mostly_alike(&facts(7, [2, 10, 0]), Unmovable));
+    }
+
+    #[test]
+    fn a_movable_request_relabels_only_from_half_the_pageblock_order_on() {
+        use Mobility::{Movable, Reclaimable, Unmovable};
+        let classes = Classes::new(Order::new(9).unwrap());
+        let is_relabelled = |facts, mobility, found| {
+            is_relabelled(classes, &facts, mobility, Order::new(found).unwrap())
+        };
+        let alike = facts(300, [100, 100, 12]);
+        for mobility in [Unmovable, Reclaimable] {
+            assert!(is_relabelled(alike, mobility, 0));
+        }
+        assert!(!is_relabelled(alike, Movable, 3));
+        assert!(is_relabelled(alike, Movable, 4));
+        for mobility in [Unmovable, Reclaimable] {
+            assert!(!is_relabelled(facts(100, [0, 412, 0]), mobility, 9));
+        }
+        assert!(!is_relabelled(facts(100, [412, 0, 0]), Movable, 6));
+    }
 }

@@ -188,3 +188,92 @@ impl Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Mobility::{Movable, Reclaimable, Unmovable};
+
+    const LABELLED: [Fallback; 2] = [Fallback::LargestFirst, Fallback::SmallestWhenCostly];
+
+    fn order(order: u8) -> Order {
+        Order::new(order).unwrap()
+    }
+
+    fn policy(fallback: Fallback) -> Policy {
+        Policy::new(fallback, order(9))
+    }
+
+    #[test]
+    fn what_moves_comes_from_the_other_end_of_memory_if_it_is_concentrated() {
+        let end = |fallback, mobility| policy(fallback).end(mobility);
+        assert_eq!(end(Fallback::Concentrated, Movable), End::Highest);
+        assert_eq!(end(Fallback::Concentrated, Unmovable), End::Lowest);
+        assert_eq!(end(Fallback::Concentrated, Reclaimable), End::Lowest);
+        for fallback in LABELLED {
+            for mobility in Mobility::ALL {
+                assert_eq!(end(fallback, mobility), End::Lowest);
+            }
+        }
+    }
+
+    #[test]
+    fn movable_requests_spare_other_cpus_while_large_blocks_abound() {
+        let policy = policy(Fallback::Concentrated);
+        let plenty = Pressure {
+            plenty: true,
+            ..Pressure::default()
+        };
+        assert!(policy.is_sparing(Movable, plenty));
+        assert!(!policy.is_sparing(Movable, Pressure::default()));
+        assert!(!policy.is_sparing(Unmovable, plenty));
+        assert!(!policy.is_sparing(Reclaimable, plenty));
+    }
+
+    #[test]
+    fn pressure_changes_the_price_of_orders_under_concentrated_only() {
+        let zone = ZoneFacts {
+            frames: 100_000,
+            free: 1000,
+            ..ZoneFacts::default()
+        };
+        let pressure = policy(Fallback::Concentrated).pressure(&zone);
+        assert!(pressure.scarce && pressure.heals && !pressure.plenty);
+        let surcharge =
+            |fallback| policy(fallback).surcharge(pressure, Unmovable, order(0), order(4));
+        assert!(surcharge(Fallback::Concentrated) > 1);
+        for fallback in LABELLED {
+            assert_eq!(surcharge(fallback), 0);
+        }
+    }
+
+    #[test]
+    fn a_fallback_relabels_what_is_mostly_alike_but_never_a_label_of_another_kind() {
+        let facts = |label, free, movable| BlockFacts {
+            label,
+            free,
+            by_mobility: [512 - free - movable, movable, 0],
+            absent: 0,
+        };
+        for fallback in [
+            Fallback::Concentrated,
+            Fallback::LargestFirst,
+            Fallback::SmallestWhenCostly,
+        ] {
+            let policy = policy(fallback);
+            let is_relabelled = |facts| policy.is_relabelled(&facts, Unmovable, order(0));
+            let label = Label::Of(Movable);
+            assert!(is_relabelled(facts(label, 300, 200)), "{fallback:?}");
+            assert!(!is_relabelled(facts(label, 10, 500)), "{fallback:?}");
+            for label in [Label::Contiguous, Label::HighOrder] {
+                assert!(!is_relabelled(facts(label, 300, 200)), "{fallback:?}");
+            }
+            // Only the labelled ones leave the label to a movable request that takes little.
+            let label = Label::Of(Unmovable);
+            assert_eq!(
+                policy.is_relabelled(&facts(label, 300, 200), Movable, order(0)),
+                fallback == Fallback::Concentrated
+            );
+        }
+    }
+}
