@@ -169,7 +169,7 @@ impl Case {
     fn plain(&self, random: &mut Random, nth: u64) -> Op {
         let phase = nth / (self.layout.frames / 2 + 20) % 4;
         let cpu = self.cpu(random);
-        if random.chance([70, 52, 35, 50][phase as usize]) {
+        if random.chance([75, 52, 20, 45][phase as usize]) {
             Op::Alloc {
                 cpu,
                 order: self.order(random),
@@ -231,16 +231,23 @@ impl Case {
     }
 
     fn whole(&self, random: &mut Random) -> Op {
-        let (at, frames) = (self.place(random), self.frames(random));
+        let frames = self.frames(random);
         let shift = self.layout.pageblock_order.get();
+        // Often in the first pageblocks, so that labels, isolation and the reserve meet.
+        let at = if random.chance(40) {
+            random.below(4 << shift) as u32
+        } else {
+            self.place(random)
+        };
         let (block, blocks) = (at >> shift, 1 + random.below(2) as u32);
         match random.below(16) {
             0 | 1 => Op::Add { at, frames },
             2 => Op::Remove { at, frames },
             3 => Op::Isolate { block, blocks },
             4 | 5 => Op::Unisolate { block, blocks },
+            // Only in the first eight, so that the high-order reserve, a hundredth at most, has room.
             6 | 7 => Op::SetLabel {
-                block,
+                block: block % 8,
                 blocks,
                 label: Label::from_index(random.below(5) as usize).expect("there are five"),
             },
@@ -254,7 +261,7 @@ impl Case {
                 align: random.below(6) as u32,
                 mobility: mobility(random),
             },
-            11 => Op::ReserveHighOrder { blocks },
+            11 => Op::ReserveHighOrder { blocks: 3 * blocks },
             12 | 13 => Op::Pin {
                 at,
                 pinned: random.chance(60),
