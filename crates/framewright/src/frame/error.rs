@@ -184,3 +184,59 @@ impl fmt::Display for SeatError {
 }
 
 impl core::error::Error for SeatError {}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn every_error_says_what_is_wrong_with_the_number() {
+        let order = |order| Order::new(order).unwrap();
+        let frame = Frame(0x12);
+        let messages = [
+            AllocError::Exhausted.to_string(),
+            AllocError::Fragmented.to_string(),
+            AllocError::TooLarge {
+                order: order(11),
+                max: order(10),
+            }
+            .to_string(),
+            FreeError::Outside(frame).to_string(),
+            FreeError::AlreadyFree(frame).to_string(),
+            FreeError::WrongOrder {
+                frame,
+                allocated: order(3),
+            }
+            .to_string(),
+            FreeError::NotTheFirst(frame).to_string(),
+            RangeError::Outside.to_string(),
+            RangeError::NotWholePageblocks.to_string(),
+            RangeError::Present(frame).to_string(),
+            RangeError::Absent(frame).to_string(),
+            RangeError::NotFree(frame).to_string(),
+            RangeError::Isolation(frame).to_string(),
+            SeatError::Taken(CpuId(3)).to_string(),
+            SeatError::Unknown(CpuId(3)).to_string(),
+        ];
+        let expected = [
+            "fewer frames are free than asked for",
+            "enough frames are free, but no block of the order asked for",
+            "order 11 is above the maximum 10",
+            "frame 0x12 is not in the zone",
+            "frame 0x12 is free already",
+            "frame 0x12 was allocated with order 3",
+            "frame 0x12 is not the first of an allocation",
+            "the range is empty or not inside the zone",
+            "the range does not start and end at a pageblock",
+            "frame 0x12 exists already",
+            "frame 0x12 does not exist",
+            "frame 0x12 is not free",
+            "the pageblock of frame 0x12 is isolated, or is not",
+            "the seat of cpu 3 is taken",
+            "the zone has no seat for cpu 3",
+        ];
+        assert_eq!(messages, expected);
+    }
+}

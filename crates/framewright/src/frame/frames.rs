@@ -196,6 +196,8 @@ mod tests {
         }
         assert_eq!(frames.stats().nr_free_pages, 3071);
         assert!(frames.zone_of(outside).is_none());
+        let zone_of = |frame| frames.zone_of(Frame(frame)).unwrap().contains(low);
+        assert!(zone_of(1023) && !zone_of(10_240));
         zones.iter().for_each(|zone| zone.verify().unwrap());
     }
 }

@@ -2,6 +2,12 @@
 
 extern crate std;
 
+mod broken;
+mod caches;
+mod counters;
+mod ranges;
+mod remote;
+
 use super::*;
 use crate::platform::{Fenced, SingleThread};
 use crate::policy::{Config, Fallback, Label};
@@ -33,6 +39,21 @@ fn memory(layout: &ZoneLayout) -> Vec<u64> {
 
 fn whole(layout: &ZoneLayout) -> Run {
     Run::new(layout.start, layout.frames).unwrap()
+}
+
+/// A zone of that layout in which every frame exists.
+fn full_zone<'m>(
+    layout: &ZoneLayout,
+    config: &Config,
+    memory: &'m mut [u64],
+) -> Zone<'m, SingleThread> {
+    let zone = Zone::new(layout, config, memory, SingleThread::new()).unwrap();
+    zone.add(whole(layout)).unwrap();
+    zone
+}
+
+fn run(start: u64, frames: u64) -> Run {
+    Run::new(Frame(start), frames).unwrap()
 }
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
@@ -132,6 +153,8 @@ fn f8_no_request_fails_while_a_free_block_of_its_order_exists() {
             (0, 64, 3, 5, 1),
             (5, 300, 4, 6, 2),
             (3 * 512 + 1, 5000, 6, 8, 3),
+            // Neither end of the zone is a multiple of the largest block.
+            (3 * 64, 64 * 11, 6, 8, 1),
             (0, 16384, 9, 11, 2),
             (1024, 16384, 10, 10, 4),
         ] {
@@ -139,6 +162,11 @@ fn f8_no_request_fails_while_a_free_block_of_its_order_exists() {
                 .with_orders(order(pageblock), order(max))
                 .with_cpus(cpus);
             failed += random_history(&layout, &config(fallback), frames, 3000);
+            let large_caches = Config {
+                cache_permille: 100,
+                ..config(fallback)
+            };
+            failed += random_history(&layout, &large_caches, frames + 1, 1500);
         }
     }
     assert!(
@@ -266,227 +294,6 @@ fn parts_of_a_block_are_freed_alone_and_the_rest_stays_allocated() {
 
 fn block_frames(order: u8) -> u64 {
     1 << order
-}
-
-#[test]
-fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {
-    let layout = ZoneLayout::new(Frame(100), 3000);
-    let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(Run::new(Frame(100), 1000).unwrap()).unwrap();
-    zone.add(Run::new(Frame(1500), 1600).unwrap()).unwrap();
-    let mut seat = zone.seat(CpuId(0)).unwrap();
-    let run = Run::new(Frame(117), 700).unwrap();
-    zone.alloc_run(run, Unmovable).unwrap();
-    zone.verify().unwrap();
-    assert_eq!(
-        zone.alloc_run(run, Unmovable),
-        Err(RangeError::NotFree(Frame(117)))
-    );
-    let hole = Run::new(Frame(1000), 600).unwrap();
-    assert_eq!(
-        zone.alloc_run(hole, Unmovable),
-        Err(RangeError::Absent(Frame(1100)))
-    );
-    assert_eq!(
-        zone.alloc_at(Frame(817), order(1), Movable),
-        Err(RangeError::Outside)
-    );
-    zone.alloc_at(Frame(818), order(1), Movable).unwrap();
-    let found = zone.alloc_contiguous(1100, 4, Movable).unwrap();
-    assert_eq!(found, Run::new(Frame(1500), 1100).unwrap());
-    assert_eq!(
-        zone.alloc_contiguous(600, 1, Movable),
-        Err(AllocError::Fragmented)
-    );
-    assert_eq!(
-        zone.alloc_contiguous(1600, 1, Movable),
-        Err(AllocError::Exhausted)
-    );
-    zone.verify().unwrap();
-    assert_eq!(
-        seat.free_range(Run::new(Frame(117), 701).unwrap()),
-        Err(RangeError::NotFree(Frame(817)))
-    );
-    seat.free_range(run).unwrap();
-    seat.free_range(found).unwrap();
-    seat.free(Frame(818), order(1)).unwrap();
-    zone.drain();
-    zone.verify().unwrap();
-    assert_eq!(zone.recount().free, 2600);
-}
-
-#[test]
-fn memory_comes_and_goes_while_the_rest_is_in_use() {
-    let layout = ZoneLayout::new(Frame(0), 4096);
-    let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    let mut seat = zone.seat(CpuId(0)).unwrap();
-    assert_eq!(seat.alloc(order(0), Movable), Err(AllocError::Exhausted));
-    let run = |start, frames| Run::new(Frame(start), frames).unwrap();
-    zone.add(run(10, 1000)).unwrap();
-    assert_eq!(
-        zone.add(run(1009, 10)),
-        Err(RangeError::Present(Frame(1009)))
-    );
-    assert_eq!(zone.add(run(4000, 100)), Err(RangeError::Outside));
-    zone.verify().unwrap();
-    let frame = seat.alloc(order(0), Movable).unwrap();
-    assert_eq!(
-        zone.remove(run(frame.0, 1)),
-        Err(RangeError::NotFree(frame))
-    );
-    assert_eq!(
-        zone.remove(run(1010, 20)),
-        Err(RangeError::Absent(Frame(1010)))
-    );
-    zone.add(run(1010, 1000)).unwrap();
-    seat.free(frame, order(0)).unwrap();
-    zone.remove(run(10, 1500)).unwrap();
-    zone.verify().unwrap();
-    assert_eq!(zone.stats().nr_free_pages, 500);
-    assert_eq!(zone.recount().present, 500);
-}
-
-#[test]
-fn isolated_pageblocks_take_back_and_give_nothing() {
-    let layout = ZoneLayout::new(Frame(0), 1024);
-    let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(whole(&layout)).unwrap();
-    let mut seat = zone.seat(CpuId(0)).unwrap();
-    zone.alloc_at(Frame(7), order(0), Movable).unwrap();
-    let first = Run::new(Frame(0), 512).unwrap();
-    assert_eq!(zone.isolate(first), Ok(1));
-    assert_eq!(zone.isolate(first), Err(RangeError::Isolation(Frame(0))));
-    assert_eq!(
-        zone.alloc_run(Run::new(Frame(64), 8).unwrap(), Movable),
-        Err(RangeError::Isolation(Frame(0)))
-    );
-    seat.free(Frame(7), order(0)).unwrap();
-    zone.verify().unwrap();
-    let mut taken = 0;
-    while let Ok(frame) = seat.alloc(order(0), Unmovable) {
-        assert!(frame.0 >= 512);
-        taken += 1;
-    }
-    assert_eq!(taken, 512);
-    assert_eq!(zone.unisolate(first), Ok(0));
-    zone.verify().unwrap();
-    assert!(seat.alloc(order(9), Unmovable).unwrap() == Frame(0));
-}
-
-#[test]
-fn contiguous_areas_serve_movable_requests_only() {
-    for fallback in ALL {
-        let layout = ZoneLayout::new(Frame(0), 2048);
-        let mut memory = memory(&layout);
-        let zone = Zone::new(&layout, &config(fallback), &mut memory, SingleThread::new()).unwrap();
-        zone.add(whole(&layout)).unwrap();
-        let area = Run::new(Frame(512), 1024).unwrap();
-        zone.set_label(area, Label::Contiguous).unwrap();
-        let mut seat = zone.seat(CpuId(0)).unwrap();
-        let mut taken = 0;
-        while let Ok(frame) = seat.alloc(order(3), Unmovable) {
-            assert!(!area.contains(frame));
-            taken += 8;
-        }
-        assert_eq!(taken, 1024);
-        for _ in 0..1024 / 8 {
-            assert!(area.contains(seat.alloc(order(3), Movable).unwrap()));
-        }
-        assert_eq!(seat.alloc(order(0), Movable), Err(AllocError::Exhausted));
-        zone.verify().unwrap();
-    }
-}
-
-#[test]
-fn the_high_order_reserve_is_for_what_cannot_move_when_all_else_has_failed() {
-    let layout = ZoneLayout::new(Frame(0), 512 * 200);
-    let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(whole(&layout)).unwrap();
-    assert_eq!(
-        zone.reserve_high_order(100),
-        2,
-        "a hundredth of 200 pageblocks"
-    );
-    let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut taken = 0;
-    while seat.alloc(order(9), Movable).is_ok() {
-        taken += 1;
-    }
-    assert_eq!(taken, 198);
-    assert_eq!(seat.alloc(order(0), Unmovable), Err(AllocError::Fragmented));
-    assert!(seat.alloc(order(2), Unmovable).is_ok());
-    assert!(seat.alloc(order(9), Reclaimable).is_ok());
-    assert_eq!(
-        seat.alloc(order(9), Reclaimable),
-        Err(AllocError::Exhausted)
-    );
-    zone.verify().unwrap();
-    assert_eq!(zone.pageblocks_by_label()[Label::HighOrder.index()], 2);
-}
-
-#[test]
-fn frames_and_whole_pageblocks_stand_against_watermarks_of_their_own() {
-    use crate::policy::Level;
-    let layout = ZoneLayout::new(Frame(0), 512 * 100);
-    let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(whole(&layout)).unwrap();
-    let standing = zone.standing();
-    assert_eq!(
-        (standing.free_frames, standing.free_pageblocks),
-        (51_200, 100)
-    );
-    assert_eq!(
-        (standing.frames, standing.pageblocks),
-        (Level::AboveHigh, Level::AboveHigh)
-    );
-    for pageblock in 0..100 {
-        zone.alloc_at(Frame(pageblock * 512 + 7), order(0), Movable)
-            .unwrap();
-    }
-    let standing = zone.standing();
-    assert_eq!(
-        (standing.free_frames, standing.free_pageblocks),
-        (51_100, 0)
-    );
-    assert_eq!(
-        (standing.frames, standing.pageblocks),
-        (Level::AboveHigh, Level::BelowMin)
-    );
 }
 
 #[test]

@@ -1,0 +1,249 @@
+//! The caches of a seat: how much they hold, what they hold, and what they must not.
+
+use super::*;
+
+fn with_caches(permille: u16, blocks: u16) -> Config {
+    Config {
+        cache_permille: permille,
+        cache_blocks_max: blocks,
+        ..Config::default()
+    }
+}
+
+fn limits<P: crate::platform::Relax + crate::platform::Barrier>(
+    seat: &Seat<'_, '_, P>,
+) -> [usize; 4] {
+    [0, 1, 2, 3].map(|order| seat.words.limit(order))
+}
+
+#[test]
+fn the_caches_together_hold_a_share_of_the_free_frames() {
+    // 20480 frames, 12 caches.
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    for (permille, blocks, expected) in [
+        (0, 64, [0; 4]),
+        (5, 64, [8, 4, 2, 1]),
+        (20, 64, [34, 17, 8, 4]),
+        (100, 64, [64, 32, 16, 8]),
+        (100, 10, [10, 5, 2, 1]),
+        (100, 0, [0; 4]),
+    ] {
+        let mut memory = memory(&layout);
+        let zone = full_zone(&layout, &with_caches(permille, blocks), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let frame = seat.alloc(order(0), Movable).unwrap();
+        assert_eq!(limits(&seat), expected, "{permille} permille");
+        seat.free(frame, order(0)).unwrap();
+        let cached = seat.words.cached(Movable, 0);
+        assert_eq!(cached > 0, expected[0] > 0);
+        assert!(cached <= expected[0]);
+    }
+}
+
+#[test]
+fn no_block_of_several_pageblocks_is_cached() {
+    let layout = ZoneLayout::new(Frame(0), 4096).with_orders(order(1), order(3));
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let frame = seat.alloc(order(0), Movable).unwrap();
+    assert_eq!(limits(&seat), [34, 17, 0, 0]);
+    seat.free(frame, order(0)).unwrap();
+}
+
+#[test]
+fn below_the_low_watermark_the_caches_hold_a_quarter() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    let low = zone.watermarks().low;
+    assert_eq!(low, 357);
+    zone.alloc_run(run(0, 20_480 - low), Movable).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(1), Movable).unwrap();
+    assert_eq!(limits(&seat), [2, 1, 0, 0], "at the watermark");
+    seat.alloc(order(0), Movable).unwrap();
+    assert_eq!(limits(&seat), [0; 4], "below it");
+}
+
+#[test]
+fn many_cpus_share_the_limit_and_look_at_it_every_few_times() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 40).with_cpus(8);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    let mut seat = zone.seat(CpuId(3)).unwrap();
+    seat.alloc(order(0), Movable).unwrap();
+    assert_eq!(limits(&seat), [21, 10, 5, 2]);
+    zone.alloc_run(run(0, 19_000), Unmovable).unwrap();
+    seat.alloc(order(1), Movable).unwrap();
+    assert_eq!(limits(&seat), [21, 10, 5, 2], "not every time");
+    seat.alloc(order(2), Movable).unwrap();
+    assert_eq!(limits(&seat), [1, 0, 0, 0], "every second time");
+}
+
+#[test]
+fn the_youngest_is_handed_out_first_and_the_older_half_of_a_full_cache_goes_back() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(5, 64), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut frames = Vec::new();
+    for _ in 0..12 {
+        frames.push(seat.alloc(order(0), Movable).unwrap());
+    }
+    assert_eq!(limits(&seat)[0], 8);
+    let cached = || zone.recount().cached;
+    assert_eq!(cached(), 0, "three batches of four");
+    for (nth, &frame) in frames[..8].iter().enumerate() {
+        seat.free(frame, order(0)).unwrap();
+        assert_eq!(cached(), nth as u64 + 1);
+    }
+    seat.free(frames[8], order(0)).unwrap();
+    assert_eq!(cached(), 5, "four of eight, and the one that found it full");
+    for &expected in frames[4..9].iter().rev() {
+        assert_eq!(seat.alloc(order(0), Movable).unwrap(), expected);
+    }
+    assert_eq!(cached(), 0);
+    zone.verify().unwrap();
+}
+
+#[test]
+fn f3_all_caches_can_be_full_at_once_and_keep_apart() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut live = Vec::new();
+    for size in 0..4 {
+        for mobility in Mobility::ALL {
+            for _ in 0..128 >> size {
+                let frame = seat.alloc(order(size), mobility).unwrap();
+                live.push((frame, order(size), mobility));
+            }
+        }
+    }
+    live.retain(|&(frame, order, mobility)| {
+        let is_full = seat.words.cached(mobility, order.index()) == 64 >> order.index();
+        if !is_full {
+            seat.free(frame, order).unwrap();
+        }
+        is_full
+    });
+    assert_eq!(zone.recount().cached, 12 * 64);
+    zone.verify().unwrap();
+    let mut again = Vec::new();
+    for size in 0..4 {
+        for mobility in Mobility::ALL {
+            for _ in 0..64 >> size {
+                again.push((seat.alloc(order(size), mobility).unwrap(), order(size)));
+            }
+        }
+    }
+    assert_eq!(zone.recount().cached, 0);
+    for (frame, order) in live.iter().map(|&(f, o, _)| (f, o)).chain(again) {
+        seat.free(frame, order).unwrap();
+    }
+    zone.drain();
+    zone.verify().unwrap();
+    assert_eq!(zone.recount().free, 512 * 40);
+}
+
+#[test]
+fn what_not_everybody_may_have_is_not_cached() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 200);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    // Sets the limits.
+    let frame = seat.alloc(order(0), Movable).unwrap();
+    seat.free(frame, order(0)).unwrap();
+    let is_cached = |seat: &mut Seat<'_, '_, _>, frame: Frame, mobility| {
+        zone.drain();
+        zone.alloc_at(frame, order(0), mobility).unwrap();
+        seat.free(frame, order(0)).unwrap();
+        let cached = zone.recount().cached;
+        assert!(cached <= 1);
+        cached == 1
+    };
+    assert!(!zone.has_kept_pageblocks());
+    assert!(is_cached(&mut seat, Frame(5), Movable));
+    zone.set_label(run(0, 512), Label::Contiguous).unwrap();
+    assert!(zone.has_kept_pageblocks());
+    assert!(is_cached(&mut seat, Frame(5), Movable));
+    assert!(!is_cached(&mut seat, Frame(5), Unmovable));
+    assert!(is_cached(&mut seat, Frame(513), Unmovable));
+    zone.set_label(run(0, 512), Label::HighOrder).unwrap();
+    assert!(!is_cached(&mut seat, Frame(5), Movable));
+    assert!(!is_cached(&mut seat, Frame(5), Unmovable));
+    zone.set_label(run(0, 512), Label::Of(Movable)).unwrap();
+    assert!(!zone.has_kept_pageblocks());
+    zone.drain();
+    zone.alloc_at(Frame(5), order(0), Movable).unwrap();
+    zone.isolate(run(0, 512)).unwrap();
+    assert!(zone.has_kept_pageblocks());
+    seat.free(Frame(5), order(0)).unwrap();
+    assert_eq!(zone.recount().cached, 0);
+    zone.unisolate(run(0, 512)).unwrap();
+    assert!(!zone.has_kept_pageblocks());
+    zone.verify().unwrap();
+}
+
+#[test]
+fn what_can_be_had_at_once_is_had_without_stopping_anybody() {
+    for permille in [0, 100] {
+        let layout = ZoneLayout::new(Frame(0), 512 * 8).with_cpus(2);
+        let mut memory = memory(&layout);
+        let zone = full_zone(&layout, &with_caches(permille, 64), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let mut taken = 0;
+        for size in [10, 9, 4, 3, 0] {
+            taken += seat
+                .try_alloc(order(size), Movable)
+                .map_or(0, |_| 1 << size);
+        }
+        assert_eq!(taken, 1024 + 512 + 16 + 8 + 1);
+        while seat.try_alloc(order(3), Movable).is_some() {
+            taken += 8;
+        }
+        while seat.try_alloc(order(0), Movable).is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, 512 * 8);
+        assert_eq!(zone.stats().drains, 0);
+        zone.verify().unwrap();
+    }
+}
+
+#[test]
+fn each_cpu_stays_in_the_pageblock_that_it_works_in_while_large_blocks_abound() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 16).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(0, 0), &mut memory);
+    let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+    let mut of = [Vec::new(), Vec::new()];
+    for _ in 0..600 {
+        for (seat, of) in seats.iter_mut().zip(&mut of) {
+            let id = seat.alloc(order(0), Movable).unwrap().0 as usize / 512;
+            if of.last() != Some(&id) {
+                of.push(id);
+            }
+            assert_eq!(zone.reserved_by(id), Some(seat.words.number));
+            assert_eq!(seat.words.current(), Some(id));
+        }
+    }
+    assert_eq!(
+        of,
+        [[15, 13], [14, 12]],
+        "a new one when the old one is full"
+    );
+    assert_eq!(zone.reserved_by(15), None);
+    assert_eq!(zone.reserved_by(14), None);
+    // What cannot move stays with its kind instead, and large blocks reserve nothing.
+    for seat in &mut seats {
+        let frame = seat.alloc(order(0), Unmovable).unwrap();
+        assert_eq!(frame.0 / 512, 0);
+        seat.alloc(order(4), Movable).unwrap();
+    }
+    assert_eq!(zone.reserved_by(0), None);
+    assert_eq!(seats[0].words.current(), Some(13));
+}

@@ -1,0 +1,184 @@
+//! The index alone, against sets.
+
+extern crate std;
+use super::*;
+use crate::raw::atomic_words;
+use std::collections::BTreeSet;
+use std::vec;
+
+#[test]
+fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
+    let (orders, classes, blocks) = (3, 4, 5000);
+    let rows = orders * classes;
+    let shape = Shape::new(orders, classes, blocks);
+    let mut memory = vec![0; shape.words()];
+    // List 0 ranks by falling class, list 1 excludes odd classes, the others rank by class.
+    let index = Index::new(
+        shape,
+        atomic_words(&mut memory),
+        false,
+        |list, _, class| match list {
+            0 => Some(-(class as i32)),
+            1 => (class % 2 == 0).then_some(class as i32),
+            _ => Some(class as i32),
+        },
+    );
+    let mut model = BTreeSet::new();
+    let mut state = 1u64;
+    for _ in 0..20_000 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let row = (state >> 33) as usize % rows;
+        let id = (state >> 40) as usize % blocks;
+        if state >> 60 < 7 {
+            if model.insert((row, id)) {
+                index.insert(row, id);
+            }
+        } else if model.remove(&(row, id)) {
+            index.remove(row, id);
+        }
+        if state >> 20 & 63 == 0 && !model.is_empty() {
+            model.retain(|&(r, i)| {
+                let keep = r == row;
+                if !keep {
+                    index.remove(r, i);
+                }
+                keep
+            });
+        }
+        let of_row = |row| model.range((row, 0)..(row, blocks)).map(|&(_, id)| id);
+        let beyond = |f: &dyn Fn(usize) -> bool| of_row(row).filter(|&i| f(i)).min();
+        assert_eq!(index.find(row, End::Lowest, None, true), of_row(row).next());
+        assert_eq!(
+            index.find(row, End::Highest, None, state & 1 == 0),
+            of_row(row).next_back()
+        );
+        assert_eq!(
+            index.find(row, End::Lowest, Some(id), true),
+            beyond(&|i| i > id)
+        );
+        assert_eq!(
+            index.find(row, End::Highest, Some(id), false),
+            of_row(row).filter(|&i| i < id).max()
+        );
+        assert!(index.is_consistent(), "I2");
+        for (list, order) in [(0, 0), (1, 1), (2, 2)] {
+            let of_order = |row: &usize| row / classes == order;
+            let there = model.iter().map(|&(row, _)| row).filter(of_order);
+            let mut there = there.map(|row| row % classes);
+            let expected = match list {
+                0 => there.max(),
+                1 => there.find(|class| class % 2 == 0),
+                _ => there.min(),
+            };
+            let mut from = 0;
+            let found = loop {
+                let Some((rank, class, _)) = index.cheapest(list, order, from) else {
+                    break None;
+                };
+                let row = order * classes + class;
+                if index.find(row, End::Lowest, None, true).is_some() {
+                    break Some(class);
+                }
+                from = rank;
+            };
+            assert_eq!(found, expected, "list {list}");
+        }
+    }
+}
+
+#[test]
+fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
+    let (orders, classes, blocks) = (3, 150, 70);
+    let shape = Shape::new(orders, classes, blocks);
+    let mut memory = vec![0; shape.words()];
+    // All of 16 bits, many equal, and some excluded.
+    let cost = |list: usize, order: usize, class: usize| {
+        let mixed = (class + 31 * order + 7) * (list + 3) * 2_654_435_761;
+        let cost = (mixed >> 12) as u16 as i16;
+        let cost = if class.is_multiple_of(5) {
+            cost % 4
+        } else {
+            cost
+        };
+        (mixed % 11 > list).then_some(i32::from(cost))
+    };
+    let index = Index::new(shape, atomic_words(&mut memory), false, cost);
+    for (list, order) in [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 1)] {
+        let ranked = |row_is_there: &dyn Fn(usize) -> bool| {
+            let there = (0..classes).filter(|class| row_is_there(*class));
+            let costs = there.filter_map(|class| Some((cost(list, order, class)?, class)));
+            costs.collect::<BTreeSet<_>>()
+        };
+        let all = ranked(&|_| true);
+        let found = || {
+            let mut from = 0;
+            core::iter::from_fn(move || {
+                let (rank, class, cost) = index.cheapest(list, order, from)?;
+                assert!(rank >= from);
+                from = rank + 1;
+                Some((rank, (cost, class)))
+            })
+        };
+        assert_eq!(found().count(), 0, "nothing is there yet");
+        for class in 0..classes {
+            index.insert(order * classes + class, class % blocks);
+        }
+        assert!(found().eq(all.iter().copied().enumerate()));
+        // Those that were there and are gone are passed by, once somebody has looked.
+        for class in (0..classes).filter(|class| class % 3 != 0) {
+            let row = order * classes + class;
+            index.remove(row, class % blocks);
+            assert_eq!(index.find(row, End::Lowest, None, true), None);
+        }
+        let rest = ranked(&|class| class % 3 == 0);
+        assert!(found().map(|(_, found)| found).eq(rest.iter().copied()));
+        for class in (0..classes).filter(|class| class % 3 == 0) {
+            let row = order * classes + class;
+            index.remove(row, class % blocks);
+            assert_eq!(index.find(row, End::Lowest, None, true), None);
+        }
+        assert_eq!(found().count(), 0);
+    }
+}
+
+#[test]
+fn i2_every_level_above_a_leaf_bit_counts() {
+    let shape = Shape::new(2, 70, 5000);
+    let damaged = |damage: &dyn Fn(&Index<'_>)| {
+        let mut memory = vec![0; shape.words()];
+        let words = atomic_words(&mut memory);
+        // A row has another rank in each list.
+        let index = Index::new(shape, words, false, |list, _, class| {
+            Some((class as i32 + list as i32) % 70)
+        });
+        index.insert(75, 4999);
+        index.insert(67, 64);
+        assert!(index.is_consistent());
+        damage(&index);
+        index.is_consistent()
+    };
+    let clear = |word: &AtomicU64, bit: usize| {
+        assert!(word.load(Relaxed) >> bit & 1 != 0, "it was set");
+        clear_bits(word, 1 << bit, true);
+    };
+    assert!(damaged(&|_| ()));
+    // Leaf word 78 of row 75 has bit 14 in the second summary word.
+    assert!(!damaged(&|index| clear(&index.summaries[75 * 2 + 1], 14)));
+    assert!(!damaged(&|index| clear(&index.summaries[67 * 2], 1)));
+    assert!(!damaged(&|index| clear(&index.some[1], 11)));
+    assert!(!damaged(&|index| clear(&index.some[1], 3)));
+    for list in 0..LISTS {
+        // Two words for each order, two orders for each list; row 75 is class 5 of order 1.
+        let rank = 5 + list;
+        let word = (list * 2 + 1) * 2;
+        assert!(!damaged(&|index| clear(&index.ranked[word], rank)));
+        let rank = (67 + list) % 70;
+        let word = list * 4 + rank / 64;
+        assert!(!damaged(&|index| clear(&index.ranked[word], rank % 64)));
+    }
+    // What is set for nothing does no harm.
+    assert!(damaged(&|index| _ = set_bits(&index.some[0], 1, true)));
+    assert!(damaged(&|index| _ = set_bits(&index.summaries[0], 1, true)));
+}

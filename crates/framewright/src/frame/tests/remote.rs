@@ -1,0 +1,261 @@
+//! Frees into pageblocks that somebody holds, one after the other: what threads do by chance.
+
+use super::tag::Tag;
+use super::*;
+use crate::platform::{Barrier, Relax};
+
+fn uncached() -> Config {
+    Config {
+        cache_permille: 0,
+        ..Config::default()
+    }
+}
+
+fn holders_collect<P: Relax + Barrier>(platform: P) {
+    let layout = ZoneLayout::new(Frame(512), 512 * 6).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &uncached(), &mut memory, platform).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+    let [seat, other] = &mut seats;
+    // By pageblock: single frames in several words, parts of words, whole words, the whole.
+    let blocks = [
+        (1, 0, 0),
+        (1, 65, 0),
+        (1, 130, 1),
+        (1, 264, 3),
+        (1, 320, 6),
+        (1, 384, 7),
+        (2, 0, 9),
+        (4, 63, 0),
+        (4, 448, 5),
+    ];
+    let frame = |(id, slot, _): (u64, u64, u8)| Frame(512 + id * 512 + slot);
+    for block in blocks {
+        zone.alloc_at(frame(block), order(block.2), Reclaimable)
+            .unwrap();
+    }
+    let before = zone.recount();
+    let held: Vec<_> = [1, 2, 4]
+        .map(|id| zone.try_lock(other.words, id).unwrap())
+        .into_iter()
+        .collect();
+    for id in [1, 2, 4] {
+        assert!(zone.try_lock(seat.words, id).is_none(), "somebody has it");
+    }
+    for block in blocks {
+        let order = order(block.2);
+        seat.free(frame(block), order).unwrap();
+        let twice = Err(FreeError::AlreadyFree(frame(block)));
+        assert_eq!(seat.free(frame(block), order), twice);
+        let offset = zone.offset(frame(block)).unwrap();
+        assert_eq!(zone.tag(offset), Tag::remote(order, Reclaimable));
+    }
+    assert_eq!(zone.pageblock(2).free, 0, "not yet");
+    for held in held {
+        held.unlock();
+    }
+    zone.verify().unwrap();
+    let stats = zone.stats();
+    assert_eq!(stats.remote_frees, blocks.len() as u64);
+    assert_eq!(stats.bad_frees, blocks.len() as u64, "each was freed twice");
+    assert_eq!(stats.nr_free_pages, 512 * 6);
+    let after = zone.recount();
+    assert_eq!(after.free, before.free + before.allocated[2]);
+    assert_eq!(after.allocated, [0; 3]);
+}
+
+#[test]
+fn f4_whoever_holds_a_pageblock_collects_what_others_free_there() {
+    holders_collect(SingleThread::new());
+    holders_collect(Fenced);
+}
+
+fn nobody_holds<P: Relax + Barrier>(platform: P) {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &uncached(), &mut memory, platform).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let seat = zone.seat(CpuId(0)).unwrap();
+    for offset in [3, 3 * 512 + 200] {
+        zone.alloc_at(Frame(offset), order(0), Movable).unwrap();
+        // The holder was gone before the mark was made.
+        zone.set_tag(offset as usize, Tag::remote(order(0), Movable));
+        zone.leave(seat.words, offset as usize);
+        assert_eq!(zone.pageblock(offset as usize / 512).free, 512);
+        assert_eq!(zone.tag(offset as usize), Tag::NONE);
+        let held = zone.try_lock(seat.words, offset as usize / 512).unwrap();
+        held.unlock();
+    }
+}
+
+#[test]
+fn f4_what_is_left_behind_a_holder_that_is_gone_is_collected_at_once() {
+    nobody_holds(SingleThread::new());
+    nobody_holds(Fenced);
+}
+
+#[test]
+fn f6_a_cache_gives_back_into_held_pageblocks_too() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
+    let mut memory = memory(&layout);
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    let zone = full_zone(&layout, &config, &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    // Sets the limits.
+    let frame = seat.alloc(order(2), Unmovable).unwrap();
+    zone.drain();
+    seat.words.set_limit(2, 16);
+    let places = [512, 2 * 512 + 4, 540, 2 * 512 + 8, 600];
+    for place in places {
+        zone.alloc_at(Frame(place), order(2), Unmovable).unwrap();
+    }
+    for place in places {
+        seat.free(Frame(place), order(2)).unwrap();
+    }
+    assert_eq!(zone.recount().cached, 20);
+    let other = zone.seat(CpuId(1)).unwrap();
+    let held = zone.try_lock(other.words, 1).unwrap();
+    seat.words.spill(&zone, Unmovable, order(2), 0);
+    assert_eq!(zone.pageblock(2).free, 512, "nobody held that one");
+    assert_eq!(zone.pageblock(1).free, 500);
+    held.unlock();
+    assert_eq!(zone.stats().remote_frees, 3);
+    seat.free(frame, order(2)).unwrap();
+    zone.drain();
+    zone.verify().unwrap();
+    assert_eq!(zone.recount().free, 512 * 4);
+}
+
+#[test]
+fn a_block_of_several_pageblocks_comes_back_although_one_is_held() {
+    let layout = ZoneLayout::new(Frame(512), 512 * 9).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let other = zone.seat(CpuId(1)).unwrap();
+    for id in [5, 6] {
+        let block = Frame(512 * 6);
+        zone.alloc_at(block, order(10), Movable).unwrap();
+        let held = zone.try_lock(other.words, id).unwrap();
+        seat.free(block, order(10)).unwrap();
+        let twice = Err(FreeError::AlreadyFree(block));
+        assert_eq!(seat.free(block, order(10)), twice);
+        held.unlock();
+        zone.verify().unwrap();
+        assert_eq!(zone.recount().free, 512 * 9);
+    }
+    // A request passes a run by of which one pageblock is held.
+    let held = zone.try_lock(other.words, 8).unwrap();
+    assert_eq!(seat.try_alloc(order(10), Movable), Some(Frame(512 * 6)));
+    held.unlock();
+    assert_eq!(zone.recount().free, 512 * 7);
+    zone.verify().unwrap();
+}
+
+#[test]
+fn f7_what_only_a_racing_double_free_explains_is_counted_and_not_handed_out() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 2).with_cpus(2);
+    let mut memory = memory(&layout);
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    let zone = full_zone(&layout, &config, &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let other = zone.seat(CpuId(1)).unwrap();
+    let free_cached = |seat: &mut Seat<'_, '_, _>, frame: Frame| {
+        zone.alloc_at(frame, order(0), Movable).unwrap();
+        seat.words.set_limit(0, 4);
+        seat.free(frame, order(0)).unwrap();
+    };
+    // Somebody else's tag is over ours: it is theirs to hand out.
+    let theirs = Tag::cached(other.words.number, order(0), Movable);
+    free_cached(&mut seat, Frame(7));
+    zone.set_tag(7, theirs);
+    assert_ne!(seat.alloc(order(0), Movable), Ok(Frame(7)));
+    assert_eq!(zone.stats().bad_frees, 1);
+    zone.drain();
+    free_cached(&mut seat, Frame(8));
+    zone.set_tag(8, theirs);
+    zone.drain();
+    assert_eq!(zone.stats().bad_frees, 2);
+    // The same, into a pageblock that is held.
+    free_cached(&mut seat, Frame(9));
+    zone.set_tag(9, theirs);
+    let held = zone.try_lock(other.words, 0).unwrap();
+    seat.words.spill(&zone, Movable, order(0), 0);
+    held.unlock();
+    assert_eq!(zone.stats().bad_frees, 3);
+    assert_eq!(zone.stats().remote_frees, 0);
+    // A mark without a block that was freed from elsewhere.
+    zone.leave(other.words, 600);
+    assert_eq!(zone.stats().bad_frees, 4);
+    assert!(!zone.is_free(Frame(8)) && zone.is_free(Frame(600)));
+}
+
+#[test]
+fn a_wrong_free_says_what_is_there() {
+    let layout = ZoneLayout::new(Frame(512), 512 * 4);
+    let mut memory = memory(&layout);
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    let zone = full_zone(&layout, &config, &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    zone.alloc_at(Frame(1024 + 68), order(2), Movable).unwrap();
+    let inside = Frame(1024 + 70);
+    let refused = Err(FreeError::NotTheFirst(inside));
+    assert_eq!(seat.free(inside, order(0)), refused);
+    seat.words.set_limit(2, 4);
+    seat.free(Frame(1024 + 68), order(2)).unwrap();
+    assert_eq!(zone.recount().cached, 4);
+    // Inside a cached block, and at its first frame.
+    for frame in [inside, Frame(1024 + 68)] {
+        let refused = Err(FreeError::AlreadyFree(frame));
+        assert_eq!(seat.free(frame, order(0)), refused);
+    }
+}
+
+#[test]
+fn nobody_goes_on_while_all_cpus_are_stopped() {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+    let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let moment = Duration::from_millis(20);
+    std::thread::scope(|scope| {
+        let stopped = zone.stop();
+        let (done, wait) = channel();
+        scope.spawn(|| {
+            let done = done;
+            let mut seat = zone.seat(CpuId(1)).unwrap();
+            let frame = seat.alloc(order(0), Movable).unwrap();
+            seat.free(frame, order(0)).unwrap();
+            done.send(()).unwrap();
+        });
+        assert!(wait.recv_timeout(moment).is_err(), "it waits");
+        drop(stopped);
+        wait.recv().unwrap();
+    });
+    std::thread::scope(|scope| {
+        let seat = zone.seat(CpuId(0)).unwrap();
+        seat.enter();
+        let (done, wait) = channel();
+        scope.spawn(|| {
+            let done = done;
+            drop(zone.stop());
+            done.send(()).unwrap();
+        });
+        assert!(wait.recv_timeout(moment).is_err(), "somebody is busy");
+        seat.exit();
+        wait.recv().unwrap();
+    });
+    zone.verify().unwrap();
+}
