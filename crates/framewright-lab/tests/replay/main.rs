@@ -4,3 +4,4 @@ mod command;
 mod golden;
 mod recorded;
 mod support;
+mod threads;
