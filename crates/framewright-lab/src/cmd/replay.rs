@@ -176,6 +176,14 @@ pub(super) fn replay_case(
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
     let mut memory = Memory::new(&loaded.trace).map_err(|e| at(&e))?;
+    let free = memory.free_frames_at_start();
+    if options.squeeze > free {
+        return Err(at(&format!(
+            "--squeeze {} is more than there is to take away, expected at most the {free} frames \
+             that are free at the start",
+            options.squeeze
+        )));
+    }
     if let Some(listed) = loaded.listed {
         memory.labels = labels_by_state(&loaded.trace, listed);
     }

@@ -99,15 +99,15 @@ pub(super) fn begin(
             }
         }
     }
-    for _ in 0..squeeze {
-        match subject.alloc(CpuId(0), Order::ZERO, Mobility::Movable) {
-            Some(frame) => {
-                observer
-                    .take(frame, Order::ZERO, Mobility::Movable)
-                    .map_err(fault)?;
-            }
-            None => unplaced += 1,
-        }
+    for taken in 0..squeeze {
+        let Some(frame) = subject.alloc(CpuId(0), Order::ZERO, Mobility::Movable) else {
+            // Nothing is freed in between, so no later one would find a frame either.
+            unplaced += squeeze - taken;
+            break;
+        };
+        observer
+            .take(frame, Order::ZERO, Mobility::Movable)
+            .map_err(fault)?;
     }
     subject.drain();
     Ok(unplaced)

@@ -248,6 +248,10 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
             "there is no metric 'speed'",
         ),
         (&["--every", "0"], "expected a number of seconds"),
+        (
+            &["--squeeze", "99999999"],
+            "--squeeze 99999999 is more than there is to take away",
+        ),
         (&["--probe", "11"], "11 is not in 0..=10"),
         (&["--json", "-", "--csv", "-"], "both want standard output"),
     ] {
