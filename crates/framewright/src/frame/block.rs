@@ -414,12 +414,61 @@ impl<P> Held<'_, '_, P> {
         self.large += if free { large } else { -large };
     }
 
-    /// Takes the pageblock, which is entirely free, as one block.
+    /// Takes the pageblock, which is entirely free, as one block, and gives it up with `label`:
+    /// no live block started in it, so nothing can have been freed from elsewhere.
     #[inline(always)]
-    pub(super) fn take_whole(&mut self, mobility: Mobility) {
+    pub(super) fn take_whole_as(mut self, mobility: Mobility, label: Label) {
         let order = self.zone.pageblock_order();
-        let taken = self.take_at(0, order, mobility);
-        debug_assert!(taken, "a pageblock with a free block of its order is free");
+        if order.get() < WORD_ORDER {
+            let taken = self.take_at(0, order, mobility);
+            debug_assert!(taken, "a pageblock with a free block of its order is free");
+            return self.unlock_alone_as(label, false);
+        }
+        self.set_whole_words(0..self.zone.map.words_per_block, false);
+        self.counts = self.counts.take(order.frames(), mobility);
+        let class = self.zone.whole.taken(label, mobility);
+        let new = Meta::new(0, class, label, false);
+        self.publish_whole(new);
+        let row = self.zone.row(order.index(), self.meta.class());
+        self.zone.index.remove(row, self.id);
+        // Release pairs with the Acquire in `try_lock`.
+        self.words[LOCK].store(0, Release);
+    }
+
+    /// Gives the pageblock, which was taken as one block, back, and gives it up. False if it was
+    /// not taken as one block: it is given up all the same.
+    #[inline(always)]
+    pub(super) fn give_whole(mut self, mobility: Mobility) -> bool {
+        let order = self.zone.pageblock_order();
+        let label = self.meta.label();
+        if order.get() < WORD_ORDER || self.counts.by_mobility(mobility) != order.frames() as u32 {
+            let given = self.give(0, order, mobility);
+            self.unlock();
+            return given;
+        }
+        self.set_whole_words(0..self.zone.map.words_per_block, true);
+        self.counts = self.counts.give(order.frames(), mobility);
+        let class = self.zone.whole.free(label);
+        let isolated = self.meta.is_isolated();
+        self.publish_whole(Meta::new(1 << order.get(), class, label, isolated));
+        if !isolated {
+            let row = self.zone.row(order.index(), class);
+            self.zone.index.insert(row, self.id);
+        }
+        // Release pairs with the Acquire in `try_lock`.
+        self.words[LOCK].store(0, Release);
+        true
+    }
+
+    /// Writes the descriptor of a pageblock that is entirely free or entirely one block: neither
+    /// is mixed.
+    #[inline(always)]
+    fn publish_whole(&mut self, meta: Meta) {
+        self.words[COUNTS].store(self.counts.0, Relaxed);
+        self.words[ORDERS].store(self.orders[0], Relaxed);
+        self.words[ORDERS + 1].store(self.orders[1], Relaxed);
+        self.words[META].store(meta.0, Relaxed);
+        self.seat.count(counter::LARGE, self.large as u64);
     }
 
     /// Takes the block of `order` at `slot` of the pageblock. False, and nothing done, if one of
@@ -594,14 +643,7 @@ impl<P> Held<'_, '_, P> {
     /// nothing can be freed from elsewhere, so nothing is looked for. If a racing double free
     /// leaves something all the same, it is found with the next that is.
     #[inline(always)]
-    pub(super) fn unlock_alone(self) {
-        let (label, isolated) = (self.meta.label(), self.meta.is_isolated());
-        self.unlock_alone_as(label, isolated);
-    }
-
-    /// The same with a new label.
-    #[inline(always)]
-    pub(super) fn unlock_alone_as(mut self, label: Label, isolated: bool) {
+    fn unlock_alone_as(mut self, label: Label, isolated: bool) {
         self.publish(label, isolated);
         // Release pairs with the Acquire in `try_lock`.
         self.words[LOCK].store(0, Release);

@@ -18,7 +18,8 @@
 //!   class and has a maximal free block of that order.
 //! - **I2** Above a leaf bit that is set, the bits of all levels are set, except while an insertion
 //!   or a search is at work. The opposite does not hold: they are cleared by whoever searches there
-//!   and finds nothing, so that a removal costs one atomic operation, and most insertions one.
+//!   and finds nothing, the ranked bits only in the searcher's list, so that a removal costs one
+//!   atomic operation, and most insertions one.
 //!
 //! # Memory order
 //! The inserter writes a level and then reads the next one up; the searcher clears the upper one
@@ -26,9 +27,11 @@
 //! are `SeqCst`.
 //!
 //! The ranked bits are many, so an inserter looks only at the row's bit in `some`: if it is set, it
-//! takes the ranked bits for set. Setting goes from `some` to the ranked bits, clearing from the
-//! ranked bits to `some`. So if the last one to write `some` set it, whoever cleared ranked bits
-//! did so before, and the setter has set them all since.
+//! takes the ranked bits for set. Setting goes from `some` to the ranked bits, clearing from a
+//! ranked bit to `some` and then to the summary once more. So if the last one to write `some` set
+//! it, whoever cleared ranked bits did so before, and the setter, who passes over those it finds
+//! set, has found them clear; and if somebody clears one after that, the summary's bit, which is
+//! older than `some`, is seen.
 
 use crate::policy::{End, LISTS};
 use crate::sync::{
@@ -203,8 +206,12 @@ impl<'m> Index<'m> {
     #[cold]
     fn raise_flags(&self, row: usize) {
         set_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
+        model_fence();
         self.for_each_rank(row, |word, bit| {
-            set_bits(word, bit, self.alone);
+            // Most were never cleared. Whoever clears one now looks at the summary afterwards.
+            if word.load(SeqCst) & bit == 0 {
+                set_bits(word, bit, self.alone);
+            }
         });
     }
 
@@ -240,7 +247,7 @@ impl<'m> Index<'m> {
 
     /// The cheapest class of `list` in which there may be a free block of `order`, from rank
     /// `from` on: its rank, itself and its cost.
-    #[inline]
+    #[inline(always)]
     pub(super) fn cheapest(
         &self,
         list: usize,
@@ -249,26 +256,31 @@ impl<'m> Index<'m> {
     ) -> Option<(usize, usize, i32)> {
         let start = self.ranked_start(list, order);
         let ranked = &self.ranked[start..start + self.shape.flags];
-        let mut mask = !0 << (from % 64);
-        for (at, word) in ranked.iter().enumerate().skip(from / 64) {
-            let bits = word.load(SeqCst) & mask;
-            if bits != 0 {
-                let rank = at * 64 + bits.trailing_zeros() as usize;
-                let at = order * self.shape.classes + rank;
-                let class = self.classes[at].load(Relaxed) >> (16 * list) & 0xffff;
-                let cost = (self.costs[at].load(Relaxed) >> (16 * list)) as i16;
-                return Some((rank, class as usize, i32::from(cost)));
-            }
-            mask = !0;
+        let mut at = from / 64;
+        let mut bits = ranked.get(at)?.load(SeqCst) & (!0 << (from % 64));
+        while bits == 0 {
+            at += 1;
+            bits = ranked.get(at)?.load(SeqCst);
         }
-        None
+        let rank = at * 64 + bits.trailing_zeros() as usize;
+        let at = order * self.shape.classes + rank;
+        let class = self.classes[at].load(Relaxed) >> (16 * list) & 0xffff;
+        let cost = (self.costs[at].load(Relaxed) >> (16 * list)) as i16;
+        Some((rank, class as usize, i32::from(cost)))
+    }
+
+    /// What the cheapest class of `list` for `order` costs, whether there is one or not.
+    #[inline(always)]
+    pub(super) fn least_cost(&self, list: usize, order: usize) -> i32 {
+        let cost = self.costs[order * self.shape.classes].load(Relaxed) >> (16 * list);
+        i32::from(cost as i16)
     }
 
     /// The pageblock of `row` nearest to `end`, of those beyond `from` if there is a `from`.
     ///
-    /// Clears what claims that there is one and is wrong; without `tidy`, one wrong claim may stay
-    /// in each level: where a pageblock comes and goes, clearing and setting cost more.
-    #[inline]
+    /// Clears the summary's bits that are wrong; without `tidy`, one may stay: where a pageblock
+    /// comes and goes, clearing and setting cost more.
+    #[inline(always)]
     pub(super) fn find(
         &self,
         row: usize,
@@ -276,6 +288,38 @@ impl<'m> Index<'m> {
         from: Option<usize>,
         tidy: bool,
     ) -> Option<usize> {
+        if from.is_none() {
+            // Nearly always the first look finds one.
+            let start = row * self.shape.summary;
+            let nearest = match end {
+                End::Lowest => 0,
+                End::Highest => self.shape.summary - 1,
+            };
+            let bits = self.summaries[start + nearest].load(SeqCst);
+            if bits == 0 && self.shape.summary == 1 {
+                return None;
+            }
+            if bits != 0 {
+                let leaf = match end {
+                    End::Lowest => bits.trailing_zeros(),
+                    End::Highest => bits.ilog2(),
+                };
+                let leaf = nearest * 64 + leaf as usize;
+                let ids = self.leaf(row, leaf);
+                if ids != 0 {
+                    let id = match end {
+                        End::Lowest => ids.trailing_zeros(),
+                        End::Highest => ids.ilog2(),
+                    };
+                    return Some(leaf * 64 + id as usize);
+                }
+            }
+        }
+        self.find_on(row, end, from, tidy)
+    }
+
+    /// [`find`](Self::find), the whole way.
+    fn find_on(&self, row: usize, end: End, from: Option<usize>, tidy: bool) -> Option<usize> {
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
         let all = summaries.len() * 4096;
         // The range still to look at, half-open.
@@ -326,9 +370,6 @@ impl<'m> Index<'m> {
                 End::Highest => high = found * 64,
             }
         }
-        if from.is_none() && tidy {
-            self.lower_flags(row);
-        }
         None
     }
 
@@ -344,20 +385,22 @@ impl<'m> Index<'m> {
         }
     }
 
-    /// Clears the flags of a row that was seen to be empty.
+    /// Clears the bit in `list` of a row that was seen to be empty, and its bit in `some`. The
+    /// other lists' bits stay until somebody who goes by them finds nothing either.
     #[cold]
-    fn lower_flags(&self, row: usize) {
-        self.for_each_rank(row, |word, bit| {
-            clear_bits(word, bit, self.alone);
-        });
+    pub(super) fn lower_flag(&self, list: usize, row: usize) {
+        let rank = self.ranks[row].load(Relaxed) >> (16 * list) & 0xffff;
+        if rank == NO_RANK {
+            return;
+        }
+        let start = self.ranked_start(list, row / self.shape.classes);
+        let ranked = &self.ranked[start + rank as usize / 64];
+        clear_bits(ranked, 1 << (rank % 64), self.alone);
         clear_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
         model_fence();
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
-        for summary in summaries {
-            if summary.load(SeqCst) != 0 {
-                self.raise_flags(row);
-                return;
-            }
+        if summaries.iter().any(|summary| summary.load(SeqCst) != 0) {
+            self.raise_flags(row);
         }
     }
 

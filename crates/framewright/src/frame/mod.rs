@@ -81,6 +81,7 @@ mod seat;
 mod slow;
 mod tag;
 mod verify;
+mod whole;
 mod zone;
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -3,7 +3,7 @@
 use super::block::Held;
 use super::seat::{CACHED_ORDERS, SeatWords, counter};
 use super::zone::Zone;
-use crate::policy::{Label, Pressure, ZoneFacts};
+use crate::policy::{Label, ZoneFacts};
 use crate::units::{Mobility, Order};
 
 /// How many pageblocks of one row are tried before the next row is.
@@ -12,7 +12,7 @@ const TRIES: usize = 8;
 /// How many rows that turn out to be empty a search passes by before it tidies up. Where few
 /// pageblocks have room, one that is worked in goes from row to row, and tidying up behind it would
 /// cost more than finding the row empty once more.
-const PASSED_BY: usize = 4;
+const PASSED_BY: usize = 1;
 
 /// What a request wants.
 #[derive(Clone, Copy)]
@@ -28,7 +28,6 @@ const ORDERS: usize = 11;
 struct Search {
     list: usize,
     wanted: Wanted,
-    pressure: Pressure,
     /// Whether pageblocks in which other CPUs work are left to them, as long as there are others.
     spare: bool,
     /// Rows that were passed by because they were empty.
@@ -39,7 +38,10 @@ struct Search {
 
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// The policy's cost with the order's surcharge; `NOBODY` if there is no candidate.
+    /// What the order's cheapest class costs, there or not, with the order's surcharge.
+    floor: i32,
+    /// The policy's cost with the surcharge; `NOBODY` if there is no candidate; the floor as long
+    /// as nobody looked, which the rank `UNSEEN` says.
     cost: i32,
     rank: u16,
     class: u16,
@@ -48,32 +50,45 @@ struct Candidate {
 /// More than any cost: the policy's are 16 bits, its surcharges not much more.
 const NOBODY: i32 = i32::MAX;
 
+/// A rank that no class has.
+const UNSEEN: u16 = u16::MAX;
+
 impl Search {
     #[inline(always)]
     fn new<P>(zone: &Zone<'_, P>, wanted: Wanted) -> Self {
         let pressure = zone.policy.pressure(&zone.zone_facts());
         let nobody = Candidate {
+            floor: NOBODY,
             cost: NOBODY,
-            rank: 0,
+            rank: UNSEEN,
             class: 0,
         };
         let mut search = Self {
             list: zone.policy.list(wanted.mobility, pressure),
             wanted,
-            pressure,
             spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
             empty: 0,
             best: [nobody; ORDERS],
         };
-        search.look_again(zone);
+        for order in wanted.order.get()..=zone.map.pageblock_order {
+            let found = Order::new(order).expect("orders in a pageblock are small");
+            let surcharge = zone
+                .policy
+                .surcharge(pressure, wanted.mobility, wanted.order, found);
+            let order = usize::from(order);
+            let floor = zone.index.least_cost(search.list, order) + surcharge;
+            search.best[order].floor = floor;
+            search.best[order].cost = floor;
+        }
         search
     }
 
-    /// Looks at all orders anew, and passes nothing by.
+    /// Forgets what was seen, and passes nothing by.
     #[inline(always)]
-    fn look_again<P>(&mut self, zone: &Zone<'_, P>) {
-        for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
-            self.look(zone, order, 0);
+    fn look_again(&mut self) {
+        for best in &mut self.best {
+            best.cost = best.floor;
+            best.rank = UNSEEN;
         }
     }
 
@@ -81,29 +96,38 @@ impl Search {
     #[inline(always)]
     fn look<P>(&mut self, zone: &Zone<'_, P>, order: usize, from: usize) {
         let best = &mut self.best[order];
-        let Some((rank, class, cost)) = zone.index.cheapest(self.list, order, from) else {
-            best.cost = NOBODY;
-            return;
-        };
-        let found = Order::new(order as u8).expect("orders in a pageblock are small");
-        let Wanted { mobility, order } = self.wanted;
-        *best = Candidate {
-            cost: cost + zone.policy.surcharge(self.pressure, mobility, order, found),
-            rank: rank as u16,
-            class: class as u16,
-        };
+        let surcharge = best.floor - zone.index.least_cost(self.list, order);
+        match zone.index.cheapest(self.list, order, from) {
+            Some((rank, class, cost)) => {
+                best.cost = cost + surcharge;
+                best.rank = rank as u16;
+                best.class = class as u16;
+            }
+            None => {
+                best.cost = NOBODY;
+                best.rank = 0;
+            }
+        }
     }
 
-    /// The order of the cheapest candidate, the smallest order of equals.
+    /// The order of the cheapest candidate, the smallest order of equals. Does not look at an
+    /// order whose cheapest class costs more than what there is.
     #[inline(always)]
-    fn cheapest<P>(&self, zone: &Zone<'_, P>) -> Option<usize> {
+    fn cheapest<P>(&mut self, zone: &Zone<'_, P>) -> Option<usize> {
         let mut cheapest = None;
         let mut least = NOBODY;
         for order in self.wanted.order.index()..=usize::from(zone.map.pageblock_order) {
-            if self.best[order].cost < least {
-                least = self.best[order].cost;
-                cheapest = Some(order);
+            if self.best[order].cost >= least {
+                continue;
             }
+            if self.best[order].rank == UNSEEN {
+                self.look(zone, order, 0);
+                if self.best[order].cost >= least {
+                    continue;
+                }
+            }
+            least = self.best[order].cost;
+            cheapest = Some(order);
         }
         cheapest
     }
@@ -136,7 +160,7 @@ impl<'m, P> Zone<'m, P> {
             let Some(order) = search.cheapest(self) else {
                 if taken == 0 && spare {
                     spare = false;
-                    search.look_again(self);
+                    search.look_again();
                     continue;
                 }
                 return taken;
@@ -149,11 +173,14 @@ impl<'m, P> Zone<'m, P> {
                     if taken == out.len() {
                         return taken;
                     }
-                    search.look_again(self);
+                    search.look_again();
                 }
                 Outcome::Fallback(now) => return now,
                 Outcome::Empty => {
                     search.empty += 1;
+                    if tidy {
+                        self.index.lower_flag(search.list, self.row(order, class));
+                    }
                     search.look(self, order, usize::from(rank) + 1);
                 }
                 Outcome::Busy => search.look(self, order, usize::from(rank) + 1),
@@ -161,43 +188,30 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// Takes a whole pageblock as one block; its offset, if there is one. Never waits.
-    ///
-    /// The same as [`take_some`](Self::take_some), for the one order at which nothing has to be
-    /// weighed: a whole pageblock is a whole pageblock, and which is the cheapest is ranked.
-    #[inline]
-    pub(super) fn take_whole(&self, seat: SeatWords<'m>, mobility: Mobility) -> Option<usize> {
-        let order = self.pageblock_order();
-        let list = self.policy.list(mobility, Pressure::default());
-        let wanted = Wanted { order, mobility };
-        let mut from = 0;
-        let mut out = [0];
-        while let Some((rank, class, _)) = self.index.cheapest(list, order.index(), from) {
-            let row = (order.index(), class as u16);
-            match self.take_from_row(seat, row, wanted, (false, true), &mut out, 0) {
-                Outcome::Own(_) | Outcome::Fallback(_) => return Some(out[0] as usize),
-                Outcome::Empty => {}
-                Outcome::Busy => from = rank + 1,
-            }
-        }
-        None
-    }
-
     /// The facts of the zone, by the counters of all seats: more or less, while others work.
     pub(super) fn zone_facts(&self) -> ZoneFacts {
-        let sum = |counter: usize| {
-            let sum = self
-                .all_seats()
-                .fold(0u64, |sum, seat| sum.wrapping_add(seat.read(counter)));
-            // Below zero for a moment, when a seat's counter is behind another's.
-            if (sum as i64) < 0 { 0 } else { sum }
-        };
+        let mut sums = [0u64; 4];
+        for seat in self.all_seats() {
+            let counters = [
+                counter::NET,
+                counter::MIXED,
+                counter::LARGE,
+                counter::ORDER_2,
+            ];
+            for (sum, counter) in sums.iter_mut().zip(counters) {
+                *sum = sum.wrapping_add(seat.read(counter));
+            }
+        }
+        // Below zero for a moment, when a seat's counter is behind another's.
+        let [net, free_mixed, free_large, blocks_of_order_2] =
+            sums.map(|sum| if (sum as i64) < 0 { 0 } else { sum });
+        let frames = self.present_frames();
         ZoneFacts {
-            frames: self.present_frames(),
-            free: self.pageblock_free_frames(),
-            free_mixed: sum(counter::MIXED),
-            free_large: sum(counter::LARGE),
-            blocks_of_order_2: sum(counter::ORDER_2),
+            frames,
+            free: frames.saturating_sub(net),
+            free_mixed,
+            free_large,
+            blocks_of_order_2,
         }
     }
 
@@ -213,21 +227,31 @@ impl<'m, P> Zone<'m, P> {
     ) -> Outcome {
         let end = self.policy.end(wanted.mobility);
         let row = self.row(found, class);
+        let is_whole = found == usize::from(self.map.pageblock_order);
         let found = found as u8;
-        let mut at = None;
+        let mut at = if is_whole {
+            self.begin_away(seat, row, end)
+        } else {
+            None
+        };
+        let mut is_first = true;
         for _ in 0..TRIES {
             let Some(id) = self.index.find(row, end, at, tidy) else {
-                return if at.is_none() {
+                return if is_first {
                     Outcome::Empty
                 } else {
                     Outcome::Busy
                 };
             };
             at = Some(id);
+            is_first = false;
             if spare && self.reserved_by(id).is_some_and(|cpu| cpu != seat.number) {
                 continue;
             }
             let Some(mut held) = self.try_lock(seat, id) else {
+                if is_whole {
+                    at = self.go_away(seat, row, end, id);
+                }
                 continue;
             };
             let meta = held.meta();
@@ -247,16 +271,8 @@ impl<'m, P> Zone<'m, P> {
             } else {
                 self.fall_back(seat, &held, wanted, found)
             };
-            let now = if wanted.order < self.pageblock_order() {
-                let now = held.take(found, wanted.order, wanted.mobility, out, taken);
-                held.unlock_as(becomes, false);
-                now
-            } else {
-                out[taken] = (id << self.map.pageblock_order) as u32;
-                held.take_whole(wanted.mobility);
-                held.unlock_alone_as(becomes, false);
-                taken + 1
-            };
+            let now = held.take(found, wanted.order, wanted.mobility, out, taken);
+            held.unlock_as(becomes, false);
             let is_small = wanted.order.index() < CACHED_ORDERS;
             if self.map.cpus > 1 && is_small && wanted.mobility.is_movable() {
                 self.reserve(seat, id);
@@ -272,7 +288,7 @@ impl<'m, P> Zone<'m, P> {
 
     /// Decides the label of a pageblock that a request falls back to, and counts it.
     #[cold]
-    fn fall_back(
+    pub(super) fn fall_back(
         &self,
         seat: SeatWords<'m>,
         held: &Held<'_, 'm, P>,

@@ -28,6 +28,8 @@ const COUNTS: usize = 16;
 const LIMITS: usize = COUNTS + CACHES;
 /// The pageblock that the CPU works in for movable requests, plus one.
 const CURRENT: usize = LIMITS + CACHED_ORDERS;
+/// The pageblock from which on it looks for entirely free ones, plus one; 0: from the end.
+const AWAY: usize = CURRENT + 1;
 const COUNTERS: usize = 40;
 const ENTRIES: usize = COUNTERS + counter::COUNT;
 
@@ -65,7 +67,7 @@ pub(super) const SEAT_WORDS: usize = 512;
 const _: () = {
     // 3 * (64 + 32 + 16 + 8) entries.
     assert!(entries_start(0, 3) + 3 * (CACHE_MAX >> 3) <= SEAT_WORDS);
-    assert!(SEAT_WORDS.is_power_of_two() && CURRENT < COUNTERS);
+    assert!(SEAT_WORDS.is_power_of_two() && AWAY < COUNTERS);
 };
 
 /// Where the cache of that mobility and order begins.
@@ -152,6 +154,16 @@ impl<'m> SeatWords<'m> {
 
     pub(super) fn set_current(self, id: usize) {
         self.words[CURRENT].store(id as u64 + 1, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn away(self) -> Option<usize> {
+        (self.words[AWAY].load(Relaxed) as usize).checked_sub(1)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_away(self, id: Option<usize>) {
+        self.words[AWAY].store(id.map_or(0, |id| id as u64 + 1), Relaxed);
     }
 
     /// Gives the oldest blocks of one cache back to their pageblocks, until `keep` are left.

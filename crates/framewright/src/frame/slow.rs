@@ -190,15 +190,17 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let zone = self.zone;
         let live = Tag::live(order, mobility);
         if let Some(mut held) = zone.try_lock(self.words, offset >> zone.map.pageblock_order) {
-            let given = zone.tag(offset) == live && {
+            let is_live = zone.tag(offset) == live;
+            if is_live {
                 zone.set_tag(offset, Tag::NONE);
-                held.give(zone.slot(offset), order, mobility)
-            };
-            if given && order == zone.pageblock_order() {
-                held.unlock_alone();
-            } else {
-                held.unlock();
             }
+            let given = if is_live && order == zone.pageblock_order() {
+                held.give_whole(mobility)
+            } else {
+                let given = is_live && held.give(zone.slot(offset), order, mobility);
+                held.unlock();
+                given
+            };
             if !given {
                 return Err(());
             }
