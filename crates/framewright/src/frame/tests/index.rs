@@ -133,7 +133,9 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
             let row = order * classes + class;
             index.remove(row, class % blocks);
             assert_eq!(index.find(row, End::Lowest, None, true), None);
-            index.lower_flag(list, row);
+            for list in 0..LISTS {
+                index.lower_flag(list, row);
+            }
         }
         let rest = ranked(&|class| class % 3 == 0);
         assert!(found().map(|(_, found)| found).eq(rest.iter().copied()));
@@ -141,7 +143,9 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
             let row = order * classes + class;
             index.remove(row, class % blocks);
             assert_eq!(index.find(row, End::Lowest, None, true), None);
-            index.lower_flag(list, row);
+            for list in 0..LISTS {
+                index.lower_flag(list, row);
+            }
         }
         assert_eq!(found().count(), 0);
     }
