@@ -2,7 +2,7 @@ use super::layout::BLOCK_WORDS;
 use super::seat::{SeatWords, counter};
 use super::tag::Tag;
 use super::zone::Zone;
-use crate::policy::{BlockFacts, Label};
+use crate::policy::{BlockFacts, Classes, Label};
 use crate::slots::{WORD_ORDER, count_orders_2_and_3, orders_in, run_mask, runs_in};
 use crate::sync::{
     AtomicU64,
@@ -168,6 +168,7 @@ impl<'m, P> Zone<'m, P> {
             orders: [words[ORDERS].load(Relaxed), words[ORDERS + 1].load(Relaxed)],
             large: 0,
             order_2: 0,
+            ahead: 0,
             free_mixed: counts.free_mixed(),
             meta: Meta(words[META].load(Relaxed)),
         })
@@ -205,6 +206,18 @@ impl Counts {
     #[inline(always)]
     const fn by_mobility(self, mobility: Mobility) -> u32 {
         (self.0 >> (16 + 16 * mobility.index())) as u16 as u32
+    }
+
+    /// Whether a pageblock has the class that it had with the counts `before`, without asking: the
+    /// same non-movable frames, some movable ones as before, and free frames of the same level.
+    #[inline(always)]
+    const fn is_classed_like(self, before: Self, classes: Classes) -> bool {
+        const NONMOVABLE: u64 = 0xffff_0000_ffff_0000;
+        const _: () = assert!(Mobility::Movable.index() == 1);
+        (self.0 ^ before.0) & NONMOVABLE == 0
+            && self.by_mobility(Mobility::Movable) != 0
+            && before.by_mobility(Mobility::Movable) != 0
+            && classes.level(self.free()) == classes.level(before.free())
     }
 
     /// What is free, if there are both movable and non-movable frames.
@@ -263,6 +276,8 @@ pub(super) struct Held<'z, 'm, P> {
     /// What is free in blocks of order 3 and more, and blocks of order 2, since it was locked.
     large: i64,
     order_2: i64,
+    /// Words, one bit each, whose bits are ahead of `orders`, `large` and `order_2`: see `settle`.
+    ahead: u16,
     /// What was free when it was locked, if it was mixed then.
     free_mixed: u64,
     /// As published: the index agrees with it.
@@ -293,6 +308,7 @@ impl<P> Held<'_, '_, P> {
 
     #[inline(always)]
     fn set_word(&mut self, word: usize, bits: u64) {
+        self.settle();
         let at = &self.zone.bitmap(self.id)[word];
         let (twos, threes) = count_orders_2_and_3(at.load(Relaxed));
         at.store(bits, Relaxed);
@@ -302,6 +318,50 @@ impl<P> Held<'_, '_, P> {
         let shift = word % 8 * 8;
         let orders = &mut self.orders[word / 8];
         *orders = *orders & !(0xff << shift) | u64::from(orders_in(bits)) << shift;
+    }
+
+    /// Makes the taken run of `order` at bit `start` of a word, which has `bits`, free.
+    ///
+    /// A run whose other half is not free is one more maximal run of its order, and nothing else
+    /// changes. Where runs join, the word is left to [`settle`](Self::settle): of many blocks that
+    /// are given back to one word, the word is summed up once.
+    #[inline(always)]
+    fn give_run(&mut self, word: usize, bits: u64, start: u32, order: u8) {
+        let bit = 1 << word;
+        if self.ahead & bit == 0 {
+            let half = run_mask(start ^ 1 << order, order);
+            if bits & half != half {
+                self.orders[word / 8] |= 1 << (word % 8 * 8 + usize::from(order));
+                match order {
+                    0 | 1 => {}
+                    2 => self.order_2 += 1,
+                    _ => self.large += 1 << order,
+                }
+            } else {
+                self.ahead |= bit;
+                let (twos, threes) = count_orders_2_and_3(bits);
+                self.order_2 -= i64::from(twos);
+                self.large -= 8 * i64::from(threes);
+            }
+        }
+        let now = bits | run_mask(start, order);
+        self.zone.bitmap(self.id)[word].store(now, Relaxed);
+    }
+
+    /// Sums up the words that are ahead.
+    #[inline(always)]
+    fn settle(&mut self) {
+        while self.ahead != 0 {
+            let word = self.ahead.trailing_zeros() as usize;
+            self.ahead &= self.ahead - 1;
+            let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
+            let (twos, threes) = count_orders_2_and_3(bits);
+            self.order_2 += i64::from(twos);
+            self.large += 8 * i64::from(threes);
+            let shift = word % 8 * 8;
+            let orders = &mut self.orders[word / 8];
+            *orders = *orders & !(0xff << shift) | u64::from(orders_in(bits)) << shift;
+        }
     }
 
     /// The words that are all free, one bit each.
@@ -337,6 +397,7 @@ impl<P> Held<'_, '_, P> {
         out: &mut [u32],
         mut taken: usize,
     ) -> usize {
+        self.settle();
         let before = taken;
         let base = (self.id << self.zone.map.pageblock_order) as u32;
         let order = order.get();
@@ -396,6 +457,7 @@ impl<P> Held<'_, '_, P> {
     /// Makes words that were all taken free, or the other way round.
     #[inline(always)]
     fn set_whole_words(&mut self, words: Range<usize>, free: bool) {
+        self.settle();
         let bits = if free { !0 } else { 0 };
         let len = words.len();
         for word in &self.zone.bitmap(self.id)[words.clone()] {
@@ -510,7 +572,7 @@ impl<P> Held<'_, '_, P> {
             if bits & mask != 0 {
                 return false;
             }
-            self.set_word(word, bits | mask);
+            self.give_run(word, bits, (slot % 64) as u32, order);
         } else {
             let words = word..word + (1 << (order - WORD_ORDER));
             if bitmap[words.clone()].iter().any(|w| w.load(Relaxed) != 0) {
@@ -572,19 +634,37 @@ impl<P> Held<'_, '_, P> {
         }
     }
 
+    /// The number of the class that the pageblock has with `label`.
+    fn class(&self, label: Label) -> u16 {
+        let absent = self.words[ABSENT].load(Relaxed) as u16;
+        let facts = self.counts.facts(label, u32::from(absent));
+        let policy = &self.zone.policy;
+        policy.classes().number(policy.class(&facts))
+    }
+
     /// Writes the descriptor and moves the pageblock in the index: into its new rows first, then
     /// out of the old ones, so that it is always found in one.
     #[inline(always)]
     fn publish(&mut self, label: Label, isolated: bool) {
+        self.settle();
         let zone = self.zone;
+        let before = Counts(self.words[COUNTS].load(Relaxed));
         self.words[COUNTS].store(self.counts.0, Relaxed);
         self.words[ORDERS].store(self.orders[0], Relaxed);
         self.words[ORDERS + 1].store(self.orders[1], Relaxed);
         self.count_sums();
-        let absent = self.words[ABSENT].load(Relaxed) as u16;
-        let facts = self.counts.facts(label, u32::from(absent));
-        let class = zone.policy.classes().number(zone.policy.class(&facts));
         let old = self.meta;
+        let class =
+            if old.label() == label && self.counts.is_classed_like(before, zone.policy.classes()) {
+                debug_assert_eq!(
+                    old.class(),
+                    self.class(label),
+                    "what a class depends on is equal"
+                );
+                old.class()
+            } else {
+                self.class(label)
+            };
         let new = Meta::new(self.all_orders(), class, label, isolated);
         if new == old {
             return;

@@ -22,6 +22,9 @@ pub(super) const CACHES: usize = 3 * CACHED_ORDERS;
 const BUSY: usize = 0;
 const CLAIMED: usize = 8;
 const TAKEN: usize = 9;
+/// Whether there are pageblocks that not every request may be served from. Only changed with all
+/// CPUs stopped; each seat has its own, beside the word that is read anyway.
+const KEPT: usize = 10;
 /// How many blocks each cache holds.
 const COUNTS: usize = 16;
 /// How many it may hold, by order.
@@ -68,6 +71,17 @@ const _: () = {
     // 3 * (64 + 32 + 16 + 8) entries.
     assert!(entries_start(0, 3) + 3 * (CACHE_MAX >> 3) <= SEAT_WORDS);
     assert!(SEAT_WORDS.is_power_of_two() && AWAY < COUNTERS);
+};
+
+/// Where each cache begins, by order and mobility.
+const STARTS: [u16; 16] = {
+    let mut starts = [0; 16];
+    let mut cache = 0;
+    while cache < CACHES {
+        starts[cache] = entries_start(cache % 3, cache / 3) as u16;
+        cache += 1;
+    }
+    starts
 };
 
 /// Where the cache of that mobility and order begins.
@@ -200,7 +214,9 @@ impl<'m> SeatWords<'m> {
     /// Entry `nth` of one cache.
     #[inline(always)]
     fn entry(self, mobility: Mobility, order: usize, nth: usize) -> &'m AtomicU64 {
-        &self.words[(entries_start(mobility.index(), order) + nth) % SEAT_WORDS]
+        // The masks change nothing: they spare the checks.
+        let start = usize::from(STARTS[(order * 3 + mobility.index()) % STARTS.len()]);
+        &self.words[(start + nth) % SEAT_WORDS]
     }
 
     /// Puts a block, whose tag says so already, into the cache. There is room.
@@ -212,9 +228,23 @@ impl<'m> SeatWords<'m> {
         self.set_cached(mobility, order, cached + 1);
     }
 
-    /// Takes the youngest block out of the cache, if it is still this seat's.
     #[inline(always)]
-    fn pop<P>(self, zone: &Zone<'m, P>, mobility: Mobility, order: Order) -> Option<usize> {
+    fn is_kept(self) -> bool {
+        self.words[KEPT].load(Relaxed) != 0
+    }
+
+    /// Only with all CPUs stopped.
+    pub(super) fn set_kept(self, kept: bool) {
+        self.words[KEPT].store(u64::from(kept), Relaxed);
+    }
+
+    /// Takes the youngest block out of the cache, if it is still this seat's.
+    pub(super) fn pop<P>(
+        self,
+        zone: &Zone<'m, P>,
+        mobility: Mobility,
+        order: Order,
+    ) -> Option<usize> {
         loop {
             let cached = self.cached(mobility, order.index());
             let left = cached.checked_sub(1)?;
@@ -276,9 +306,23 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// CPUs goes on. In between one must not wait for somebody who does.
     #[inline(always)]
     pub(super) fn enter(&self) {
+        if !self.try_enter() {
+            self.wait_until_unclaimed();
+        }
+    }
+
+    /// Enters, but does not wait: false if somebody claims the seat. Then it is busy, and nothing
+    /// may be done in it before [`wait_if_claimed`](Self::wait_if_claimed).
+    #[inline(always)]
+    fn try_enter(&self) -> bool {
         self.words.busy().store(1, Relaxed);
         light_fence(P::ASYMMETRIC);
         // Acquire pairs with the Release of whoever claimed the seat: what they did is seen.
+        self.words.claimed().load(Acquire) == 0
+    }
+
+    /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
+    pub(super) fn wait_if_claimed(&self) {
         if self.words.claimed().load(Acquire) != 0 {
             self.wait_until_unclaimed();
         }
@@ -318,13 +362,23 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// changed then.
     #[inline(always)]
     pub fn alloc(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
-        self.enter();
-        if order.index() < CACHED_ORDERS
-            && let Some(offset) = self.words.pop(self.zone, mobility, order)
-        {
-            self.hand_out(offset, order, mobility);
-            self.exit();
-            return Ok(self.zone.frame(offset));
+        // What is mostly so is done here, without a call, and by a copy of the tags' place and
+        // length, so that these are looked up once. All else is for `alloc_slowly`.
+        let (words, tags) = (self.words, self.zone.tags);
+        if self.try_enter() && order.index() < CACHED_ORDERS {
+            let cached = words.cached(mobility, order.index());
+            let left = cached.wrapping_sub(1);
+            if cached != 0 {
+                let offset = words.entry(mobility, order.index(), left).load(Relaxed) as usize;
+                let ours = Tag::cached(words.number, order, mobility);
+                if tags.get(offset, Relaxed) == Some(ours.0) {
+                    words.set_cached(mobility, order.index(), left);
+                    tags.store(offset, Tag::live(order, mobility).0, Relaxed);
+                    words.count(counter::PGALLOC + mobility.index(), order.frames());
+                    self.exit();
+                    return Ok(self.zone.frame(offset));
+                }
+            }
         }
         self.alloc_slowly(order, mobility)
     }
@@ -366,13 +420,42 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// block, not in the zone. Nothing has changed then.
     #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        self.enter();
+        // As in `alloc`: the common case alone, without a call.
+        let (words, tags) = (self.words, self.zone.tags);
+        let offset = self.zone.offset_unchecked(frame);
+        if self.try_enter()
+            && order.index() < CACHED_ORDERS
+            && let Some(tag) = tags.get(offset, Relaxed)
+            && let Some(mobility) = Tag(tag).as_live_of(order)
+            && !words.is_kept()
+        {
+            let cached = words.cached(mobility, order.index());
+            if cached < words.limit(order.index()) {
+                let ours = Tag::cached(words.number, order, mobility);
+                tags.store(offset, ours.0, Relaxed);
+                words
+                    .entry(mobility, order.index(), cached)
+                    .store(offset as u64, Relaxed);
+                words.set_cached(mobility, order.index(), cached + 1);
+                words.count(counter::PGFREE, order.frames());
+                self.exit();
+                return Ok(());
+            }
+        }
+        self.free_otherwise(frame, order)
+    }
+
+    /// The way of a free that is not simply put into the cache. Entered busy, perhaps while
+    /// somebody claims the seat, left idle.
+    #[cold]
+    #[inline(never)]
+    fn free_otherwise(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.wait_if_claimed();
         let freed = self.free_entered(frame, order);
         self.exit();
         freed
     }
 
-    #[inline(always)]
     pub(super) fn free_entered(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
         let offset = self.zone.offset_unchecked(frame);
         let live = self.zone.tag_if_inside(offset);
@@ -380,18 +463,23 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
             return Err(self.refuse(frame, order));
         };
         if order.index() < CACHED_ORDERS {
-            if self.zone.has_kept_pageblocks() && self.zone.is_kept_from(offset, mobility) {
+            if self.words.is_kept() && self.zone.is_kept_from(offset, mobility) {
                 return self.free_uncached(offset, order, mobility);
             }
-            let cached = self.words.cached(mobility, order.index());
-            if cached < self.words.limit(order.index()) {
-                let tag = Tag::cached(self.words.number, order, mobility);
-                self.zone.set_tag(offset, tag);
-                self.words.push(mobility, order.index(), offset);
-                self.words.count(counter::PGFREE, order.frames());
+            if self.words.cached(mobility, order.index()) < self.words.limit(order.index()) {
+                self.put_into_cache(offset, order, mobility);
                 return Ok(());
             }
         }
         self.free_slowly(offset, order, mobility)
+    }
+
+    /// Frees into the cache, in which there is room.
+    #[inline(always)]
+    pub(super) fn put_into_cache(&self, offset: usize, order: Order, mobility: Mobility) {
+        let tag = Tag::cached(self.words.number, order, mobility);
+        self.zone.set_tag(offset, tag);
+        self.words.push(mobility, order.index(), offset);
+        self.words.count(counter::PGFREE, order.frames());
     }
 }

@@ -14,7 +14,8 @@ use crate::units::{Frame, Mobility, Order};
 const BATCH: usize = CACHE_MAX / 2;
 
 impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
-    /// The way of a request whose cache is empty, or has none. Entered busy, left idle.
+    /// The way of a request that is not simply served from the cache. Entered busy, perhaps while
+    /// somebody claims the seat, left idle.
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_slowly(
@@ -22,7 +23,13 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
-        if let Some(offset) = self.fetch(order, mobility) {
+        self.wait_if_claimed();
+        let cached = if order.index() < CACHED_ORDERS {
+            self.words.pop(self.zone, mobility, order)
+        } else {
+            None
+        };
+        if let Some(offset) = cached.or_else(|| self.fetch(order, mobility)) {
             self.hand_out(offset, order, mobility);
             self.exit();
             return Ok(self.zone.frame(offset));
@@ -154,10 +161,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             let limit = self.words.limit(order.index());
             self.words.spill(self.zone, mobility, order, limit / 2);
             if limit > 0 {
-                let tag = Tag::cached(self.words.number, order, mobility);
-                self.zone.set_tag(offset, tag);
-                self.words.push(mobility, order.index(), offset);
-                self.words.count(counter::PGFREE, order.frames());
+                self.put_into_cache(offset, order, mobility);
                 return Ok(());
             }
         }
@@ -282,16 +286,34 @@ impl<'m, P> Zone<'m, P> {
         order: Order,
         mobility: Mobility,
     ) {
+        let mut given = 0;
+        for blocks in blocks.chunks(Batch::MAX) {
+            given += self.give_batch(seat, blocks, order, mobility);
+        }
+        seat.count(counter::NET, (given * order.frames()).wrapping_neg());
+    }
+
+    /// Gives up to 64 cached blocks back, those of one pageblock together; returns how many were
+    /// the seat's.
+    #[inline]
+    fn give_batch(
+        &self,
+        seat: SeatWords<'m>,
+        blocks: &[AtomicU64],
+        order: Order,
+        mobility: Mobility,
+    ) -> u64 {
         let cached = Tag::cached(seat.number, order, mobility);
+        let batch = Batch::new(blocks, self.map.pageblock_order);
         let mut done = 0u64;
-        let mut given = 0u64;
-        for (first, block) in blocks.iter().enumerate() {
+        let mut given = 0;
+        for first in 0..blocks.len() {
             if done >> first & 1 != 0 {
                 continue;
             }
-            let offset = block.load(Relaxed) as usize;
-            let id = offset >> self.map.pageblock_order;
+            let id = batch.pageblock(first);
             let Some(mut held) = self.try_lock(seat, id) else {
+                let offset = batch.offset(first);
                 if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
                     given += 1;
                     self.leave(seat, offset);
@@ -301,12 +323,14 @@ impl<'m, P> Zone<'m, P> {
                 }
                 continue;
             };
-            for (next, block) in blocks.iter().enumerate().skip(first) {
-                let offset = block.load(Relaxed) as usize;
-                if offset >> self.map.pageblock_order != id || done >> next & 1 != 0 {
+            let mut next = Some(first);
+            while let Some(nth) = next {
+                next = batch.next(nth);
+                if batch.pageblock(nth) != id {
                     continue;
                 }
-                done |= 1 << next;
+                done |= 1 << nth;
+                let offset = batch.offset(nth);
                 let is_ours = self.tag(offset) == cached && {
                     self.set_tag(offset, Tag::NONE);
                     held.give(self.slot(offset), order, mobility)
@@ -319,6 +343,56 @@ impl<'m, P> Zone<'m, P> {
             }
             held.unlock();
         }
-        seat.count(counter::NET, (given * order.frames()).wrapping_neg());
+        given
+    }
+}
+
+/// Up to 64 blocks, in chains by a few bits of their pageblocks: from a block to the next that may
+/// lie in the same one. So those of one pageblock are found without looking at all others.
+struct Batch {
+    offsets: [u32; Self::MAX],
+    /// The place of the next in the chain, [`NOBODY`](Self::NOBODY) at its end.
+    next: [u8; Self::MAX],
+    pageblock_order: u8,
+}
+
+impl Batch {
+    const MAX: usize = 64;
+    const NOBODY: u8 = 0xff;
+
+    #[inline(always)]
+    fn new(blocks: &[AtomicU64], pageblock_order: u8) -> Self {
+        let mut batch = Self {
+            offsets: [0; Self::MAX],
+            next: [Self::NOBODY; Self::MAX],
+            pageblock_order,
+        };
+        let mut heads = [Self::NOBODY; Self::MAX];
+        // From the last to the first: a chain goes from the first to the last.
+        for (nth, block) in blocks.iter().enumerate().take(Self::MAX).rev() {
+            batch.offsets[nth] = block.load(Relaxed) as u32;
+            let head = &mut heads[batch.pageblock(nth) % Self::MAX];
+            batch.next[nth] = *head;
+            *head = nth as u8;
+        }
+        batch
+    }
+
+    #[inline(always)]
+    const fn offset(&self, nth: usize) -> usize {
+        self.offsets[nth % Self::MAX] as usize
+    }
+
+    #[inline(always)]
+    const fn pageblock(&self, nth: usize) -> usize {
+        self.offset(nth) >> self.pageblock_order
+    }
+
+    #[inline(always)]
+    const fn next(&self, nth: usize) -> Option<usize> {
+        match self.next[nth % Self::MAX] {
+            Self::NOBODY => None,
+            next => Some(next as usize),
+        }
     }
 }

@@ -19,9 +19,6 @@ const LIVE: u16 = 0b01 << 14;
 const CACHED: u16 = 0b10 << 14;
 const REMOTE: u16 = 0b11 << 14;
 const STATE: u16 = 0b11 << 14;
-const UNMOVABLE: u16 = (Mobility::Unmovable as u16) << 5;
-const MOVABLE: u16 = (Mobility::Movable as u16) << 5;
-const RECLAIMABLE: u16 = (Mobility::Reclaimable as u16) << 5;
 
 /// How many seats a tag can name.
 pub(super) const SEATS_MAX: usize = 1 << 10;
@@ -64,13 +61,10 @@ impl Tag {
     /// The mobility, if a block of `order` that is handed out starts here.
     #[inline(always)]
     pub(super) fn as_live_of(self, order: Order) -> Option<Mobility> {
-        // What is left is the mobility's number at its place, and nothing else.
-        match self.0 ^ (LIVE | order.get() as u16) {
-            UNMOVABLE => Some(Mobility::Unmovable),
-            MOVABLE => Some(Mobility::Movable),
-            RECLAIMABLE => Some(Mobility::Reclaimable),
-            _ => None,
-        }
+        // What is left is the mobility's number at its place, and nothing else; anything else comes
+        // to stand above it.
+        let left = self.0 ^ (LIVE | order.get() as u16);
+        Mobility::from_index(usize::from(left.rotate_right(5)))
     }
 
     /// Order and mobility, if a block that was freed from elsewhere starts here.

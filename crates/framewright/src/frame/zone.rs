@@ -45,7 +45,7 @@ pub struct Zone<'m, P> {
     pub(super) free: &'m [AtomicU64],
     pub(super) remote: &'m [AtomicU64],
     pub(super) index: Index<'m>,
-    tags: Halves<'m>,
+    pub(super) tags: Halves<'m>,
 }
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
@@ -246,12 +246,6 @@ impl<'m, P> Zone<'m, P> {
         &self.config
     }
 
-    /// Whether there are pageblocks that not every request may be served from.
-    #[inline(always)]
-    pub(super) fn has_kept_pageblocks(&self) -> bool {
-        self.words[KEPT].load(Relaxed) != 0
-    }
-
     /// Whether a request of `mobility` and any order must not be served from the pageblock of
     /// `offset`: what is freed there is not cached, because a cache hands out without asking.
     #[cold]
@@ -326,7 +320,11 @@ impl<P> Stopped<'_, '_, P> {
         let meta = self.zone.meta(id);
         let was_kept = is_kept(meta.label(), meta.is_isolated());
         let kept = self.zone.words[KEPT].load(Relaxed) + u64::from(is_kept(label, isolated));
-        self.zone.words[KEPT].store(kept - u64::from(was_kept), Relaxed);
+        let kept = kept - u64::from(was_kept);
+        self.zone.words[KEPT].store(kept, Relaxed);
+        for seat in self.zone.all_seats() {
+            seat.set_kept(kept != 0);
+        }
         let held = self.hold(id);
         held.unlock_as(label, isolated);
     }
