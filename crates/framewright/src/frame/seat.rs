@@ -229,7 +229,7 @@ impl<'m> SeatWords<'m> {
     }
 
     #[inline(always)]
-    fn is_kept(self) -> bool {
+    pub(super) fn is_kept(self) -> bool {
         self.words[KEPT].load(Relaxed) != 0
     }
 

@@ -165,10 +165,10 @@ fn what_not_everybody_may_have_is_not_cached() {
         assert!(cached <= 1);
         cached == 1
     };
-    assert!(!zone.has_kept_pageblocks());
+    assert!(!seat.words.is_kept());
     assert!(is_cached(&mut seat, Frame(5), Movable));
     zone.set_label(run(0, 512), Label::Contiguous).unwrap();
-    assert!(zone.has_kept_pageblocks());
+    assert!(seat.words.is_kept());
     assert!(is_cached(&mut seat, Frame(5), Movable));
     assert!(!is_cached(&mut seat, Frame(5), Unmovable));
     assert!(is_cached(&mut seat, Frame(513), Unmovable));
@@ -176,15 +176,15 @@ fn what_not_everybody_may_have_is_not_cached() {
     assert!(!is_cached(&mut seat, Frame(5), Movable));
     assert!(!is_cached(&mut seat, Frame(5), Unmovable));
     zone.set_label(run(0, 512), Label::Of(Movable)).unwrap();
-    assert!(!zone.has_kept_pageblocks());
+    assert!(!seat.words.is_kept());
     zone.drain();
     zone.alloc_at(Frame(5), order(0), Movable).unwrap();
     zone.isolate(run(0, 512)).unwrap();
-    assert!(zone.has_kept_pageblocks());
+    assert!(seat.words.is_kept());
     seat.free(Frame(5), order(0)).unwrap();
     assert_eq!(zone.recount().cached, 0);
     zone.unisolate(run(0, 512)).unwrap();
-    assert!(!zone.has_kept_pageblocks());
+    assert!(!seat.words.is_kept());
     zone.verify().unwrap();
 }
 
