@@ -69,6 +69,7 @@
 
 mod big;
 mod block;
+mod counts;
 mod error;
 mod frames;
 mod index;
