@@ -31,6 +31,10 @@ pub enum Metric {
     MixedBlocks,
     /// Mean number of movable frames in mixed blocks.
     MovableFramesInMixed,
+    /// Mean number of regions of 64 2 MiB blocks with a non-movable frame.
+    TaintedRegions,
+    /// Mean of the fewest regions that the non-movable frames fit in.
+    TaintedRegionsFloor,
     /// Failed allocations of order k.
     Failures(u8),
     /// Failed requests while a free block of the order existed.
@@ -78,6 +82,8 @@ impl Metric {
             M::ContaminatedBlocksFloor,
             M::MixedBlocks,
             M::MovableFramesInMixed,
+            M::TaintedRegions,
+            M::TaintedRegionsFloor,
         ]);
         all.extend(orders().map(M::Failures));
         all.push(M::FalseFailures);
@@ -112,6 +118,8 @@ impl Metric {
             Self::ContaminatedBlocksFloor => "contaminated_blocks_floor".into(),
             Self::MixedBlocks => "mixed_blocks".into(),
             Self::MovableFramesInMixed => "movable_frames_in_mixed".into(),
+            Self::TaintedRegions => "tainted_regions".into(),
+            Self::TaintedRegionsFloor => "tainted_regions_floor".into(),
             Self::Failures(k) => format!("failures_order{k}"),
             Self::FalseFailures => "false_failures".into(),
             Self::Retried(k) => format!("retried_order{k}"),
@@ -143,6 +151,7 @@ impl Metric {
             | Self::Pageblocks(_)
             | Self::FreeBlocks(_)
             | Self::ListedBlocks(..) => "blocks",
+            Self::TaintedRegions | Self::TaintedRegionsFloor => "regions",
             Self::UnusableIndex(_) | Self::FragmentationIndex(_) => "1",
             Self::Failures(_)
             | Self::FalseFailures
@@ -167,6 +176,7 @@ impl Metric {
             | Self::ContaminatedBlocks
             | Self::MixedBlocks
             | Self::MovableFramesInMixed
+            | Self::TaintedRegions
             | Self::Failures(_)
             | Self::FalseFailures
             | Self::ReplayNsPerOp => Better::Lower,

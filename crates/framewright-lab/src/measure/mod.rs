@@ -8,5 +8,5 @@ mod observer;
 mod sample;
 
 pub use metric::{Better, Metric};
-pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer};
+pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer, REGION_BLOCKS};
 pub use sample::{ListMeans, Means, Sample};

@@ -6,6 +6,8 @@ use std::fmt;
 pub const BLOCK_FRAMES: u64 = 1 << BLOCK_ORDER;
 /// The order of a 2 MiB block.
 pub const BLOCK_ORDER: u8 = 9;
+/// 2 MiB blocks in a region, the unit of 128 MiB in which contamination is counted once more.
+pub const REGION_BLOCKS: usize = 64;
 /// The largest order that a metric knows, Linux's own maximum.
 pub const MAX_ORDER: usize = 10;
 
@@ -292,6 +294,11 @@ impl Observer {
             nonmovable_frames: self.nonmovable,
             ..Sample::default()
         };
+        sample.tainted_regions = self
+            .blocks
+            .chunks(REGION_BLOCKS)
+            .filter(|region| region.iter().any(|b| b.nonmovable > 0))
+            .count() as u64;
         for b in self.blocks.iter().filter(|b| b.nonmovable > 0) {
             sample.contaminated_blocks += 1;
             if b.movable > 0 {
@@ -417,6 +424,26 @@ mod tests {
             assert_eq!(observer.give(frame, order(k), mobility), refused);
         }
         assert_eq!(observer.sample(0), before);
+    }
+
+    #[test]
+    fn a_region_is_tainted_as_long_as_one_of_its_64_blocks_is() {
+        let mut observer = Observer::new(200 * 512, &[]);
+        let mut taint = |block: u64, mobility| {
+            observer
+                .take(Frame(block * 512), order(0), mobility)
+                .unwrap();
+            observer.sample(0).tainted_regions
+        };
+        assert_eq!(taint(0, Mobility::Movable), 0);
+        assert_eq!(taint(63, Mobility::Unmovable), 1);
+        assert_eq!(taint(62, Mobility::Reclaimable), 1);
+        assert_eq!(taint(64, Mobility::Reclaimable), 2);
+        // The last region has 8 blocks.
+        assert_eq!(taint(199, Mobility::Unmovable), 3);
+        let last = Frame(199 * 512);
+        observer.give(last, order(0), Mobility::Unmovable).unwrap();
+        assert_eq!(observer.sample(0).tainted_regions, 2);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::{BLOCK_FRAMES, MAX_ORDER, Metric};
+use super::{BLOCK_FRAMES, MAX_ORDER, Metric, REGION_BLOCKS};
 use framewright::Mobility;
 
 /// What memory looked like at one moment of a trace.
@@ -17,6 +17,8 @@ pub struct Sample {
     pub mixed_blocks: u64,
     /// Movable frames in mixed blocks.
     pub movable_frames_in_mixed: u64,
+    /// Aligned runs of [`REGION_BLOCKS`] 2 MiB blocks with at least one contaminated block.
+    pub tainted_regions: u64,
     /// Unmovable and reclaimable frames in use.
     pub nonmovable_frames: u64,
 }
@@ -77,6 +79,13 @@ impl Sample {
     pub const fn contaminated_blocks_floor(&self) -> u64 {
         self.nonmovable_frames.div_ceil(BLOCK_FRAMES)
     }
+
+    /// The fewest regions that the non-movable frames fit in: `ceil(non-movable / 32768)`.
+    #[must_use]
+    pub const fn tainted_regions_floor(&self) -> u64 {
+        self.nonmovable_frames
+            .div_ceil(BLOCK_FRAMES * REGION_BLOCKS as u64)
+    }
 }
 
 /// Sums over a run's samples, and from them the means.
@@ -90,6 +99,8 @@ pub struct Means {
     floor: u64,
     mixed: u64,
     movable_in_mixed: u64,
+    tainted_regions: u64,
+    tainted_regions_floor: u64,
 }
 
 impl Means {
@@ -99,6 +110,8 @@ impl Means {
         self.contaminated += sample.contaminated_blocks;
         self.floor += sample.contaminated_blocks_floor();
         self.mixed += sample.mixed_blocks;
+        self.tainted_regions += sample.tainted_regions;
+        self.tainted_regions_floor += sample.tainted_regions_floor();
         self.movable_in_mixed += sample.movable_frames_in_mixed;
         for k in 0..=MAX_ORDER {
             self.aligned_free[k] += sample.aligned_free[k];
@@ -128,6 +141,8 @@ impl Means {
             Metric::ContaminatedBlocksFloor => self.contaminated_blocks_floor(),
             Metric::MixedBlocks => self.mixed_blocks(),
             Metric::MovableFramesInMixed => self.movable_frames_in_mixed(),
+            Metric::TaintedRegions => self.mean(self.tainted_regions as f64),
+            Metric::TaintedRegionsFloor => self.mean(self.tainted_regions_floor as f64),
             Metric::FreeBlocks(k) => self.free_blocks(k.into()),
             Metric::Samples => return Some(self.samples as f64),
             _ => return None,
@@ -284,6 +299,10 @@ mod tests {
             (2, 1, 1)
         );
         assert_eq!(sample.contaminated_blocks_floor(), 1);
+        assert_eq!(
+            (sample.tainted_regions, sample.tainted_regions_floor()),
+            (1, 1)
+        );
     }
 
     #[test]

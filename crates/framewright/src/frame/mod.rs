@@ -91,7 +91,7 @@ mod tests;
 pub use error::{AllocError, FreeError, RangeError, SeatError, SetupError};
 pub use frames::{Frames, Seats};
 pub use layout::ZoneLayout;
-pub use report::{FreeBlocks, Standing};
+pub use report::{FreeBlocks, Region, Standing};
 pub use seat::Seat;
 pub use verify::{Broken, Recount};
 pub use zone::Zone;

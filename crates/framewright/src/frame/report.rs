@@ -24,6 +24,23 @@ pub struct Standing {
     pub pageblocks: Level,
 }
 
+/// One level above pageblocks: what non-movable frames have made of an aligned run of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Region {
+    /// Pageblocks with at least one unmovable or reclaimable frame.
+    pub contaminated_pageblocks: u64,
+    /// Unmovable and reclaimable frames; cached ones count as allocated.
+    pub nonmovable_frames: u64,
+    /// Entirely free pageblocks.
+    pub free_pageblocks: u64,
+}
+
+/// Pageblocks in a region of a zone of that many: 64, and from 4096 on, which are 8 GiB of usual
+/// pageblocks, 512 (1 GiB).
+const fn region_pageblocks(blocks: usize) -> usize {
+    if blocks < 4096 { 64 } else { 512 }
+}
+
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Free blocks by label and order: the maximal aligned ones inside pageblocks; what lies in
     /// CPU caches is not among them. Larger ones than a pageblock count as pageblocks. Isolated
@@ -142,6 +159,33 @@ impl<'m, P> Zone<'m, P> {
     #[must_use]
     pub fn pageblock(&self, nth: usize) -> BlockFacts {
         self.facts(nth)
+    }
+
+    /// How many regions the zone spans: aligned runs of 64 pageblocks, or of 512 in a zone of 4096
+    /// pageblocks or more. The last one may be shorter.
+    #[must_use]
+    pub const fn regions(&self) -> usize {
+        self.map.blocks.div_ceil(region_pageblocks(self.map.blocks))
+    }
+
+    /// The facts of the `nth` region. O(its pageblocks); as of different moments while CPUs work.
+    ///
+    /// # Panics
+    /// If there are not as many regions.
+    #[must_use]
+    pub fn region(&self, nth: usize) -> Region {
+        assert!(nth < self.regions(), "there is no region {nth}");
+        let blocks = region_pageblocks(self.map.blocks);
+        let start = nth * blocks;
+        let mut region = Region::default();
+        for id in start..(start + blocks).min(self.map.blocks) {
+            let facts = self.facts(id);
+            let nonmovable = u64::from(facts.nonmovable());
+            region.contaminated_pageblocks += u64::from(nonmovable > 0);
+            region.nonmovable_frames += nonmovable;
+            region.free_pageblocks += u64::from(u64::from(facts.free) == self.map.block_frames());
+        }
+        region
     }
 
     /// Free frames in pageblocks, without those in caches; more or less, while CPUs work.

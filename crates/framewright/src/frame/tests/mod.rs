@@ -6,6 +6,7 @@ mod broken;
 mod caches;
 mod counters;
 mod ranges;
+mod regions;
 mod remote;
 
 use super::*;
