@@ -196,7 +196,7 @@ fn what_can_be_had_at_once_is_had_without_stopping_anybody() {
         let zone = full_zone(&layout, &with_caches(permille, 64), &mut memory);
         let mut seat = zone.seat(CpuId(0)).unwrap();
         let mut taken = 0;
-        for size in [10, 9, 4, 3, 0] {
+        for size in [10, 9, 3, 4, 0] {
             taken += seat
                 .try_alloc(order(size), Movable)
                 .map_or(0, |_| 1 << size);
@@ -246,4 +246,28 @@ fn each_cpu_stays_in_the_pageblock_that_it_works_in_while_large_blocks_abound() 
     }
     assert_eq!(zone.reserved_by(0), None);
     assert_eq!(seats[0].words.current(), Some(13));
+}
+
+#[test]
+fn a_batch_ends_where_the_next_block_would_be_a_fallback() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    let mut memory = memory(&layout);
+    for fallback in [Fallback::LargestFirst, Fallback::SmallestWhenCostly] {
+        let config = Config {
+            fallback,
+            ..with_caches(100, 64)
+        };
+        let zone = full_zone(&layout, &config, &mut memory);
+        zone.set_label(run(0, 512), Label::Of(Unmovable)).unwrap();
+        zone.alloc_run(run(0, 510), Unmovable).unwrap();
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        for _ in 0..2 {
+            assert!(seat.alloc(order(0), Unmovable).unwrap().0 < 512);
+        }
+        assert_eq!(zone.recount().cached, 0, "a batch of 32 found two");
+        assert_eq!(zone.stats().relabels, [[0; 3]; 3]);
+        assert!(seat.alloc(order(0), Unmovable).unwrap().0 >= 512);
+        let stats = zone.stats();
+        assert_eq!((stats.relabels[0][1], stats.steals), (1, [[0; 3]; 3]));
+    }
 }

@@ -214,6 +214,9 @@ fn a_wrong_free_says_what_is_there() {
     seat.words.set_limit(2, 4);
     seat.free(Frame(1024 + 68), order(2)).unwrap();
     assert_eq!(zone.recount().cached, 4);
+    let behind = Frame(512 * 5);
+    let refused = Err(FreeError::Outside(behind));
+    assert_eq!(seat.free(behind, order(0)), refused);
     // Inside a cached block, and at its first frame.
     for frame in [inside, Frame(1024 + 68)] {
         let refused = Err(FreeError::AlreadyFree(frame));
@@ -258,4 +261,53 @@ fn nobody_goes_on_while_all_cpus_are_stopped() {
         wait.recv().unwrap();
     });
     zone.verify().unwrap();
+}
+
+#[test]
+fn a_request_goes_on_where_all_pageblocks_of_a_kind_are_held() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 3).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &uncached(), &mut memory);
+    zone.set_label(run(0, 512), Label::Contiguous).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let other = zone.seat(CpuId(1)).unwrap();
+    for size in [9, 8] {
+        // The two empty ones are held, the lent one is the dearer candidate.
+        let held = [1, 2].map(|id| zone.try_lock(other.words, id).unwrap());
+        assert_eq!(seat.try_alloc(order(size), Movable), Some(Frame(0)));
+        assert_eq!(seat.try_alloc(order(9), Movable), None);
+        held.into_iter().for_each(|held| held.unlock());
+        seat.free(Frame(0), order(size)).unwrap();
+    }
+    zone.verify().unwrap();
+}
+
+#[test]
+fn what_the_index_said_is_looked_at_again_under_the_lock() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &uncached(), &mut memory);
+    zone.alloc_run(run(0, 256), Unmovable).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    // As if its last block of that order had gone between the look and the lock.
+    let row = zone.row(3, zone.meta(0).class());
+    zone.index.insert(row, 0);
+    assert_eq!(seat.try_alloc(order(3), Unmovable), Some(Frame(256)));
+    zone.index.remove(row, 0);
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_sum_that_is_below_zero_for_a_moment_counts_as_nothing() {
+    let layout = ZoneLayout::new(Frame(0), 512);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &uncached(), &mut memory, SingleThread::new()).unwrap();
+    let nobody = zone.nobodys_seat();
+    for counter in [super::seat::counter::MIXED, super::seat::counter::LARGE] {
+        nobody.count(counter, 8u64.wrapping_neg());
+    }
+    let facts = zone.zone_facts();
+    assert_eq!((facts.free_mixed, facts.free_large), (0, 0));
+    nobody.count(super::seat::counter::NET, 5);
+    assert_eq!(zone.zone_facts().free, 0);
 }
