@@ -4,6 +4,7 @@ extern crate std;
 
 mod broken;
 mod caches;
+mod choice;
 mod counters;
 mod ranges;
 mod regions;

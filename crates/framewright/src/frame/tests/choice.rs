@@ -1,0 +1,150 @@
+//! What a request takes, against a look at every pageblock; and CPUs that meet.
+
+use super::*;
+use crate::policy::{End, Policy};
+
+fn uncached(fallback: Fallback) -> Config {
+    Config {
+        cache_permille: 0,
+        ..config(fallback)
+    }
+}
+
+/// The pageblock of the cheapest candidate: of equals the smallest order, and
+/// then the end of memory that the policy names.
+fn cheapest(
+    zone: &Zone<'_, SingleThread>,
+    policy: &Policy,
+    wanted: Order,
+    mobility: Mobility,
+) -> Option<usize> {
+    let pressure = policy.pressure(&zone.zone_facts());
+    let list = policy.list(mobility, pressure);
+    let classes = policy.classes();
+    let end = policy.end(mobility);
+    let blocks = zone.free_blocks_by_pageblock();
+    let mut best = None;
+    for (id, orders) in blocks.iter().enumerate() {
+        let class = policy.class(&zone.pageblock(id));
+        let number = classes.number(class);
+        for found in wanted.index()..orders.len() {
+            let found = order(found as u8);
+            if orders[found.index()] == 0 {
+                continue;
+            }
+            let Some(cost) = policy.cost(list, found, class) else {
+                continue;
+            };
+            let cost = cost + policy.surcharge(pressure, mobility, wanted, found);
+            let near = match end {
+                End::Lowest => id,
+                End::Highest => usize::MAX - id,
+            };
+            let key = (cost, found, number, near, id);
+            if best.is_none_or(|best| key < best) {
+                best = Some(key);
+            }
+        }
+    }
+    best.map(|(.., id)| id)
+}
+
+impl Zone<'_, SingleThread> {
+    fn free_blocks_by_pageblock(&self) -> Vec<[u32; 11]> {
+        let of = |id| {
+            let mut runs = [0; 11];
+            crate::slots::Slots::new(self.bitmap(id)).count_runs(&mut runs);
+            runs
+        };
+        (0..self.map.blocks).map(of).collect()
+    }
+}
+
+#[test]
+fn a_request_takes_the_cheapest_of_all_candidates() {
+    for fallback in ALL {
+        for (pageblock, blocks) in [(4, 40), (6, 30), (9, 20)] {
+            let layout = ZoneLayout::new(Frame(0), blocks << pageblock)
+                .with_orders(order(pageblock), order(pageblock));
+            let mut memory = memory(&layout);
+            let zone = full_zone(&layout, &uncached(fallback), &mut memory);
+            zone.set_label(run(0, 1 << pageblock), Label::Contiguous)
+                .unwrap();
+            let policy = Policy::new(fallback, order(pageblock));
+            let mut seat = zone.seat(CpuId(0)).unwrap();
+            let mut random = Random(u64::from(pageblock));
+            let mut live: Vec<(Frame, Order)> = Vec::new();
+            for op in 0..3000 {
+                let fills = if op / 500 % 2 == 0 { 60 } else { 45 };
+                if random.below(100) < fills || live.is_empty() {
+                    let size = order([0, 0, 0, 1, 2, 3, 4, pageblock][random.below(8)]);
+                    let mobility = Mobility::ALL[random.below(3)];
+                    let expected = cheapest(&zone, &policy, size, mobility);
+                    let found = seat.try_alloc(size, mobility);
+                    let id = found.map(|frame| (frame.0 >> pageblock) as usize);
+                    assert_eq!(id, expected, "{fallback:?}: {mobility:?} {size}");
+                    live.extend(found.map(|frame| (frame, size)));
+                } else {
+                    let (frame, size) = live.swap_remove(random.below(live.len()));
+                    seat.free(frame, size).unwrap();
+                }
+                if op % 100 == 0 {
+                    zone.verify().unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn f5_a_pageblock_taken_and_given_whole_is_of_the_class_that_its_facts_say() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4);
+    let mut memory = memory(&layout);
+    for fallback in ALL {
+        for mobility in Mobility::ALL {
+            for label in [Label::Of(Unmovable), Label::Of(Movable), Label::Contiguous] {
+                let zone = full_zone(&layout, &uncached(fallback), &mut memory);
+                zone.set_label(whole(&layout), label).unwrap();
+                let mut seat = zone.seat(CpuId(0)).unwrap();
+                while let Some(frame) = seat.try_alloc(order(9), mobility) {
+                    zone.verify().unwrap();
+                    seat.free(frame, order(9)).unwrap();
+                    zone.verify().unwrap();
+                    zone.alloc_at(frame, order(0), mobility).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// In a zone of 1300 pageblocks, what a request for a whole one takes while `held` are held.
+fn met(mobility: Mobility, held: &[usize], expected: &[usize]) {
+    let layout = ZoneLayout::new(Frame(0), 1300 * 8).with_orders(order(3), order(3));
+    let layout = layout.with_cpus(2);
+    let mut memory = memory(&layout);
+    let config = uncached(Fallback::Concentrated);
+    let zone = full_zone(&layout, &config, &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let other = zone.seat(CpuId(1)).unwrap();
+    let held: Vec<_> = held
+        .iter()
+        .map(|&id| zone.try_lock(other.words, id).unwrap())
+        .collect();
+    let mut take = || seat.try_alloc(order(3), mobility).unwrap().0 as usize / 8;
+    let first = take();
+    held.into_iter().for_each(|held| held.unlock());
+    let mut found = vec![first];
+    found.extend((1..expected.len()).map(|_| take()));
+    assert_eq!(found, expected);
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_cpu_that_meets_another_goes_to_the_next_region_and_stays_there() {
+    met(Unmovable, &[], &[0, 1, 2]);
+    met(Unmovable, &[0], &[512, 513, 514]);
+    met(Unmovable, &[0, 512], &[1024, 1025]);
+    met(Movable, &[], &[1299, 1298]);
+    met(Movable, &[1299], &[1023, 1022, 1021]);
+    met(Movable, &[1299, 1023], &[511, 510]);
+}
