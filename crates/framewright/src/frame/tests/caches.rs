@@ -130,7 +130,11 @@ fn f3_all_caches_can_be_full_at_once_and_keep_apart() {
         is_full
     });
     assert_eq!(zone.recount().cached, 12 * 64);
+    // Order 4 has no cache.
+    let large = seat.alloc(order(4), Movable).unwrap();
+    seat.free(large, order(4)).unwrap();
     zone.verify().unwrap();
+    let before = zone.stats().pgalloc;
     let mut again = Vec::new();
     for size in 0..4 {
         for mobility in Mobility::ALL {
@@ -140,6 +144,8 @@ fn f3_all_caches_can_be_full_at_once_and_keep_apart() {
         }
     }
     assert_eq!(zone.recount().cached, 0);
+    let after = zone.stats().pgalloc;
+    assert_eq!(core::array::from_fn(|m| after[m] - before[m]), [4 * 64; 3]);
     for (frame, order) in live.iter().map(|&(f, o, _)| (f, o)).chain(again) {
         seat.free(frame, order).unwrap();
     }
@@ -269,5 +275,33 @@ fn a_batch_ends_where_the_next_block_would_be_a_fallback() {
         assert!(seat.alloc(order(0), Unmovable).unwrap().0 >= 512);
         let stats = zone.stats();
         assert_eq!((stats.relabels[0][1], stats.steals), (1, [[0; 3]; 3]));
+    }
+}
+
+#[test]
+fn a_cache_that_holds_more_than_it_may_by_now_gives_back_before_it_takes() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    let mut memory = memory(&layout);
+    for by_parts in [false, true] {
+        let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let mut frames = Vec::new();
+        for _ in 0..96 {
+            frames.push(seat.alloc(order(0), Movable).unwrap());
+        }
+        for frame in frames.drain(..64) {
+            seat.free(frame, order(0)).unwrap();
+        }
+        assert_eq!(seat.words.cached(Movable, 0), 64);
+        zone.alloc_run(run(0, 20_480 - 512), Unmovable).unwrap();
+        seat.words.set_limit(0, 2);
+        let frame = frames[0];
+        if by_parts {
+            seat.free_part(frame, order(0)).unwrap();
+        } else {
+            seat.free(frame, order(0)).unwrap();
+        }
+        assert!(seat.words.cached(Movable, 0) <= 3);
+        zone.verify().unwrap();
     }
 }

@@ -51,6 +51,13 @@ fn each_fallback_is_counted_by_who_wanted_and_who_owned() {
             seat.alloc(order(1), wanted).unwrap();
             assert_eq!(zone.stats().relabels, once, "its own by now");
             zone.verify().unwrap();
+            drop(seat);
+
+            let zone = owned_by(owner, 0, &config(fallback), &mut memory);
+            let mut seat = zone.seat(CpuId(0)).unwrap();
+            seat.alloc(order(9), wanted).unwrap();
+            let stats = zone.stats();
+            assert_eq!((stats.steals, stats.relabels), ([[0; 3]; 3], once));
         }
     }
 }

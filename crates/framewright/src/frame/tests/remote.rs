@@ -233,20 +233,35 @@ fn nobody_goes_on_while_all_cpus_are_stopped() {
     let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
     zone.add(whole(&layout)).unwrap();
     let moment = Duration::from_millis(20);
-    std::thread::scope(|scope| {
-        let stopped = zone.stop();
-        let (done, wait) = channel();
-        scope.spawn(|| {
-            let done = done;
+    type Work = fn(&mut Seat<'_, '_, Fenced>, Frame);
+    let works: [Work; 4] = [
+        |seat, _| _ = seat.alloc(order(0), Movable).unwrap(),
+        |seat, _| _ = seat.alloc(order(5), Movable).unwrap(),
+        |seat, _| _ = seat.try_alloc(order(0), Movable).unwrap(),
+        |seat, frame| seat.free(frame, order(0)).unwrap(),
+    ];
+    for work in works {
+        std::thread::scope(|scope| {
             let mut seat = zone.seat(CpuId(1)).unwrap();
+            // Some blocks in the cache, and room for more.
+            seat.words.set_limit(0, 8);
             let frame = seat.alloc(order(0), Movable).unwrap();
-            seat.free(frame, order(0)).unwrap();
-            done.send(()).unwrap();
+            let other = seat.alloc(order(0), Movable).unwrap();
+            seat.words.set_limit(0, 8);
+            seat.free(other, order(0)).unwrap();
+            drop(seat);
+            let stopped = zone.stop();
+            let (done, wait) = channel();
+            let zone = &zone;
+            scope.spawn(move || {
+                work(&mut zone.seat(CpuId(1)).unwrap(), frame);
+                done.send(()).unwrap();
+            });
+            assert!(wait.recv_timeout(moment).is_err(), "it waits");
+            drop(stopped);
+            wait.recv().unwrap();
         });
-        assert!(wait.recv_timeout(moment).is_err(), "it waits");
-        drop(stopped);
-        wait.recv().unwrap();
-    });
+    }
     std::thread::scope(|scope| {
         let seat = zone.seat(CpuId(0)).unwrap();
         seat.enter();
@@ -287,13 +302,23 @@ fn what_the_index_said_is_looked_at_again_under_the_lock() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &uncached(), &mut memory);
-    zone.alloc_run(run(0, 256), Unmovable).unwrap();
+    zone.alloc_run(run(0, 384), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     // As if its last block of that order had gone between the look and the lock.
     let row = zone.row(3, zone.meta(0).class());
     zone.index.insert(row, 0);
-    assert_eq!(seat.try_alloc(order(3), Unmovable), Some(Frame(256)));
+    assert_eq!(seat.try_alloc(order(3), Unmovable), Some(Frame(384)));
     zone.index.remove(row, 0);
+    // As if a whole pageblock had been lent, or isolated.
+    let empty = zone.row(9, zone.meta(1).class());
+    zone.set_label(run(512, 512), Label::Contiguous).unwrap();
+    zone.isolate(run(1024, 512)).unwrap();
+    zone.index.insert(empty, 1);
+    zone.index.insert(empty, 2);
+    assert_eq!(seat.try_alloc(order(9), Unmovable), Some(Frame(512 * 3)));
+    zone.index.remove(empty, 1);
+    zone.index.remove(empty, 2);
+    zone.unisolate(run(1024, 512)).unwrap();
     zone.verify().unwrap();
 }
 
