@@ -305,3 +305,31 @@ fn a_cache_that_holds_more_than_it_may_by_now_gives_back_before_it_takes() {
         zone.verify().unwrap();
     }
 }
+
+#[test]
+fn above_order_3_no_cache_is_asked() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(1), Movable).unwrap();
+    zone.drain();
+    zone.alloc_at(Frame(0), order(0), Movable).unwrap();
+    seat.free(Frame(0), order(0)).unwrap();
+    assert_eq!(limits(&seat)[0], 64);
+    assert_eq!(zone.recount().cached, 1);
+    // What stands behind the caches' counts, taken for one, leads to the cached frame.
+    for mobility in Mobility::ALL {
+        assert_ne!(seat.alloc(order(4), mobility), Ok(Frame(0)));
+        assert_ne!(seat.try_alloc(order(4), mobility), Some(Frame(0)));
+    }
+    seat.words.set_away(Some(511));
+    for size in 4..9 {
+        for mobility in Mobility::ALL {
+            let frame = seat.try_alloc(order(size), mobility).unwrap();
+            seat.free(frame, order(size)).unwrap();
+            assert_eq!(zone.recount().cached, 1, "order {size}");
+        }
+    }
+    zone.verify().unwrap();
+}

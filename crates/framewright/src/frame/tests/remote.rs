@@ -232,7 +232,7 @@ fn nobody_goes_on_while_all_cpus_are_stopped() {
     let mut memory = memory(&layout);
     let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
     zone.add(whole(&layout)).unwrap();
-    let moment = Duration::from_millis(20);
+    let moment = Duration::from_millis(50);
     type Work = fn(&mut Seat<'_, '_, Fenced>, Frame);
     let works: [Work; 4] = [
         |seat, _| _ = seat.alloc(order(0), Movable).unwrap(),
