@@ -19,7 +19,8 @@ impl fmt::Display for WriteError {
 impl std::error::Error for WriteError {}
 
 /// Writes `bytes` to `path` whole or not at all: into a file beside it, which then takes its
-/// name. `-` is standard output.
+/// name. `-` is standard output; what is there and is no file (a device, a pipe) is written to and
+/// never replaced.
 ///
 /// # Errors
 /// If the file cannot be written or take its name; the file beside it is removed.
@@ -36,6 +37,13 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other.map_err(error),
         };
+    }
+    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        let mut out = fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map_err(error)?;
+        return out.write_all(bytes).map_err(error);
     }
     let Some(name) = path.file_name() else {
         return Err(error(io::Error::new(
@@ -72,5 +80,17 @@ mod tests {
         assert!(error.contains("folder: cannot write: "), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         assert!(write_whole(&dir.path().join("none/b"), b"").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_never_replaced() {
+        use std::os::unix::fs::FileTypeExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(write_whole(&path, b"one").is_err());
+        assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }
