@@ -34,6 +34,11 @@ impl Stage {
 
     /// Writes `bytes` for `path`, under another name for the time being.
     pub(super) fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+        // A device or a pipe would be replaced, not written to.
+        if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+            let cause = std::io::Error::other("not a file, expected a name that a file can have");
+            return Err(RecordError::file(path, &cause));
+        }
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(format!(".{}.part", std::process::id()));
