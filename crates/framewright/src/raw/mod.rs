@@ -4,13 +4,11 @@
 //! model (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics
 //! of their own with the words' values and leak them: a model ends with its process.
 //!
-//! One piece of memory is accessed under one size only: as words, as [`Bytes`] or as [`Halves`]. Mixed
+//! One piece of memory is accessed under one size only: as words or as [`Halves`]. Mixed
 //! sizes are not defined by the memory model.
 
-mod bytes;
 mod halves;
 mod words;
 
-pub use bytes::Bytes;
 pub use halves::Halves;
 pub use words::atomic_words;
