@@ -3,7 +3,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync < raw, platform < slots, stats < policy < frame
+//! units < sync < raw, platform < slots, stats < policy < frame < vrange
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
@@ -19,5 +19,6 @@ pub mod slots;
 pub mod stats;
 pub mod sync;
 pub mod units;
+pub mod vrange;
 
-pub use units::{CpuId, Frame, Mobility, Order, Run};
+pub use units::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};

@@ -14,11 +14,11 @@ const LAYERS: &[(&str, u8)] = &[
     ("stats", 3),
     ("policy", 4),
     ("frame", 5),
-    ("vrange", 5),
-    ("reclaim", 6),
-    ("reserve", 6),
-    ("kv", 6),
-    ("engine", 7),
+    ("vrange", 6),
+    ("reclaim", 7),
+    ("reserve", 7),
+    ("kv", 7),
+    ("engine", 8),
 ];
 
 /// Folders, from the workspace root, in which `unsafe` may stand.

@@ -5,9 +5,11 @@
 //! answers from the platform, the same calls give the same results, bit for bit.
 
 mod fenced;
+mod map;
 mod single;
 
 pub use fenced::Fenced;
+pub use map::{Map, MapError, Zero};
 pub use single::SingleThread;
 
 use crate::units::CpuId;

@@ -23,11 +23,13 @@ mod concentrated;
 mod config;
 mod cost;
 mod labelled;
+mod range;
 mod watermark;
 
 pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
 pub use config::{Config, ConfigError, Fallback};
 pub use cost::{EvacuationCost, evacuation_cost};
+pub use range::{Insert, RangeConfig};
 pub use watermark::{Level, Watermarks};
 
 use crate::units::{Mobility, Order};

@@ -8,6 +8,9 @@ use core::fmt;
 pub struct Frame(pub u64);
 
 impl Frame {
+    /// The bytes of a frame, and of a page.
+    pub const BYTES: u64 = 4096;
+
     /// The frame `frames` further on, or `None` past the end of the number range.
     #[must_use]
     pub const fn checked_add(self, frames: u64) -> Option<Self> {

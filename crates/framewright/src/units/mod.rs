@@ -1,13 +1,17 @@
 //! Typed units: a frame is not a page, an order is not a length, and rounding is checked.
 
+mod context;
 mod cpu;
 mod frame;
 mod mobility;
 mod order;
+mod page;
 mod run;
 
+pub use context::Context;
 pub use cpu::CpuId;
 pub use frame::Frame;
 pub use mobility::Mobility;
 pub use order::Order;
+pub use page::{Page, PageRange};
 pub use run::Run;

@@ -1,0 +1,88 @@
+use crate::units::{Context, Page, PageRange, Run};
+use core::fmt;
+
+/// Why something was not mapped or unmapped. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapError {
+    /// No memory for what the platform needs to map, such as a page table.
+    NoMemory,
+    /// The host allows no more mappings than `max`: something must be unmapped first.
+    Limit {
+        /// How many mappings it allows.
+        max: u64,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMemory => f.write_str("no memory for the platform's page tables"),
+            Self::Limit { max } => {
+                write!(
+                    f,
+                    "the host's limit of {max} mappings (vm.max_map_count on Linux) is reached"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for MapError {}
+
+/// Virtual pages in front of frames: three verbs about page tables.
+///
+/// The engine calls none of them under a lock of its own, and never two at a time for the same
+/// page.
+///
+/// # The flush contract
+/// After [`unmap`](Self::unmap) an access through the pages may still reach their old frames, by
+/// a translation that a CPU has kept; after the next [`flush_all`](Self::flush_all) that *began*
+/// after the unmap ended, it cannot. The engine neither maps the pages again nor hands out their
+/// frames before that. A platform whose `unmap` takes the translations away at once implements
+/// `flush_all` as nothing.
+pub trait Map {
+    /// Maps as many pages as `frames` has frames, from `at` on, in order, readable and writable.
+    ///
+    /// None of the pages is mapped. With as few calls as there are runs, a platform may use larger
+    /// mappings than one page.
+    ///
+    /// # Errors
+    /// None of the pages is mapped then.
+    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError>;
+
+    /// Unmaps every page of the range. Some of them may not be mapped.
+    ///
+    /// # Errors
+    /// Each page is as it was; the engine tries again later, and uses none of them before.
+    fn unmap(&self, range: PageRange) -> Result<(), MapError>;
+
+    /// Waits until no CPU has a translation left of any page that was unmapped before the call.
+    /// Cannot fail. May take microseconds for each CPU.
+    fn flush_all(&self);
+}
+
+/// Frames' contents, as far as the engine touches them.
+pub trait Zero {
+    /// Fills the frames with zeroes.
+    fn zero(&self, frames: Run);
+}
+
+impl<T: Map + ?Sized> Map for &T {
+    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+        (**self).map(at, frames, context)
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        (**self).unmap(range)
+    }
+
+    fn flush_all(&self) {
+        (**self).flush_all();
+    }
+}
+
+impl<T: Zero + ?Sized> Zero for &T {
+    fn zero(&self, frames: Run) {
+        (**self).zero(frames);
+    }
+}

@@ -1,0 +1,80 @@
+use core::fmt;
+
+/// Where a new vmap block goes in its CPU's list of blocks with room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Insert {
+    /// In front: the newest block is tried first, and older ones keep their holes for ever. Linux
+    /// until 2015; here so that the difference can be shown.
+    Head,
+    /// Behind: the oldest block with room serves a request, so that blocks fill up and retire
+    /// \[R. Pen, "fix possible exhaustion of vmalloc space caused by vm_map_ram allocator", 2015\].
+    #[default]
+    Tail,
+}
+
+/// The policies of one space, as a plain value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RangeConfig {
+    /// The most pages that may be lazy, plus one batch for each CPU.
+    pub lazy_pages_max: u64,
+    /// Where a new vmap block goes.
+    pub insert: Insert,
+    /// Whether slots of a vmap block are used again as soon as their flush generation has passed;
+    /// if not, a block is used again only as a whole, when all its slots are dirty, as in Linux.
+    pub recycle: bool,
+    /// Whether CPUs take spans from the arena for small areas; if not, each area is cut from the
+    /// arena, under its lock.
+    pub spans: bool,
+    /// The most pages of freed areas that a CPU keeps constructed, with frames and mapping; 0 for
+    /// none.
+    pub kept_pages_max: u64,
+}
+
+impl RangeConfig {
+    /// Everything on, for `cpus` CPUs: at most 32 MiB lazy for each doubling of the CPUs, as Linux
+    /// has it (`lazy_max_pages`), and 4 MiB of constructed areas for each CPU.
+    #[must_use]
+    pub const fn for_cpus(cpus: u16) -> Self {
+        let doublings = (u16::BITS - cpus.leading_zeros()) as u64;
+        Self {
+            lazy_pages_max: if doublings == 0 {
+                8192
+            } else {
+                doublings * 8192
+            },
+            insert: Insert::Tail,
+            recycle: true,
+            spans: true,
+            kept_pages_max: 1024,
+        }
+    }
+}
+
+impl Default for RangeConfig {
+    fn default() -> Self {
+        Self::for_cpus(1)
+    }
+}
+
+impl fmt::Display for Insert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Head => "head",
+            Self::Tail => "tail",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lazy_bound_grows_with_the_logarithm_of_the_cpus() {
+        let bound = |cpus| RangeConfig::for_cpus(cpus).lazy_pages_max;
+        assert_eq!(
+            [bound(1), bound(2), bound(3), bound(64)],
+            [8192, 16384, 16384, 57344]
+        );
+    }
+}

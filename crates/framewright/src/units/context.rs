@@ -1,0 +1,46 @@
+/// What the caller of a request may do while it waits \[the gfp flags' `__GFP_DIRECT_RECLAIM`,
+/// `__GFP_IO`, `__GFP_FS`\]. One value, that every inner step of a request obeys.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Context {
+    /// It may wait: for other CPUs, for a clean-up that takes long, for somebody else's memory.
+    pub may_block: bool,
+    /// It may have others give memory back before it is served.
+    pub may_reclaim: bool,
+    /// It may start I/O.
+    pub may_io: bool,
+    /// It may enter a file system.
+    pub may_fs: bool,
+}
+
+impl Context {
+    /// Anything \[`GFP_KERNEL`\].
+    pub const ANY: Self = Self {
+        may_block: true,
+        may_reclaim: true,
+        may_io: true,
+        may_fs: true,
+    };
+    /// Anything but entering a file system \[`GFP_NOFS`\].
+    pub const NOFS: Self = Self {
+        may_fs: false,
+        ..Self::ANY
+    };
+    /// Anything but I/O \[`GFP_NOIO`\].
+    pub const NOIO: Self = Self {
+        may_io: false,
+        ..Self::NOFS
+    };
+    /// Nothing that waits \[`GFP_NOWAIT`\]: what is there at once, or an error.
+    pub const NOWAIT: Self = Self {
+        may_block: false,
+        may_reclaim: false,
+        may_io: false,
+        may_fs: false,
+    };
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self::ANY
+    }
+}

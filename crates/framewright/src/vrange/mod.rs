@@ -1,0 +1,101 @@
+//! Virtual ranges: an arena of gaps, spans that CPUs own, areas, vmap blocks, and a purge by
+//! generation.
+//!
+//! ```text
+//!  a range of pages
+//!                  alloc                free                    purge                flush
+//!        Gap ───────────────▶ Live ───────────────▶ Lazy ──────────────────▶ Waiting ───────▶ Gap
+//!     (arena or span)          ▲  │      still mapped      unmapped, stamped   its generation
+//!                              │  │ vfree                                      has passed
+//!                              │  ▼
+//!                              Kept (constructed: frames and mapping stay, for the next vmalloc)
+//!
+//!  a span (span_pages pages, aligned to them)
+//!        Arena ──── take, under the arena's lock ────▶ Areas(cpu) or Block(cpu)
+//!          ▲                                                 │
+//!          └────── entirely free, or dissolved ──────────────┘
+//! ```
+//!
+//! A space is one window of address space. Its pages are those of a table with two words a page;
+//! the window is also divided into spans, each with a record (kind, owner, bitmaps). Both lie in
+//! metadata that is handed in; zeroed words are a valid beginning, so that a host need not touch
+//! what is not used.
+//!
+//! - The **arena** keeps what is free and belongs to nobody as gaps: a balanced tree by address,
+//!   each node augmented with the longest gap below it, in the table's words of the gap's own
+//!   first page. So there is a descriptor for each gap that can exist, and neither a split nor a
+//!   free ever needs memory. First fit by lowest address, exact for alignment.
+//! - **Spans** are lent by the arena to a CPU, for small areas (`Areas`) or for `map_ram` (`Block`:
+//!   a vmap block). The owner serves requests by moving a cursor through untouched pages (the
+//!   *bump*), then from a bitmap of free pages, with plain loads and stores. An area that is longer
+//!   than half a span, or aligned to more than a span, is the arena's.
+//! - A **free** only marks: on the owner's CPU in the span's lazy bitmap; from elsewhere in a
+//!   second, atomic bitmap, with the span put into the owner's inbox if it is not there already. An
+//!   arena's area goes into a list of the freeing CPU, linked through its table words.
+//! - A **purge** is done by the CPU that finds too much lazy: it unmaps what is lazy in its spans
+//!   in as few pieces as possible, stamps them with the generation that will make them reusable,
+//!   and flushes once, for everybody. What waits becomes free when its owner next looks and its
+//!   generation has passed; nobody walks it. Frames behind purged areas go back to their source
+//!   after the flush.
+//! - **Before a request fails** everything is drained: kept areas, lazy ones, inboxes, all CPUs'
+//!   spans; partly used spans are *dissolved*: their free pages become gaps of the arena, where
+//!   they join with those beside them, and their areas become the arena's. So the exact search of
+//!   the arena has the last word.
+//!
+//! # Words of the table (page p: words 2p and 2p + 1)
+//! - first page of an area: word 0 is its header: state (live, kept, lazy), kind, length, caller tag
+//!   (or, in a list, the next one); never zero
+//! - each page of a `vmalloc` area: word 1 is the frame behind it, plus one
+//! - first page of a gap in the tree: both words are its node
+//! - any other: not meant, and not read
+//!
+//! # Invariants
+//! - **V1** Every page is in exactly one of: a gap of the arena, a span's free pages or bump, an
+//!   area (live, kept, lazy or waiting), a guard page, which is its area's last.
+//! - **V2** Gaps of the arena are disjoint, do not touch one another, and their tree is ordered,
+//!   balanced, and right about the longest gap below each node.
+//! - **V3** A span is the arena's, or exactly one CPU's. A CPU changes only its own spans' records,
+//!   except the remote bitmap and the inbox link; or it has claimed the owner's seat.
+//! - **V4** An area is found from each of its pages: by the nearest start at or before it in its
+//!   span, or by the area that covers the span's first page.
+//! - **V5** A page is mapped only if it belongs to a live, kept or lazy area; it is handed out again
+//!   only if a flush has begun after it was unmapped, and ended.
+//! - **V6** Lazy and waiting pages are at most the configured bound plus one batch for each CPU.
+//! - **V7** A frame taken for an area is in its table words until it is given back, once.
+//! - **V8** A request fails for want of space only if at one moment during the call no gap of its
+//!   length and alignment existed, nothing being lazy, kept or in a span.
+//!
+//! # Locks
+//! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. Never
+//!   taken by a busy seat.
+//! - Rank 2: the arena's lock, for one search or one cut, or at most 32 merges. Nothing is called
+//!   under it.
+//!
+//! The generation needs no lock: two counters, flushes begun and the highest completed.
+//!
+//! # Context
+//! A seat is for one context at a time, as the frames' seat. [`Context::may_block`] false: no seat
+//! is claimed, nothing is purged, no platform call is made but `map`.
+//!
+//! # What is not here
+//! Protections other than readable and writable, huge mappings by the engine's choice (a platform
+//! may use them for long runs), NUMA.
+//!
+//! # Sources
+//! Gaps in an augmented tree instead of a walk between busy areas: U. Rezki, "improve vmalloc
+//! allocation", LKML, October 2018. Vmap blocks and their list: R. Pen, "fix possible exhaustion of
+//! vmalloc space caused by vm_map_ram allocator", 2015. Spans and frees that travel back: mimalloc
+//! (Leijen et al., 2019), snmalloc (Lietar et al., 2019). Constructed objects: Bonwick, "The slab
+//! allocator", USENIX Summer 1994.
+//!
+//! [`Context::may_block`]: crate::Context::may_block
+
+mod error;
+mod layout;
+mod request;
+mod source;
+
+pub use error::{RangeError, RangeFreeError, SetupError};
+pub use layout::SpaceLayout;
+pub use request::{AreaRequest, Tag};
+pub use source::{FrameSource, NoFrames};

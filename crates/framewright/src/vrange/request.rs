@@ -1,0 +1,71 @@
+use crate::units::{Context, Page};
+use core::fmt;
+
+/// Who asked for an area: a number of the caller's own, 30 bits of it, for listings. Linux shows
+/// the caller's address there; what a number means is known to whoever gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Tag(pub u32);
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A request for an area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AreaRequest {
+    /// The length in pages, without the guard page behind it.
+    pub pages: u64,
+    /// The alignment of the first byte's address, in bytes: a power of two; a page's or less for
+    /// any page.
+    pub align_bytes: u64,
+    /// Whether the area's contents must be zero.
+    pub zero: bool,
+    /// What the caller may do while it waits.
+    pub context: Context,
+    /// Who asked.
+    pub tag: Tag,
+}
+
+impl AreaRequest {
+    /// `pages` pages anywhere, contents of any kind, by a caller who may do anything.
+    #[must_use]
+    pub const fn new(pages: u64) -> Self {
+        Self {
+            pages,
+            align_bytes: Page::BYTES,
+            zero: false,
+            context: Context::ANY,
+            tag: Tag(0),
+        }
+    }
+
+    /// The same, aligned to `bytes`.
+    #[must_use]
+    pub const fn aligned_to(mut self, bytes: u64) -> Self {
+        self.align_bytes = bytes;
+        self
+    }
+
+    /// The same, with zeroes in it.
+    #[must_use]
+    pub const fn zeroed(mut self) -> Self {
+        self.zero = true;
+        self
+    }
+
+    /// The same for a caller who may do less.
+    #[must_use]
+    pub const fn within(mut self, context: Context) -> Self {
+        self.context = context;
+        self
+    }
+
+    /// The same with a tag.
+    #[must_use]
+    pub const fn tagged(mut self, tag: Tag) -> Self {
+        self.tag = tag;
+        self
+    }
+}
