@@ -1,4 +1,4 @@
-use crate::units::{Context, Page, PageRange, Run};
+use crate::units::{Context, Frame, Page, PageRange, Run};
 use core::fmt;
 
 /// Why something was not mapped or unmapped. Nothing has changed.
@@ -11,6 +11,10 @@ pub enum MapError {
         /// How many mappings it allows.
         max: u64,
     },
+    /// The page is not one of those that the platform maps.
+    Page(Page),
+    /// The frame is not one of those that the platform has.
+    Frame(Frame),
 }
 
 impl fmt::Display for MapError {
@@ -23,6 +27,8 @@ impl fmt::Display for MapError {
                     "the host's limit of {max} mappings (vm.max_map_count on Linux) is reached"
                 )
             }
+            Self::Page(page) => write!(f, "page {page} is not in the platform's window"),
+            Self::Frame(frame) => write!(f, "frame {frame} is not in the platform's memory"),
         }
     }
 }
