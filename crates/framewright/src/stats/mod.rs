@@ -1,5 +1,7 @@
 //! Counters as `Copy` snapshots, under Linux's names where Linux has one.
 
 mod frame;
+mod range;
 
 pub use frame::{FrameStats, PerOrder};
+pub use range::{FitCounts, RangeStats};

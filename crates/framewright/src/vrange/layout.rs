@@ -1,3 +1,5 @@
+use super::SetupError;
+use super::seat::SEAT_WORDS;
 use crate::units::Page;
 
 /// The place and the shape of a space: what its metadata is sized by.
@@ -38,4 +40,92 @@ impl SpaceLayout {
         self.span_pages = span_pages;
         self
     }
+
+    /// How many words of metadata the space needs.
+    ///
+    /// Two words for each page of the window; 704 bytes for each span of 1024 pages; 1 KiB for each
+    /// CPU: in all 0.41 % of the window. A page's two words are not touched before a page of the
+    /// window near them is used.
+    ///
+    /// # Errors
+    /// If the layout is not one a space can have.
+    pub fn words_needed(&self) -> Result<usize, SetupError> {
+        Ok(Shape::new(self)?.words)
+    }
 }
+
+/// The most pages of a window: their numbers and lengths fit 30 bits.
+pub(super) const PAGES_MAX: u64 = 1 << 30;
+/// Words of the space itself: eight cache lines.
+pub(super) const SPACE_WORDS: usize = 64;
+
+/// Where everything lies in the words handed in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) start: Page,
+    pub(super) pages: usize,
+    pub(super) span_shift: u32,
+    pub(super) cpus: u16,
+    /// How many spans begin in the window; the last one may end past it.
+    pub(super) spans: usize,
+    /// Words of one bitmap over a span.
+    pub(super) bitmap_words: usize,
+    /// Words of one span's record.
+    pub(super) record_words: usize,
+    pub(super) words: usize,
+}
+
+impl Shape {
+    pub(super) fn new(layout: &SpaceLayout) -> Result<Self, SetupError> {
+        let span_pages = layout.span_pages;
+        if !span_pages.is_power_of_two() || !(4..=1024).contains(&span_pages) {
+            return Err(SetupError::SpanPages(span_pages));
+        }
+        if layout.pages == 0 || layout.pages > PAGES_MAX {
+            return Err(SetupError::Pages(layout.pages));
+        }
+        if layout.cpus == 0 || layout.cpus > 1023 {
+            return Err(SetupError::Cpus(layout.cpus));
+        }
+        let end = layout.start.checked_add(layout.pages);
+        if end.and_then(Page::address).is_none() {
+            return Err(SetupError::End(layout.start));
+        }
+        if !layout.start.0.is_multiple_of(u64::from(span_pages)) {
+            return Err(SetupError::Misaligned {
+                start: layout.start,
+                span_pages,
+            });
+        }
+        let bitmap_words = (span_pages as usize).div_ceil(64);
+        let mut shape = Self {
+            start: layout.start,
+            pages: layout.pages as usize,
+            span_shift: span_pages.trailing_zeros(),
+            cpus: layout.cpus,
+            spans: (layout.pages as usize).div_ceil(span_pages as usize),
+            bitmap_words,
+            record_words: RECORD_HEAD_WORDS + (BITMAPS * bitmap_words).next_multiple_of(8),
+            words: 0,
+        };
+        // Seven more, so that the first word used can be the first of a cache line.
+        shape.words = 7 + shape.parts().iter().sum::<usize>();
+        Ok(shape)
+    }
+
+    /// The lengths of the parts, in the order in which they lie: the space's own words, the
+    /// seats, the spans' records, the table.
+    pub(super) fn parts(&self) -> [usize; 4] {
+        [
+            SPACE_WORDS,
+            usize::from(self.cpus) * SEAT_WORDS,
+            self.spans * self.record_words,
+            self.pages * 2,
+        ]
+    }
+}
+
+/// Words of a record before its bitmaps: three cache lines.
+pub(super) const RECORD_HEAD_WORDS: usize = 24;
+/// Free, starts, lazy, waiting, remote.
+pub(super) const BITMAPS: usize = 5;

@@ -90,12 +90,22 @@
 //!
 //! [`Context::may_block`]: crate::Context::may_block
 
+#![allow(dead_code, reason = "the arena joins the spans in the next step")]
+
+mod area;
 mod error;
 mod layout;
 mod request;
+mod seat;
 mod source;
+mod space;
+mod verify;
 
+pub use area::{AreaInfo, AreaKind, AreaState};
 pub use error::{RangeError, RangeFreeError, SetupError};
 pub use layout::SpaceLayout;
 pub use request::{AreaRequest, Tag};
+pub use seat::RangeSeat;
 pub use source::{FrameSource, NoFrames};
+pub use space::Space;
+pub use verify::Broken;
