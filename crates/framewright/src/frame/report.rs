@@ -84,11 +84,11 @@ impl<'m, P> Zone<'m, P> {
         let mut net_out = 0u64;
         for seat in self.all_seats() {
             for mobility in Mobility::ALL {
-                let frames = seat.read(counter::PGALLOC + mobility.index());
+                let frames = seat.allocated(mobility);
                 stats.pgalloc[mobility.index()] += frames;
                 net_out = net_out.wrapping_add(frames);
             }
-            let freed = seat.read(counter::PGFREE);
+            let freed = seat.freed();
             stats.pgfree += freed;
             net_out = net_out.wrapping_sub(freed);
             stats.remote_frees += seat.read(counter::REMOTE);

@@ -5,9 +5,9 @@ use crate::units::{Mobility, Order};
 /// ```text
 ///     0                      free, or inside a block, but not its first frame
 ///     1                      absent: the frame does not exist
-///     01.. .... .mmo oooo    live: handed out           m mobility, o order
-///     10ss ssss ssss mmoo    cached by seat s           s 10 bits, o 0 to 3
-///     11.. .... .mmo oooo    freed from elsewhere, not yet collected
+///     01.. .... .ooo oomm    live: handed out           m mobility, o order
+///     10ss ssss ssss oomm    cached by seat s           s 10 bits, o 0 to 3
+///     11.. .... .ooo oomm    freed from elsewhere, not yet collected
 /// ```
 ///
 /// A cached tag names the seat, so that of two seats that free one frame at the same moment only
@@ -35,17 +35,17 @@ impl Tag {
 
     #[inline(always)]
     pub(super) const fn live(order: Order, mobility: Mobility) -> Self {
-        Self(LIVE | (mobility as u16) << 5 | order.get() as u16)
+        Self(LIVE | (order.get() as u16) << 2 | mobility as u16)
     }
 
     #[inline(always)]
     pub(super) const fn cached(seat: u16, order: Order, mobility: Mobility) -> Self {
-        Self(CACHED | seat << 4 | (mobility as u16) << 2 | order.get() as u16)
+        Self(CACHED | seat << 4 | (order.get() as u16) << 2 | mobility as u16)
     }
 
     #[inline(always)]
     pub(super) const fn remote(order: Order, mobility: Mobility) -> Self {
-        Self(REMOTE | (mobility as u16) << 5 | order.get() as u16)
+        Self(REMOTE | (order.get() as u16) << 2 | mobility as u16)
     }
 
     /// Order and mobility, if a block that is handed out starts here.
@@ -61,10 +61,14 @@ impl Tag {
     /// The mobility, if a block of `order` that is handed out starts here.
     #[inline(always)]
     pub(super) fn as_live_of(self, order: Order) -> Option<Mobility> {
-        // What is left is the mobility's number at its place, and nothing else; anything else comes
-        // to stand above it.
-        let left = self.0 ^ (LIVE | order.get() as u16);
-        Mobility::from_index(usize::from(left.rotate_right(5)))
+        // What is left is the mobility's number and nothing else; anything else stands above it.
+        let left = self.0 ^ (LIVE | (order.get() as u16) << 2);
+        Mobility::from_index(usize::from(left))
+    }
+
+    /// What a live tag of a cached order differs by from that of the same block in `seat`'s cache.
+    pub(super) const fn turn(seat: u16) -> u16 {
+        LIVE ^ (CACHED | seat << 4)
     }
 
     /// Order and mobility, if a block that was freed from elsewhere starts here.
@@ -87,18 +91,18 @@ impl Tag {
         if self.0 & STATE != CACHED {
             return None;
         }
-        let mobility = Mobility::from_index(usize::from(self.0 >> 2 & 3))?;
+        let mobility = Mobility::from_index(usize::from(self.0 & 3))?;
         Some((
             self.0 >> 4 & 0x3ff,
-            Order::new((self.0 & 3) as u8)?,
+            Order::new((self.0 >> 2 & 3) as u8)?,
             mobility,
         ))
     }
 
     #[inline(always)]
     fn parts(self) -> Option<(Order, Mobility)> {
-        let mobility = Mobility::from_index(usize::from(self.0 >> 5 & 3))?;
-        Some((Order::new((self.0 & 31) as u8)?, mobility))
+        let mobility = Mobility::from_index(usize::from(self.0 & 3))?;
+        Some((Order::new((self.0 >> 2 & 31) as u8)?, mobility))
     }
 }
 
@@ -126,6 +130,7 @@ mod tests {
                     for seat in [0, 1, 1023] {
                         let cached = Tag::cached(seat, order, mobility);
                         assert_eq!(cached.as_cached(), Some((seat, order, mobility)));
+                        assert_eq!(cached.0 ^ Tag::turn(seat), live.0);
                         assert_eq!((cached.as_live(), cached.as_remote()), (None, None));
                         assert!(cached.is_on_its_way());
                     }

@@ -101,6 +101,9 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             index,
             tags: Halves::new(tags),
         };
+        for seat in zone.all_seats() {
+            seat.begin();
+        }
         for id in 0..map.blocks {
             zone.make_absent(id);
         }
