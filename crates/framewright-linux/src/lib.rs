@@ -5,6 +5,7 @@
 //!           ├─ Zone       the engine's allocator, metadata in a mapping of its own
 //!           └─ Linux      what the engine asks: relax, barrier, clock  [`platform`]
 //!                └─ Slots a number for each thread, given back at its end
+//!     Window               address space in which frames appear         [`window`]
 //! ```
 //!
 //! A [`Host`] is made once and shared by reference; each thread asks it for its
@@ -13,13 +14,15 @@
 //!
 //! # What is not here
 //! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread
-//! may move at any instruction. Page tables, files and swap come with what needs them.
+//! may move at any instruction. Files and swap come with what needs them.
 
 mod host;
 mod mapping;
 pub mod platform;
 pub mod ram;
+pub mod window;
 
 pub use host::{Host, HostError, Options, SlotError};
 pub use platform::{Linux, Membarrier};
 pub use ram::{Pages, Ram, RamReport};
+pub use window::Window;

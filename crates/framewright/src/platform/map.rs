@@ -15,6 +15,8 @@ pub enum MapError {
     Page(Page),
     /// The frame is not one of those that the platform has.
     Frame(Frame),
+    /// The host refused for a reason of its own; on Linux an errno.
+    Refused(i32),
 }
 
 impl fmt::Display for MapError {
@@ -29,6 +31,7 @@ impl fmt::Display for MapError {
             }
             Self::Page(page) => write!(f, "page {page} is not in the platform's window"),
             Self::Frame(frame) => write!(f, "frame {frame} is not in the platform's memory"),
+            Self::Refused(code) => write!(f, "the host refused with error {code}"),
         }
     }
 }

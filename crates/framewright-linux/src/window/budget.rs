@@ -1,0 +1,95 @@
+use framewright::platform::MapError;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The mappings of all windows of the process: the kernel's limit is the process's.
+static WINDOWS: AtomicU64 = AtomicU64::new(0);
+
+/// What the kernel allows where it does not say: `DEFAULT_MAX_MAP_COUNT`.
+const USUAL_LIMIT: u64 = 65_530;
+
+/// The most mappings that a change of a range adds while the kernel is at it: it cuts what is
+/// there at both ends.
+pub(super) const CUTS: u64 = 2;
+
+/// How many mappings a window may have: an upper bound of what the kernel counts is kept, and
+/// nothing is mapped that could bring the process to its limit. There even munmap fails.
+///
+/// # Invariants
+/// - `mine` and [`WINDOWS`] are never less than what the kernel counts: raised before a change,
+///   lowered after it.
+#[derive(Debug)]
+pub(super) struct Budget {
+    mine: AtomicU64,
+    /// The most that this window may have.
+    mine_max: u64,
+    /// The most that all windows may have.
+    windows_max: u64,
+    /// What is said to those who are refused.
+    limit: u64,
+}
+
+impl Budget {
+    /// A budget that leaves the rest of the process what it has, and a sixteenth of the kernel's
+    /// limit to grow, for a window that may have `mine_max` mappings.
+    pub(super) fn new(mine_max: Option<u64>) -> Self {
+        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+        let limit = limit.ok().and_then(|text| text.trim().parse().ok());
+        let limit = limit.unwrap_or(USUAL_LIMIT);
+        let windows = WINDOWS.fetch_add(1, Relaxed);
+        // Neither is too much: the windows' count may be above what the kernel counts, and not
+        // all without access is windows'.
+        let (all, foreign) = process_mappings();
+        let others = all.saturating_sub(windows).max(foreign);
+        let windows_max = limit.saturating_sub(others).saturating_sub(limit / 16);
+        Self {
+            mine: AtomicU64::new(1),
+            mine_max: mine_max.unwrap_or(u64::MAX),
+            windows_max,
+            limit: mine_max.map_or(limit, |mine_max| mine_max.min(limit)),
+        }
+    }
+
+    /// An upper bound of the mappings that the window has, its reservation included.
+    pub(super) fn mine(&self) -> u64 {
+        self.mine.load(Relaxed)
+    }
+
+    /// Makes room for what a new mapping may cut.
+    pub(super) fn take(&self) -> Result<(), MapError> {
+        let mine = self.mine.fetch_add(CUTS, Relaxed) + CUTS;
+        let windows = WINDOWS.fetch_add(CUTS, Relaxed) + CUTS;
+        if mine <= self.mine_max && windows <= self.windows_max {
+            return Ok(());
+        }
+        self.settle(0);
+        Err(MapError::Limit { max: self.limit })
+    }
+
+    /// The same for what only unmaps: the sixteenth is there for it.
+    pub(super) fn take_always(&self) {
+        self.mine.fetch_add(CUTS, Relaxed);
+        WINDOWS.fetch_add(CUTS, Relaxed);
+    }
+
+    /// Of the room taken, `more` mappings remain, or fewer than before if it is negative.
+    pub(super) fn settle(&self, more: i64) {
+        let change = more - CUTS as i64;
+        self.mine.fetch_add(change as u64, Relaxed);
+        WINDOWS.fetch_add(change as u64, Relaxed);
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        WINDOWS.fetch_sub(*self.mine.get_mut(), Relaxed);
+    }
+}
+
+/// The mappings that the process has, as the kernel lists them, and those of them that cannot be
+/// a window's; 0 where it does not say.
+pub(super) fn process_mappings() -> (u64, u64) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let is_foreign = |line: &&str| !line.contains(" ---p ") && !line.contains("/memfd:framewright");
+    let all = maps.lines().count() as u64;
+    (all, maps.lines().filter(is_foreign).count() as u64)
+}

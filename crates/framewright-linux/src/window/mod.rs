@@ -1,0 +1,392 @@
+// UNSAFETY: an area's owner may have its bytes as a `&mut [u8]`, and everybody else copies bytes by
+// a system call that takes addresses; who owns what is known to the engine's users only.
+
+//! A window of address space in which frames appear: page tables are mmap.
+//!
+//! ```text
+//!              base, aligned to 4 MiB                                             end
+//!   no access │ no access │ frames 7..9 │ no access │ frame 3 │ no access ...      │ no access
+//!   (guard)   │◀─ page ──▶│◀───────────▶│ one mmap(MAP_FIXED | MAP_SHARED) a run   │ (guard)
+//! ```
+//!
+//! [`Map::map`] is one mmap for a run of consecutive frames, [`Map::unmap`] one for a range, whatever
+//! is in it: it takes access and translations away at once, so there is nothing to flush.
+//!
+//! # The limit
+//! The kernel counts a process's mappings (vm.max_map_count, 65,530 if nobody changed it), and at
+//! the limit refuses even what would give mappings back. A window keeps an upper bound of what it
+//! has: for each page boundary, whether the kernel may begin a mapping there. It refuses a mapping
+//! with [`MapError::Limit`] that could bring the process above fifteen sixteenths of the limit, so
+//! that unmapping always has room. All windows of the process count as one.
+//!
+//! # Who may touch a page
+//! [`Window::read`] and [`Window::write`] are for everybody. They are system calls
+//! (process_vm_readv), not loads: what another thread unmaps meanwhile is an error then, where a
+//! load would end the process, and no check before the load could be soon enough. About 0.5 µs.
+//! [`Window::bytes_mut`] is for the area's owner, and `unsafe` as [`Ram::bytes_mut`] is.
+//!
+//! # What is not here
+//! Other protections than readable and writable; a window over the host's pool of huge pages,
+//! whose 4 KiB pieces cannot be mapped.
+//!
+//! # Sources
+//! mmap(2): MAP_FIXED, MAP_FIXED_NOREPLACE; proc(5): max_map_count; process_vm_readv(2).
+
+mod budget;
+mod edges;
+mod error;
+mod reservation;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{AccessError, WindowError};
+
+use crate::ram::{Backing, FRAME_BYTES, Ram};
+use budget::Budget;
+use edges::Edges;
+use framewright::platform::{Map, MapError, Zero};
+use framewright::{Context, Frame, Page, PageRange, Run};
+use reservation::{Refused, Reservation};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What a window starts at a multiple of, in bytes: the longest span, 1024 pages.
+pub const WINDOW_ALIGN_BYTES: usize = 4 << 20;
+
+/// The longest window, in pages: the engine's.
+pub const WINDOW_PAGES_MAX: u64 = 1 << 30;
+
+/// Address space in which the frames of a [`Ram`] are mapped. See the
+/// [module's description](self).
+///
+/// ```
+/// use framewright::platform::Map;
+/// use framewright::{Context, Frame, Page, PageRange, Run};
+/// use framewright_linux::{Pages, Ram, Window};
+/// use std::sync::Arc;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ram = Arc::new(Ram::new(Run::new(Frame(0), 64).unwrap(), Pages::Base)?);
+/// let window = Window::new(Arc::clone(&ram), 1024)?;
+/// let at = Page(window.range().start().0 + 10);
+/// window.map(at, Run::new(Frame(7), 2).unwrap(), Context::ANY)?;
+/// window.write(at, 4094, b"bytes")?; // over the boundary of two pages
+/// let mut frame = [0; 4096];
+/// ram.read(Frame(8), &mut frame)?;
+/// assert_eq!(&frame[..3], b"tes");
+/// window.unmap(PageRange::new(at, 2).unwrap())?;
+/// assert!(window.read(at, 0, &mut frame).is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Window {
+    reservation: Reservation,
+    edges: Edges,
+    budget: Budget,
+    range: PageRange,
+    ram: Arc<Ram>,
+    /// A place in the reservation may be somebody else's: nothing is mapped any more.
+    lost: AtomicBool,
+}
+
+impl Window {
+    /// A window of `pages` pages, none of them mapped.
+    ///
+    /// Costs address space and one mapping; memory, half a byte a page, only where it is used.
+    ///
+    /// # Errors
+    /// What the host refused, a length that is none, or RAM in the host's pool of huge pages.
+    pub fn new(ram: Arc<Ram>, pages: u64) -> Result<Self, WindowError> {
+        Self::with_budget(ram, pages, None)
+    }
+
+    /// The same with at most `mappings_max` mappings of the kernel's, however many it allows.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_mappings_max(
+        ram: Arc<Ram>,
+        pages: u64,
+        mappings_max: u64,
+    ) -> Result<Self, WindowError> {
+        Self::with_budget(ram, pages, Some(mappings_max))
+    }
+
+    fn with_budget(ram: Arc<Ram>, pages: u64, max: Option<u64>) -> Result<Self, WindowError> {
+        if !(1..=WINDOW_PAGES_MAX).contains(&pages) {
+            return Err(WindowError::Pages(pages));
+        }
+        if ram.report().backing == Backing::Pool {
+            return Err(WindowError::HugePool);
+        }
+        let refused = |errno: Errno| WindowError::Host(errno.raw_os_error());
+        let edges = Edges::new(pages as usize).map_err(refused)?;
+        let len_bytes = usize::try_from(pages * Page::BYTES).map_err(|_| refused(Errno::NOMEM))?;
+        let reservation = Reservation::new(len_bytes, WINDOW_ALIGN_BYTES).map_err(refused)?;
+        let start = Page::of_address(reservation.start().addr().get() as u64);
+        Ok(Self {
+            range: PageRange::new(start, pages).expect("addresses are page numbers and more"),
+            // After the reservation, which is counted as the window's.
+            budget: Budget::new(max),
+            reservation,
+            edges,
+            ram,
+            lost: AtomicBool::new(false),
+        })
+    }
+
+    /// The window's pages; the first one's address is a multiple of [`WINDOW_ALIGN_BYTES`].
+    #[must_use]
+    pub const fn range(&self) -> PageRange {
+        self.range
+    }
+
+    /// The frames that appear in it.
+    #[must_use]
+    pub const fn ram(&self) -> &Arc<Ram> {
+        &self.ram
+    }
+
+    /// An upper bound of the kernel's mappings that make up the window now: exact if no two
+    /// neighbours show frames that follow one another. 1 if nothing is mapped.
+    #[must_use]
+    pub fn mappings(&self) -> u64 {
+        self.budget.mine()
+    }
+
+    /// Where a page lies. The address is valid as long as the window is; what may be done with it
+    /// is said at [`bytes_mut`](Self::bytes_mut).
+    ///
+    /// # Errors
+    /// If the page is not in the window.
+    #[inline]
+    pub fn address(&self, page: Page) -> Result<*mut u8, AccessError> {
+        let range = PageRange::new(page, 1).ok_or(AccessError::Outside(page))?;
+        let bytes = self.bytes_of(range).map_err(AccessError::Outside)?;
+        Ok(self.at(bytes.start))
+    }
+
+    /// The bytes of mapped pages, for their owner.
+    ///
+    /// # Safety
+    /// - The pages are mapped, and stay so as long as the result lives: the caller owns the area
+    ///   or areas.
+    /// - As long as the result lives nobody accesses the frames behind them in another way: not
+    ///   through the direct map, not through another page, not by [`read`](Self::read) or
+    ///   [`write`](Self::write), not through a second result of this function; and no frame is
+    ///   behind two of the pages.
+    ///
+    /// # Errors
+    /// If a page is not in the window, or not mapped.
+    #[allow(clippy::mut_from_ref, reason = "exclusiveness is what the caller owes")]
+    pub unsafe fn bytes_mut(&self, range: PageRange) -> Result<&mut [u8], AccessError> {
+        if range.is_empty() {
+            return Ok(&mut []);
+        }
+        let bytes = self.mapped(range)?;
+        // SAFETY: inside, mapped and initialised: checked, and the caller's promise that it stays
+        // so. Exclusive: the caller's promise. Lifetime: the window lives as long as `self`.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.at(bytes.start), bytes.len()) })
+    }
+
+    /// Copies bytes out, from byte `offset` of `page` on, over as many pages as they take.
+    ///
+    /// A system call. Bytes that somebody writes meanwhile may be old or new.
+    ///
+    /// # Errors
+    /// If one of the pages is not in the window or not mapped, or the host does not allow a
+    /// process to copy from itself. What stands in `into` is then anything.
+    pub fn read(&self, page: Page, offset: usize, into: &mut [u8]) -> Result<(), AccessError> {
+        let at = self.place(page, offset, into.len())?;
+        let here = iovec(into.as_mut_ptr(), into.len());
+        let there = iovec(at, into.len());
+        // SAFETY: the kernel writes to `here`, which is a `&mut [u8]`, and only reads `there`;
+        // what is not accessible there is an error and no signal.
+        let copied = unsafe { libc::process_vm_readv(process(), &here, 1, &there, 1, 0) };
+        self.copied(copied, page, offset, into.len())
+    }
+
+    /// Copies bytes in, from byte `offset` of `page` on, over as many pages as they take.
+    ///
+    /// A system call.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read). Nothing is written then; but if one of the pages is unmapped
+    /// during the call, those before it may be.
+    pub fn write(&self, page: Page, offset: usize, from: &[u8]) -> Result<(), AccessError> {
+        let at = self.place(page, offset, from.len())?;
+        let here = iovec(from.as_ptr().cast_mut(), from.len());
+        let there = iovec(at, from.len());
+        // SAFETY: the kernel reads from `here`, and writes to `there`, which is in the window
+        // (checked by `place`): no Rust value lies there except what `bytes_mut` handed out,
+        // whose users promised that nobody calls this meanwhile. What is not accessible there is
+        // an error and no signal.
+        let copied = unsafe { libc::process_vm_writev(process(), &here, 1, &there, 1, 0) };
+        self.copied(copied, page, offset, from.len())
+    }
+
+    /// Where the bytes lie, if all their pages are mapped at this moment.
+    fn place(&self, page: Page, offset: usize, len: usize) -> Result<*mut u8, AccessError> {
+        let first = (offset / FRAME_BYTES) as u64;
+        let within = offset % FRAME_BYTES;
+        let pages = within.saturating_add(len).div_ceil(FRAME_BYTES) as u64;
+        let start = page
+            .checked_add(first)
+            .ok_or(AccessError::Outside(Page(u64::MAX)))?;
+        let range = PageRange::new(start, pages).ok_or(AccessError::Outside(Page(u64::MAX)))?;
+        let bytes = self.mapped(range)?;
+        Ok(self.at(bytes.start + within))
+    }
+
+    fn mapped(&self, range: PageRange) -> Result<Range<usize>, AccessError> {
+        let bytes = self.bytes_of(range).map_err(AccessError::Outside)?;
+        let pages = self.pages_of(range);
+        match self.edges.first_unmapped(&pages) {
+            None => Ok(bytes),
+            Some(nth) => Err(AccessError::NotMapped(Page(
+                self.range.start().0 + nth as u64,
+            ))),
+        }
+    }
+
+    fn copied(
+        &self,
+        copied: isize,
+        page: Page,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), AccessError> {
+        let done = usize::try_from(copied).unwrap_or(0);
+        if done == len {
+            return Ok(());
+        }
+        let error = std::io::Error::last_os_error().raw_os_error();
+        match error.unwrap_or(libc::EFAULT) {
+            errno if copied < 0 && errno != libc::EFAULT => Err(AccessError::Host(errno)),
+            _ => {
+                let missing = Page(page.0 + ((offset + done) / FRAME_BYTES) as u64);
+                Err(AccessError::NotMapped(missing))
+            }
+        }
+    }
+
+    /// Where the pages lie in the window, or the first that does not.
+    fn bytes_of(&self, range: PageRange) -> Result<Range<usize>, Page> {
+        let (start, end) = (self.range.start().0, self.range.end().0);
+        if range.start().0 < start || range.start().0 > end {
+            return Err(range.start());
+        }
+        if range.end().0 > end {
+            return Err(Page(end));
+        }
+        let pages = self.pages_of(range);
+        Ok(pages.start * FRAME_BYTES..pages.end * FRAME_BYTES)
+    }
+
+    /// The pages as counted from the window's first.
+    fn pages_of(&self, range: PageRange) -> Range<usize> {
+        let start = (range.start().0 - self.range.start().0) as usize;
+        start..start + range.pages() as usize
+    }
+
+    fn at(&self, byte: usize) -> *mut u8 {
+        self.reservation.start().as_ptr().wrapping_byte_add(byte)
+    }
+
+    /// What is to be said, and remembered, of a change that the kernel refused.
+    fn refused(&self, pages: &Range<usize>, errno: Errno, refused: Refused) -> MapError {
+        if matches!(refused, Refused::Lost) {
+            self.lost.store(true, Relaxed);
+        }
+        self.budget.settle(self.edges.tear(pages));
+        match errno {
+            Errno::NOMEM | Errno::AGAIN => MapError::NoMemory,
+            // Nothing else is known to come: addresses, lengths and offsets are checked.
+            errno => MapError::Refused(errno.raw_os_error()),
+        }
+    }
+}
+
+impl Map for Window {
+    /// One mmap. Fills the page tables of runs of two and more at once: 64 pages cost 9 µs so, and
+    /// 57 µs one fault after another; of a single page it costs the same either way.
+    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let all = self.ram.frames();
+        if !all.contains(frames.start()) || frames.end() > all.end() {
+            let inside = all.contains(frames.start());
+            return Err(MapError::Frame(if inside {
+                all.end()
+            } else {
+                frames.start()
+            }));
+        }
+        let range = PageRange::new(at, frames.frames()).ok_or(MapError::Page(at))?;
+        let bytes = self.bytes_of(range).map_err(MapError::Page)?;
+        let pages = self.pages_of(range);
+        if self.lost.load(Relaxed) {
+            return Err(MapError::NoMemory);
+        }
+        self.budget.take()?;
+        let offset = (frames.start().0 - all.start().0) * Frame::BYTES;
+        let fill = frames.frames() > 1;
+        let mapped = self
+            .reservation
+            .map(&bytes, self.ram.as_fd(), offset, fill)
+            .map_err(|(errno, refused)| self.refused(&pages, errno, refused));
+        mapped?;
+        self.budget.settle(self.edges.map(&pages));
+        Ok(())
+    }
+
+    /// One mmap of nothing over all of it.
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        let bytes = self.bytes_of(range).map_err(MapError::Page)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        if self.lost.load(Relaxed) {
+            return Err(MapError::NoMemory);
+        }
+        let pages = self.pages_of(range);
+        self.budget.take_always();
+        self.reservation
+            .unmap(&bytes)
+            .map_err(|(errno, refused)| self.refused(&pages, errno, refused))?;
+        self.budget.settle(self.edges.unmap(&pages));
+        Ok(())
+    }
+
+    /// Nothing: the kernel took the translations away when it unmapped.
+    fn flush_all(&self) {}
+}
+
+impl Zero for Window {
+    /// Through the direct map, word by word (about 0.2 µs a frame), so that a frame need not be
+    /// mapped. Frames that are not in RAM have nothing to be zeroed.
+    fn zero(&self, frames: Run) {
+        for frame in frames.start().0..frames.end().0 {
+            if let Ok(words) = self.ram.words(Frame(frame)) {
+                words.iter().for_each(|word| word.store(0, Relaxed));
+            }
+        }
+    }
+}
+
+fn iovec(at: *mut u8, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: at.cast(),
+        iov_len: len,
+    }
+}
+
+fn process() -> libc::pid_t {
+    std::process::id() as libc::pid_t
+}

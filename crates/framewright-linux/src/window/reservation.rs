@@ -1,0 +1,193 @@
+// UNSAFETY: address space is asked of the kernel and given back here, and mapped anew inside of
+// it; mmap has no safe form, because the caller must know what it replaces.
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+/// Addresses that nothing else in the process gets, with as many in front and behind that nobody
+/// can access.
+///
+/// # Invariants
+/// - `start .. start + len_bytes` lies in the reservation, and is mapped there without access, or
+///   to bytes of the file that [`map`](Self::map) was handed. No Rust value lies there.
+/// - `start` is aligned as was asked.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    start: NonNull<u8>,
+    len_bytes: usize,
+    whole: *mut c_void,
+    whole_bytes: usize,
+}
+
+// SAFETY: addresses belong to the process and not to a thread; the value hands out no reference.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; the kernel orders changes of mappings.
+unsafe impl Sync for Reservation {}
+
+/// What became of a range whose mapping the kernel refused.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// It is as it was, except that the kernel may have cut its mapping.
+    Cut,
+    /// It may be nobody's: the kernel took it away, and nobody must map there again.
+    Lost,
+}
+
+impl Reservation {
+    /// `len_bytes` of address space without access, from a multiple of `align_bytes` on.
+    ///
+    /// # Errors
+    /// What mmap said.
+    pub(super) fn new(len_bytes: usize, align_bytes: usize) -> Result<Self, Errno> {
+        // One alignment to move the start, one to be sure of something behind the end.
+        let whole_bytes = len_bytes
+            .checked_next_multiple_of(align_bytes)
+            .and_then(|bytes| bytes.checked_add(2 * align_bytes))
+            .filter(|bytes| isize::try_from(*bytes).is_ok())
+            .ok_or(Errno::NOMEM)?;
+        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        let whole = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                whole_bytes,
+                ProtFlags::empty(),
+                none(),
+            )?
+        };
+        let misaligned = whole.addr() % align_bytes;
+        // Never 0 bytes further on: what lies in front is to be reserved too.
+        let start = whole.wrapping_byte_add(align_bytes - misaligned).cast();
+        // INVARIANT: inside, because it is less than or as much as `align_bytes` further on.
+        let start = NonNull::new(start).expect("mmap never returns the null page");
+        Ok(Self {
+            start,
+            len_bytes,
+            whole,
+            whole_bytes,
+        })
+    }
+
+    pub(super) const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Shows `file` from `offset` on at the bytes `bytes` of the reservation, whatever was there;
+    /// with `fill`, page tables are filled at once.
+    ///
+    /// # Errors
+    /// What mmap said.
+    ///
+    /// # Panics
+    /// If the bytes are not all inside.
+    pub(super) fn map(
+        &self,
+        bytes: &Range<usize>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        fill: bool,
+    ) -> Result<(), (Errno, Refused)> {
+        let at = self.place(bytes);
+        let mut flags = MapFlags::SHARED | MapFlags::FIXED;
+        if fill {
+            flags |= MapFlags::POPULATE;
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: MAP_FIXED replaces only what is inside (checked by `place`), which is this
+        // value's and has no Rust value in it (invariant). The file cannot become shorter: what
+        // this makes accessible stays accessible.
+        let mapped = unsafe { mmap(at, bytes.len(), access, flags, file, offset) };
+        mapped.map(drop).map_err(|errno| (errno, self.mend(bytes)))
+    }
+
+    /// Takes the access to the bytes `bytes` away.
+    ///
+    /// # Errors
+    /// What mmap said.
+    ///
+    /// # Panics
+    /// If the bytes are not all inside.
+    pub(super) fn unmap(&self, bytes: &Range<usize>) -> Result<(), (Errno, Refused)> {
+        let at = self.place(bytes);
+        let flags = none() | MapFlags::FIXED;
+        // SAFETY: as in `map`.
+        let mapped = unsafe { mmap_anonymous(at, bytes.len(), ProtFlags::empty(), flags) };
+        mapped.map(drop).map_err(|errno| (errno, self.mend(bytes)))
+    }
+
+    /// Before Linux 6.12 a refused MAP_FIXED could have unmapped what it was to replace: then
+    /// anybody's next mmap could lie there.
+    fn mend(&self, bytes: &Range<usize>) -> Refused {
+        let flags = none() | MapFlags::FIXED_NOREPLACE;
+        let at = self.place(bytes);
+        // SAFETY: replaces nothing. Where the kernel does not know the flag it takes the address
+        // for a hint, and what it gave elsewhere is taken back.
+        match unsafe { mmap_anonymous(at, bytes.len(), ProtFlags::empty(), flags) } {
+            Ok(mended) if mended == at => Refused::Cut,
+            Ok(elsewhere) => {
+                // SAFETY: the kernel chose the place just now, nobody has seen it.
+                let _ = unsafe { munmap(elsewhere, bytes.len()) };
+                Refused::Cut
+            }
+            Err(Errno::EXIST) => Refused::Cut,
+            Err(_) => Refused::Lost,
+        }
+    }
+
+    fn place(&self, bytes: &Range<usize>) -> *mut c_void {
+        let inside = bytes.start <= bytes.end && bytes.end <= self.len_bytes;
+        assert!(inside, "bytes {bytes:?} are not in a reservation");
+        self.start.as_ptr().wrapping_byte_add(bytes.start).cast()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the whole is this value's (invariant), and no reference into it outlives the
+        // value. What the kernel refuses stays reserved until the process ends.
+        let _ = unsafe { munmap(self.whole, self.whole_bytes) };
+    }
+}
+
+/// NORESERVE: no access, so no memory is ever needed.
+fn none() -> MapFlags {
+    MapFlags::PRIVATE | MapFlags::NORESERVE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_is_aligned_with_room_on_both_sides() {
+        for align in [4096, 4 << 20] {
+            let one = Reservation::new(3 * 4096, align).unwrap();
+            let start = one.start().addr().get();
+            assert!(start.is_multiple_of(align));
+            assert!(start > one.whole.addr());
+            assert!(start + one.len_bytes < one.whole.addr() + one.whole_bytes);
+        }
+    }
+
+    #[test]
+    fn more_than_the_address_space_is_an_error() {
+        for len in [usize::MAX, 1 << 62, 1 << 50] {
+            assert_eq!(Reservation::new(len, 4096).unwrap_err(), Errno::NOMEM);
+        }
+    }
+
+    #[test]
+    fn a_refused_change_leaves_the_place_reserved() {
+        let one = Reservation::new(16 * 4096, 4096).unwrap();
+        let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        use std::os::fd::AsFd;
+        // An offset that no file has.
+        let refused = one.map(&(4096..8192), file.as_fd(), 1, false).unwrap_err();
+        assert!(matches!(refused, (Errno::INVAL, Refused::Cut)));
+        assert!(matches!(one.mend(&(0..16 * 4096)), Refused::Cut));
+        one.unmap(&(0..16 * 4096)).unwrap();
+    }
+}
