@@ -23,6 +23,10 @@ const NUMBERS: usize = 4 * CACHED_ORDERS;
 
 // The words of a seat. The owner's, and those that others write, are on different cache lines.
 const BUSY: usize = 0;
+/// The pageblock that the CPU works in for movable requests, plus one.
+const CURRENT: usize = 1;
+/// The pageblock from which on it looks for entirely free ones, plus one; 0: from the end.
+const AWAY: usize = 2;
 const CLAIMED: usize = 8;
 const TAKEN: usize = 9;
 /// Whether there are pageblocks that not every request may be served from. Only changed with all
@@ -35,13 +39,9 @@ const HEADS: usize = 16;
 const FULL: usize = HEADS + NUMBERS;
 /// By cache: how many blocks were put into it the short way.
 const PUT: usize = FULL + NUMBERS;
-/// How many blocks each cache may hold, by order.
+/// How many blocks each cache may hold, by order and mobility.
 const LIMITS: usize = PUT + NUMBERS;
-/// The pageblock that the CPU works in for movable requests, plus one.
-const CURRENT: usize = LIMITS + CACHED_ORDERS;
-/// The pageblock from which on it looks for entirely free ones, plus one; 0: from the end.
-const AWAY: usize = CURRENT + 1;
-const COUNTERS: usize = 72;
+const COUNTERS: usize = LIMITS + CACHES;
 const ENTRIES: usize = COUNTERS + counter::COUNT;
 
 /// The counters of a seat, as offsets: frames and events since the zone was made.
@@ -81,7 +81,7 @@ const PLACES: u64 = SEAT_WORDS as u64 - 1;
 const _: () = {
     // 3 * (64 + 32 + 16 + 8) entries; the place behind the last one is a place too.
     assert!(entries_start(0, 3) + 3 * (CACHE_MAX >> 3) < SEAT_WORDS);
-    assert!(SEAT_WORDS.is_power_of_two() && AWAY < COUNTERS);
+    assert!(SEAT_WORDS.is_power_of_two() && AWAY < CLAIMED);
 };
 
 /// The number of the cache for that mobility and order.
@@ -218,21 +218,27 @@ impl<'m> SeatWords<'m> {
     }
 
     #[inline(always)]
-    pub(super) fn limit(self, order: usize) -> usize {
-        self.words[LIMITS + order].load(Relaxed) as usize
+    pub(super) fn limit(self, mobility: Mobility, order: usize) -> usize {
+        self.words[LIMITS + order * 3 + mobility.index()].load(Relaxed) as usize
     }
 
-    pub(super) fn set_limit(self, order: usize, blocks: usize) {
-        self.words[LIMITS + order].store(blocks as u64, Relaxed);
-        for mobility in Mobility::ALL {
-            let full = if self.is_kept() {
-                0
-            } else {
-                entries_start(mobility.index(), order) + blocks
-            };
-            let at = &self.words[FULL + cache_number(mobility, order)];
-            at.store(full as u64, Relaxed);
-        }
+    pub(super) fn set_limit(self, mobility: Mobility, order: usize, blocks: usize) {
+        self.words[LIMITS + order * 3 + mobility.index()].store(blocks as u64, Relaxed);
+        let full = if self.is_kept() {
+            0
+        } else {
+            entries_start(mobility.index(), order) + blocks
+        };
+        let at = &self.words[FULL + cache_number(mobility, order)];
+        at.store(full as u64, Relaxed);
+    }
+
+    /// How many caches hold something, the one of `asking` and `order` taken for one.
+    pub(super) fn caches_in_use(self, asking: Mobility, order: usize) -> usize {
+        let is_used = |m: Mobility, o| (m, o) == (asking, order) || self.cached(m, o) > 0;
+        (0..CACHED_ORDERS)
+            .map(|o| Mobility::ALL.iter().filter(|&&m| is_used(m, o)).count())
+            .sum()
     }
 
     /// The cache's blocks, oldest first; only the first [`cached`](Self::cached) are meant.
@@ -309,7 +315,9 @@ impl<'m> SeatWords<'m> {
     pub(super) fn set_kept(self, kept: bool) {
         self.words[KEPT].store(u64::from(kept), Relaxed);
         for order in 0..CACHED_ORDERS {
-            self.set_limit(order, self.limit(order));
+            for mobility in Mobility::ALL {
+                self.set_limit(mobility, order, self.limit(mobility, order));
+            }
         }
     }
 
@@ -541,7 +549,8 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
             if self.words.is_kept() && self.zone.is_kept_from(offset, mobility) {
                 return self.free_uncached(offset, order, mobility);
             }
-            if self.words.cached(mobility, order.index()) < self.words.limit(order.index()) {
+            let cached = self.words.cached(mobility, order.index());
+            if cached < self.words.limit(mobility, order.index()) {
                 self.put_into_cache(offset, order, mobility);
                 return Ok(());
             }

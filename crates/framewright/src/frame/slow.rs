@@ -2,7 +2,7 @@
 
 use super::big;
 use super::search::Wanted;
-use super::seat::{CACHE_MAX, CACHED_ORDERS, CACHES, Seat, SeatWords, counter};
+use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
 use super::tag::Tag;
 use super::zone::{Stopped, Zone};
 use super::{AllocError, FreeError};
@@ -82,8 +82,9 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
                 .count(counter::NET, (taken as u64) << order.get());
             return (taken == 1).then_some(out[0] as usize);
         }
-        self.look_at_limits();
-        let batch = self.words.limit(order.index()).div_ceil(2).clamp(1, BATCH);
+        self.look_at_limits(order, mobility);
+        let limit = self.words.limit(mobility, order.index());
+        let batch = limit.div_ceil(2).clamp(1, BATCH);
         let mut out = [0u32; BATCH];
         let taken = self.zone.take_some(self.words, wanted, &mut out[..batch]);
         let (first, others) = out[..taken].split_first()?;
@@ -122,28 +123,44 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
 
     /// Sets the caches' limits by how much is free; with many CPUs not every time, because the sum
     /// goes over all of them.
-    fn look_at_limits(&self) {
-        let looks = self.words.read(counter::LOOKS);
-        self.words.count(counter::LOOKS, 1);
-        if !looks.is_multiple_of(u64::from(self.zone.map.cpus / 4).max(1)) {
+    ///
+    /// What a CPU may hold is shared by those of its caches that are in use, the one of `order` and
+    /// `mobility` among them: mostly one or two are. The others may hold nothing until they are
+    /// used, and of what is above its new limit the older part goes back: so together they never
+    /// hold more.
+    fn look_at_limits(&self, order: Order, mobility: Mobility) {
+        let words = self.words;
+        let looks = words.read(counter::LOOKS);
+        words.count(counter::LOOKS, 1);
+        let is_due = looks.is_multiple_of(u64::from(self.zone.map.cpus / 4).max(1));
+        if !is_due && words.limit(mobility, order.index()) > 0 {
             return;
         }
         let config = &self.zone.config;
         let free = self.zone.pageblock_free_frames();
-        // Each of the twelve caches of each CPU may hold the same.
-        let caches = CACHES as u64 * u64::from(self.zone.map.cpus);
-        let mut frames = free * u64::from(config.cache_permille) / (1000 * caches);
+        let cpus = u64::from(self.zone.map.cpus);
+        let mut frames = free * u64::from(config.cache_permille) / (1000 * cpus);
         if free < self.zone.low_watermark() {
             // Short of memory: what a cache holds is missing elsewhere.
             frames /= 4;
         }
-        for order in 0..CACHED_ORDERS {
-            let blocks = frames >> order;
+        let asking = (mobility, order);
+        let share = frames / words.caches_in_use(mobility, order.index()) as u64;
+        for order in (0..CACHED_ORDERS as u8).filter_map(Order::new) {
             // A block of several pageblocks cannot be given back by the half cache.
-            let is_within = order <= self.zone.pageblock_order().index();
-            let max = usize::from(config.cache_blocks_max) >> order;
+            let is_within = order <= self.zone.pageblock_order();
+            let max = usize::from(config.cache_blocks_max) >> order.get();
             let max = if is_within { max } else { 0 };
-            self.words.set_limit(order, max.min(blocks as usize));
+            let share = max.min((share >> order.get()) as usize);
+            for mobility in Mobility::ALL {
+                let cached = words.cached(mobility, order.index());
+                let is_used = cached > 0 || (mobility, order) == asking;
+                let limit = if is_used { share } else { 0 };
+                words.set_limit(mobility, order.index(), limit);
+                if cached > limit {
+                    words.spill(self.zone, mobility, order, limit / 2);
+                }
+            }
         }
     }
 
@@ -157,8 +174,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         mobility: Mobility,
     ) -> Result<(), FreeError> {
         if order.index() < CACHED_ORDERS {
-            self.look_at_limits();
-            let limit = self.words.limit(order.index());
+            self.look_at_limits(order, mobility);
+            let limit = self.words.limit(mobility, order.index());
             self.words.spill(self.zone, mobility, order, limit / 2);
             if limit > 0 {
                 self.put_into_cache(offset, order, mobility);

@@ -22,7 +22,7 @@ fn verdict(damage: Broke) -> Result<(), Broken> {
     zone.alloc_at(Frame(700), order(1), Movable).unwrap();
     zone.alloc_at(Frame(510), order(0), Movable).unwrap();
     let mut seat = zone.seat(CpuId(1)).unwrap();
-    seat.words.set_limit(0, 4);
+    seat.words.set_limit(Movable, 0, 4);
     seat.free(Frame(510), order(0)).unwrap();
     zone.verify().unwrap();
     damage(&zone, &seat);

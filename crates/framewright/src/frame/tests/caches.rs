@@ -13,31 +13,69 @@ fn with_caches(permille: u16, blocks: u16) -> Config {
 fn limits<P: crate::platform::Relax + crate::platform::Barrier>(
     seat: &Seat<'_, '_, P>,
 ) -> [usize; 4] {
-    [0, 1, 2, 3].map(|order| seat.words.limit(order))
+    [0, 1, 2, 3].map(|order| seat.words.limit(Movable, order))
 }
 
 #[test]
-fn the_caches_together_hold_a_share_of_the_free_frames() {
-    // 20480 frames, 12 caches.
+fn the_only_cache_in_use_may_hold_its_cpus_share_of_the_free_frames() {
+    // 20480 frames.
     let layout = ZoneLayout::new(Frame(0), 512 * 40);
     for (permille, blocks, expected) in [
-        (0, 64, [0; 4]),
-        (5, 64, [8, 4, 2, 1]),
-        (20, 64, [34, 17, 8, 4]),
-        (100, 64, [64, 32, 16, 8]),
-        (100, 10, [10, 5, 2, 1]),
-        (100, 0, [0; 4]),
+        (0, 64, 0),
+        (1, 64, 20),
+        (2, 64, 40),
+        (5, 64, 64),
+        (100, 64, 64),
+        (100, 10, 10),
+        (100, 0, 0),
     ] {
         let mut memory = memory(&layout);
         let zone = full_zone(&layout, &with_caches(permille, blocks), &mut memory);
         let mut seat = zone.seat(CpuId(0)).unwrap();
         let frame = seat.alloc(order(0), Movable).unwrap();
-        assert_eq!(limits(&seat), expected, "{permille} permille");
+        assert_eq!(limits(&seat), [expected, 0, 0, 0], "{permille} permille");
+        assert_eq!(seat.words.limit(Unmovable, 0), 0);
         seat.free(frame, order(0)).unwrap();
         let cached = seat.words.cached(Movable, 0);
-        assert_eq!(cached > 0, expected[0] > 0);
-        assert!(cached <= expected[0]);
+        assert_eq!(cached > 0, expected > 0);
+        assert!(cached <= expected);
     }
+}
+
+#[test]
+fn caches_in_use_share_and_who_holds_more_than_its_part_by_now_gives_back() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(1, 64), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut live = Vec::new();
+    for _ in 0..20 {
+        live.push(seat.alloc(order(0), Movable).unwrap());
+    }
+    assert_eq!(limits(&seat), [20, 0, 0, 0]);
+    for frame in live.drain(..) {
+        seat.free(frame, order(0)).unwrap();
+    }
+    let cached = |mobility, order| seat.words.cached(mobility, order);
+    assert_eq!(cached(Movable, 0), 20);
+    // A second one: 10 frames each, and half of that is left of what is above it.
+    seat.alloc(order(1), Unmovable).unwrap();
+    assert_eq!(limits(&seat), [10, 0, 0, 0]);
+    assert_eq!(seat.words.limit(Unmovable, 1), 5);
+    let cached = |mobility, order| seat.words.cached(mobility, order);
+    assert_eq!((cached(Movable, 0), cached(Unmovable, 1)), (5, 2));
+    // A third: the two others are empty by now, and count no longer.
+    for _ in 0..5 {
+        seat.alloc(order(0), Movable).unwrap();
+    }
+    for _ in 0..2 {
+        seat.alloc(order(1), Unmovable).unwrap();
+    }
+    seat.alloc(order(3), Reclaimable).unwrap();
+    assert_eq!(limits(&seat), [0; 4]);
+    assert_eq!(seat.words.limit(Unmovable, 1), 0);
+    assert_eq!(seat.words.limit(Reclaimable, 3), 2);
+    zone.verify().unwrap();
 }
 
 #[test]
@@ -46,9 +84,13 @@ fn no_block_of_several_pageblocks_is_cached() {
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let frame = seat.alloc(order(0), Movable).unwrap();
-    assert_eq!(limits(&seat), [34, 17, 0, 0]);
-    seat.free(frame, order(0)).unwrap();
+    for size in 0..4 {
+        let frame = seat.alloc(order(size), Movable).unwrap();
+        seat.free(frame, order(size)).unwrap();
+        let expected = [64, 32, 0, 0][usize::from(size)];
+        assert_eq!(limits(&seat)[usize::from(size)], expected);
+        zone.drain();
+    }
 }
 
 #[test]
@@ -61,31 +103,39 @@ fn below_the_low_watermark_the_caches_hold_a_quarter() {
     zone.alloc_run(run(0, 20_480 - low), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(1), Movable).unwrap();
-    assert_eq!(limits(&seat), [2, 1, 0, 0], "at the watermark");
+    assert_eq!(limits(&seat), [0, 17, 0, 0], "at the watermark");
+    zone.drain();
     seat.alloc(order(0), Movable).unwrap();
-    assert_eq!(limits(&seat), [0; 4], "below it");
+    assert_eq!(limits(&seat), [8, 0, 0, 0], "below it");
 }
 
 #[test]
 fn many_cpus_share_the_limit_and_look_at_it_every_few_times() {
     let layout = ZoneLayout::new(Frame(0), 512 * 40).with_cpus(8);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    let zone = full_zone(&layout, &with_caches(20, 64), &mut memory);
     let mut seat = zone.seat(CpuId(3)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
-    assert_eq!(limits(&seat), [21, 10, 5, 2]);
+    assert_eq!(limits(&seat), [51, 0, 0, 0]);
     zone.alloc_run(run(0, 19_000), Unmovable).unwrap();
+    let fetch = |seat: &mut Seat<'_, '_, _>| {
+        zone.drain();
+        seat.alloc(order(0), Movable).unwrap();
+        limits(seat)
+    };
+    assert_eq!(fetch(&mut seat), [51, 0, 0, 0], "not every time");
+    assert_eq!(fetch(&mut seat), [3, 0, 0, 0], "every second time");
+    // Whose limit is zero looks every time.
+    zone.drain();
     seat.alloc(order(1), Movable).unwrap();
-    assert_eq!(limits(&seat), [21, 10, 5, 2], "not every time");
-    seat.alloc(order(2), Movable).unwrap();
-    assert_eq!(limits(&seat), [1, 0, 0, 0], "every second time");
+    assert_eq!(limits(&seat)[1], 1);
 }
 
 #[test]
 fn the_youngest_is_handed_out_first_and_the_older_half_of_a_full_cache_goes_back() {
     let layout = ZoneLayout::new(Frame(0), 512 * 40);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &with_caches(5, 64), &mut memory);
+    let zone = full_zone(&layout, &with_caches(5, 8), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut frames = Vec::new();
     for _ in 0..12 {
@@ -294,14 +344,16 @@ fn a_cache_that_holds_more_than_it_may_by_now_gives_back_before_it_takes() {
         }
         assert_eq!(seat.words.cached(Movable, 0), 64);
         zone.alloc_run(run(0, 20_480 - 512), Unmovable).unwrap();
-        seat.words.set_limit(0, 2);
+        seat.words.set_limit(Movable, 0, 2);
         let frame = frames[0];
         if by_parts {
             seat.free_part(frame, order(0)).unwrap();
         } else {
             seat.free(frame, order(0)).unwrap();
         }
-        assert!(seat.words.cached(Movable, 0) <= 3);
+        let limit = seat.words.limit(Movable, 0);
+        assert!((16..64).contains(&limit));
+        assert_eq!(seat.words.cached(Movable, 0), limit / 2 + 1);
         zone.verify().unwrap();
     }
 }

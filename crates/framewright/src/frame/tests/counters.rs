@@ -208,7 +208,7 @@ fn a_recount_is_the_sum_over_all_pageblocks() {
     assert_eq!(recount.present, 1400);
     assert_eq!(recount.allocated, [30, 2, 40]);
     assert_eq!(recount.free + recount.cached, 1400 - 72);
-    seat.words.set_limit(0, 4);
+    seat.words.set_limit(Movable, 0, 4);
     let cached = recount.cached;
     seat.free(frames[0], order(0)).unwrap();
     assert_eq!(zone.recount().cached, cached + 1);

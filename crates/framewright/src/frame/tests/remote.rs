@@ -108,7 +108,7 @@ fn f6_a_cache_gives_back_into_held_pageblocks_too() {
     // Sets the limits.
     let frame = seat.alloc(order(2), Unmovable).unwrap();
     zone.drain();
-    seat.words.set_limit(2, 16);
+    seat.words.set_limit(Unmovable, 2, 16);
     let places = [512, 2 * 512 + 4, 540, 2 * 512 + 8, 600];
     for place in places {
         zone.alloc_at(Frame(place), order(2), Unmovable).unwrap();
@@ -169,7 +169,7 @@ fn f7_what_only_a_racing_double_free_explains_is_counted_and_not_handed_out() {
     let other = zone.seat(CpuId(1)).unwrap();
     let free_cached = |seat: &mut Seat<'_, '_, _>, frame: Frame| {
         zone.alloc_at(frame, order(0), Movable).unwrap();
-        seat.words.set_limit(0, 4);
+        seat.words.set_limit(Movable, 0, 4);
         seat.free(frame, order(0)).unwrap();
     };
     // Somebody else's tag is over ours: it is theirs to hand out.
@@ -211,7 +211,7 @@ fn a_wrong_free_says_what_is_there() {
     let inside = Frame(1024 + 70);
     let refused = Err(FreeError::NotTheFirst(inside));
     assert_eq!(seat.free(inside, order(0)), refused);
-    seat.words.set_limit(2, 4);
+    seat.words.set_limit(Movable, 2, 4);
     seat.free(Frame(1024 + 68), order(2)).unwrap();
     assert_eq!(zone.recount().cached, 4);
     let behind = Frame(512 * 5);
@@ -244,10 +244,10 @@ fn nobody_goes_on_while_all_cpus_are_stopped() {
         std::thread::scope(|scope| {
             let mut seat = zone.seat(CpuId(1)).unwrap();
             // Some blocks in the cache, and room for more.
-            seat.words.set_limit(0, 8);
+            seat.words.set_limit(Movable, 0, 8);
             let frame = seat.alloc(order(0), Movable).unwrap();
             let other = seat.alloc(order(0), Movable).unwrap();
-            seat.words.set_limit(0, 8);
+            seat.words.set_limit(Movable, 0, 8);
             seat.free(other, order(0)).unwrap();
             drop(seat);
             let stopped = zone.stop();
