@@ -9,6 +9,8 @@
 //!
 //! - [`Machine`]: CPUs, a virtual clock, metadata memory, and the failure of the n-th call of
 //!   anything that the engine asks for. The same calls give the same answers, bit for bit.
+//! - [`Paging`]: such a machine with frames, a page table and a TLB for each CPU, which records each
+//!   use of what is stale.
 //! - [`FrameModel`]: the page-frame allocator's obviously right, slow twin: one state a frame. It
 //!   does not say which block is handed out, only which could be, and when one must be.
 //! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
@@ -16,12 +18,16 @@
 //! - [`run`](frame::run) runs a sequence on both; [`shrink`] makes a failing one short.
 #![forbid(unsafe_code)]
 
+mod difference;
 pub mod frame;
 mod machine;
+mod paging;
 mod random;
 mod shrink;
 
+pub use difference::{Difference, Finding, Summary};
 pub use frame::{Case, FrameModel, Op};
 pub use machine::{Call, Injected, Machine, MetadataError};
+pub use paging::{Lie, Paging, PoolFrames};
 pub use random::Random;
 pub use shrink::shrink;

@@ -14,6 +14,19 @@ pub enum Call {
     Relax,
     /// A barrier on all CPUs.
     Barrier,
+    /// Mapping a run of frames.
+    Map,
+    /// Unmapping a range.
+    Unmap,
+    /// Emptying all CPUs' TLBs. It cannot fail: it takes long.
+    Flush,
+    /// Frames for an area.
+    Frames,
+}
+
+impl Call {
+    /// How many kinds there are.
+    const KINDS: usize = Self::Frames as usize + 1;
 }
 
 /// One machine: CPUs of which one runs at a time, a clock that only work moves, and memory for
@@ -26,7 +39,7 @@ pub struct Machine {
     cpus: u16,
     current: Cell<u16>,
     now_ns: Cell<u64>,
-    calls: [Cell<u64>; 3],
+    calls: [Cell<u64>; Call::KINDS],
     /// Which call fails, and how many of its kind are still to succeed.
     fault: Cell<Option<(Call, u64)>>,
     armed: Cell<bool>,
@@ -65,7 +78,7 @@ impl Machine {
             cpus,
             current: Cell::new(0),
             now_ns: Cell::new(0),
-            calls: [const { Cell::new(0) }; 3],
+            calls: [const { Cell::new(0) }; Call::KINDS],
             fault: Cell::new(None),
             armed: Cell::new(false),
         }
@@ -92,8 +105,8 @@ impl Machine {
     }
 
     /// Makes a call fail, once: the first that comes after `after` others of its kind, counted
-    /// while the machine is [armed](Self::arm). Metadata fails with an error; what has no error
-    /// panics with [`Injected`].
+    /// while the machine is [armed](Self::arm). What has an error fails with it; a wait and a
+    /// barrier panic with [`Injected`], and a flush takes a thousand times as long.
     pub fn fail(&self, call: Call, after: u64) {
         self.fault.set(Some((call, after)));
     }
@@ -123,7 +136,7 @@ impl Machine {
     }
 
     /// Counts a call; whether it is the one that fails.
-    fn is_hit(&self, call: Call) -> bool {
+    pub(crate) fn is_hit(&self, call: Call) -> bool {
         let calls = &self.calls[call as usize];
         calls.set(calls.get() + 1);
         match self.fault.get() {

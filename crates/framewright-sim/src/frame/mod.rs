@@ -6,8 +6,9 @@ mod exhaustive;
 mod model;
 mod op;
 
+pub use crate::difference::{Difference, Finding, Summary};
 pub use case::{Case, Mixture};
-pub use driver::{Difference, Finding, Summary, check, run};
+pub use driver::{check, run};
 pub use exhaustive::every_sequence;
 pub use model::{FrameModel, State};
 pub use op::Op;

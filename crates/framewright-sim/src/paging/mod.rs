@@ -1,0 +1,450 @@
+//! The simulated page table, with TLBs that keep what was unmapped until they are flushed.
+
+mod pool;
+
+pub use pool::PoolFrames;
+
+use crate::{Call, Machine, Random};
+use framewright::platform::{Barrier, Clock, Cpus, Map, MapError, Relax, Zero};
+use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
+use std::cell::{Cell, RefCell};
+
+/// A [`Machine`] with frames, one page table for a window of pages, and a TLB for each CPU.
+///
+/// ```text
+///   access(cpu, page) ──▶ TLB(cpu) ──hit──▶ frame, also one that is mapped there no more
+///                            │ miss
+///                            ▼
+///                        page table ──▶ frame, kept in the TLB until flush_all
+/// ```
+///
+/// Frames below [`pool_frames`](Self::pool_frames) belong to a pool, from which [`PoolFrames`]
+/// takes them; those above are the callers' own, for `map_ram`. Each frame has one word of
+/// contents, so that what is written through one mapping is read through another.
+///
+/// What a platform may not be asked for is not an error of the call, but
+/// [recorded](Self::broken): the first broken rule is kept, in words.
+///
+/// # Rules
+/// - A page is mapped only if it is not mapped, and no CPU has an old translation of it.
+/// - A pool frame is mapped, filled with zeroes, and given back only while it is taken.
+/// - A pool frame is given back only if no page table entry and no TLB reaches it.
+/// - A call that may not wait makes the platform neither unmap nor flush.
+#[derive(Debug)]
+pub struct Paging {
+    machine: Machine,
+    start: Page,
+    pool_frames: u32,
+    /// A translation is loaded by all CPUs as soon as it exists: a CPU may do that, and nothing
+    /// that is stale stays unseen for want of an access.
+    is_eager: bool,
+    lie: Cell<Option<Lie>>,
+    expected: Cell<Option<Context>>,
+    state: RefCell<State>,
+}
+
+/// How the platform breaks its promises, so that a test can show that it is found out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lie {
+    /// A flush leaves all TLBs as they are.
+    FlushNothing,
+    /// Unmapping leaves the last page mapped.
+    UnmapAllButOne,
+    /// Unmapping does nothing.
+    UnmapNothing,
+    /// The first of the frames is not filled with zeroes.
+    ZeroAllButOne,
+    /// The frames are mapped in reverse.
+    MapReversed,
+    /// A frame that was given back is taken by somebody who has nothing to do with it.
+    LoseFrames,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Each page's frame + 1, or 0.
+    table: Vec<u32>,
+    /// For each CPU and page: the flush epoch in which the translation was loaded, and its frame.
+    tlbs: Vec<Vec<(u32, u32)>>,
+    /// For each page the last epoch in which some CPU loaded a translation of it.
+    loaded: Vec<u32>,
+    frames: Vec<Physical>,
+    epoch: u32,
+    free_frames: u64,
+    cursor: usize,
+    mapped_pages: u64,
+    random: Random,
+    broken: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Physical {
+    contents: u64,
+    /// Page table entries that reach it.
+    entries: u32,
+    /// The last epoch in which some CPU loaded a translation to it.
+    loaded: u32,
+    is_taken: bool,
+}
+
+const FLUSH_NS: u64 = 4_000;
+const MAP_NS: u64 = 1_000;
+
+impl Paging {
+    /// A machine with `cpus` CPUs, a page table for `pages` pages from `start`, `pool_frames` free
+    /// frames in the pool and `own_frames` behind them that are the callers'. Contents are noise.
+    ///
+    /// # Panics
+    /// If there are 2^32 frames or more.
+    #[must_use]
+    pub fn new(cpus: u16, start: Page, pages: u64, pool_frames: u32, own_frames: u32) -> Self {
+        let frames = pool_frames
+            .checked_add(own_frames)
+            .expect("less than 2^32 frames");
+        let physical = |nth| Physical {
+            contents: 0xa5a5_0000_0000_0000 | u64::from(nth),
+            entries: 0,
+            loaded: 0,
+            is_taken: nth >= pool_frames,
+        };
+        let pages = pages as usize;
+        Self {
+            machine: Machine::new(cpus),
+            start,
+            pool_frames,
+            is_eager: false,
+            lie: Cell::new(None),
+            expected: Cell::new(None),
+            state: RefCell::new(State {
+                table: vec![0; pages],
+                tlbs: vec![vec![(0, 0); pages]; usize::from(cpus)],
+                loaded: vec![0; pages],
+                frames: (0..frames).map(physical).collect(),
+                epoch: 1,
+                free_frames: u64::from(pool_frames),
+                cursor: 0,
+                mapped_pages: 0,
+                random: Random::new(0),
+                broken: None,
+            }),
+        }
+    }
+
+    /// The same, where all CPUs load a translation as soon as it exists.
+    #[must_use]
+    pub const fn eager(mut self, is_eager: bool) -> Self {
+        self.is_eager = is_eager;
+        self
+    }
+
+    /// The CPUs, the clock, and what fails.
+    #[must_use]
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// From here on the platform breaks that promise.
+    pub fn lie(&self, lie: Lie) {
+        self.lie.set(Some(lie));
+    }
+
+    fn lies(&self, lie: Lie) -> bool {
+        self.lie.get() == Some(lie)
+    }
+
+    /// Within `work` the engine serves a request in that context, and asks for nothing else.
+    pub fn within<T>(&self, context: Context, work: impl FnOnce() -> T) -> T {
+        self.expected.set(Some(context));
+        let result = work();
+        self.expected.set(None);
+        result
+    }
+
+    /// The first rule that was broken, in words.
+    #[must_use]
+    pub fn broken(&self) -> Option<String> {
+        self.state.borrow().broken.clone()
+    }
+
+    /// How many frames the pool has, taken or not; the callers' own begin behind them.
+    #[must_use]
+    pub const fn pool_frames(&self) -> u32 {
+        self.pool_frames
+    }
+
+    /// Frames of the pool that nobody has taken.
+    #[must_use]
+    pub fn free_frames(&self) -> u64 {
+        self.state.borrow().free_frames
+    }
+
+    /// Pages that the page table maps.
+    #[must_use]
+    pub fn mapped_pages(&self) -> u64 {
+        self.state.borrow().mapped_pages
+    }
+
+    /// The frame behind the page in the page table, whatever TLBs may keep.
+    #[must_use]
+    pub fn mapped(&self, page: Page) -> Option<Frame> {
+        let state = self.state.borrow();
+        let at = page.0.checked_sub(self.start.0)?;
+        frame_of(*state.table.get(at as usize)?)
+    }
+
+    /// A frame that some CPU reaches through the page, by the page table or by what its TLB keeps.
+    #[must_use]
+    pub fn reached(&self, page: Page) -> Option<Frame> {
+        let state = self.state.borrow();
+        let at = self.offset(&state, page, 1)?;
+        let kept = |tlb: &Vec<(u32, u32)>| {
+            let (epoch, entry) = tlb[at];
+            (epoch == state.epoch).then(|| frame_of(entry)).flatten()
+        };
+        frame_of(state.table[at]).or_else(|| state.tlbs.iter().find_map(kept))
+    }
+
+    /// The frame that an access by `cpu` through `page` reaches, by the translation that its TLB
+    /// keeps, or else by the page table's, which it keeps from now on. `None`: a fault.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    pub fn access(&self, cpu: CpuId, page: Page) -> Option<Frame> {
+        let mut state = self.state.borrow_mut();
+        let at = page.0.checked_sub(self.start.0)? as usize;
+        if at >= state.table.len() {
+            return None;
+        }
+        let (epoch, kept) = state.tlbs[usize::from(cpu.0)][at];
+        if epoch == state.epoch {
+            return frame_of(kept);
+        }
+        let frame = frame_of(state.table[at])?;
+        state.load(usize::from(cpu.0), at, frame);
+        Some(frame)
+    }
+
+    /// Reads the word behind the page as `cpu` sees it. `None`: a fault.
+    pub fn read(&self, cpu: CpuId, page: Page) -> Option<u64> {
+        let frame = self.access(cpu, page)?;
+        Some(self.state.borrow().frames[frame.0 as usize].contents)
+    }
+
+    /// Writes the word behind the page as `cpu` sees it; whether there is one.
+    pub fn write(&self, cpu: CpuId, page: Page, word: u64) -> bool {
+        let Some(frame) = self.access(cpu, page) else {
+            return false;
+        };
+        self.state.borrow_mut().frames[frame.0 as usize].contents = word;
+        true
+    }
+
+    /// The word in the frame.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    #[must_use]
+    pub fn contents(&self, frame: Frame) -> u64 {
+        self.state.borrow().frames[frame.0 as usize].contents
+    }
+
+    /// Puts a word into the frame, as a device would.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn fill(&self, frame: Frame, word: u64) {
+        self.state.borrow_mut().frames[frame.0 as usize].contents = word;
+    }
+
+    fn offset(&self, state: &State, page: Page, pages: u64) -> Option<usize> {
+        let at = page.0.checked_sub(self.start.0)?;
+        let is_inside = at.checked_add(pages)? <= state.table.len() as u64;
+        is_inside.then_some(at as usize)
+    }
+
+    fn check_context(&self, state: &mut State, call: &str, context: Option<Context>) {
+        let Some(expected) = self.expected.get() else {
+            return;
+        };
+        match context {
+            Some(context) if context != expected => {
+                state.record(|| format!("{call} within {context:?} instead of {expected:?}"));
+            }
+            None if !expected.may_block => {
+                state.record(|| format!("{call} for a caller that may not wait"));
+            }
+            _ => {}
+        }
+    }
+}
+
+const fn frame_of(entry: u32) -> Option<Frame> {
+    match entry.checked_sub(1) {
+        Some(frame) => Some(Frame(frame as u64)),
+        None => None,
+    }
+}
+
+impl State {
+    fn record(&mut self, what: impl FnOnce() -> String) {
+        if self.broken.is_none() {
+            self.broken = Some(what());
+        }
+    }
+
+    fn load(&mut self, cpu: usize, at: usize, frame: Frame) {
+        self.tlbs[cpu][at] = (self.epoch, frame.0 as u32 + 1);
+        self.loaded[at] = self.epoch;
+        self.frames[frame.0 as usize].loaded = self.epoch;
+    }
+
+    fn map(&mut self, page: Page, at: usize, frame: Frame) {
+        if !self.frames[frame.0 as usize].is_taken {
+            self.record(|| format!("{frame} was mapped at {page}, and nobody has taken it"));
+        }
+        if self.table[at] != 0 {
+            self.record(|| format!("page {page} was mapped, and is mapped already"));
+            self.unmap(at);
+        }
+        if self.loaded[at] == self.epoch {
+            self.record(|| {
+                format!("V5: page {page} was mapped while a TLB has an old translation")
+            });
+        }
+        self.table[at] = frame.0 as u32 + 1;
+        self.frames[frame.0 as usize].entries += 1;
+        self.mapped_pages += 1;
+    }
+
+    fn unmap(&mut self, at: usize) {
+        if let Some(frame) = frame_of(self.table[at]) {
+            self.table[at] = 0;
+            self.frames[frame.0 as usize].entries -= 1;
+            self.mapped_pages -= 1;
+        }
+    }
+}
+
+impl Map for Paging {
+    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+        self.machine.advance(MAP_NS);
+        let state = &mut *self.state.borrow_mut();
+        self.check_context(state, "map", Some(context));
+        let Some(offset) = self.offset(state, at, frames.frames()) else {
+            state.record(|| format!("pages from {at} were mapped outside the window"));
+            return Err(MapError::Page(at));
+        };
+        if frames.end().0 > state.frames.len() as u64 {
+            return Err(MapError::Frame(frames.start()));
+        }
+        if self.machine.is_hit(Call::Map) {
+            return Err(MapError::NoMemory);
+        }
+        for nth in 0..frames.frames() {
+            let from = if self.lies(Lie::MapReversed) {
+                frames.frames() - 1 - nth
+            } else {
+                nth
+            };
+            let frame = Frame(frames.start().0 + from);
+            state.map(Page(at.0 + nth), offset + nth as usize, frame);
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        self.machine.advance(MAP_NS);
+        let state = &mut *self.state.borrow_mut();
+        self.check_context(state, "unmap", None);
+        let Some(offset) = self.offset(state, range.start(), range.pages()) else {
+            state.record(|| format!("{range:?} was unmapped outside the window"));
+            return Err(MapError::Page(range.start()));
+        };
+        if self.machine.is_hit(Call::Unmap) {
+            return Err(MapError::NoMemory);
+        }
+        let pages = match self.lie.get() {
+            Some(Lie::UnmapNothing) => 0,
+            Some(Lie::UnmapAllButOne) => range.pages().saturating_sub(1),
+            _ => range.pages(),
+        };
+        for at in offset..offset + pages as usize {
+            if let (true, Some(frame)) = (self.is_eager, frame_of(state.table[at])) {
+                // It was there until now, so that each CPU may have loaded it since the last flush.
+                for cpu in 0..state.tlbs.len() {
+                    state.load(cpu, at, frame);
+                }
+            }
+            state.unmap(at);
+        }
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        let slow = if self.machine.is_hit(Call::Flush) {
+            1000
+        } else {
+            1
+        };
+        self.machine.advance(FLUSH_NS * slow);
+        let state = &mut *self.state.borrow_mut();
+        self.check_context(state, "flush", None);
+        if !self.lies(Lie::FlushNothing) {
+            state.epoch += 1;
+        }
+    }
+}
+
+impl Zero for Paging {
+    fn zero(&self, frames: Run) {
+        let state = &mut *self.state.borrow_mut();
+        let skip = u64::from(self.lies(Lie::ZeroAllButOne));
+        for frame in frames.start().0 + skip..frames.end().0 {
+            match state.frames.get_mut(frame as usize) {
+                Some(physical) if physical.is_taken && frame < u64::from(self.pool_frames) => {
+                    physical.contents = 0;
+                }
+                _ => state.record(|| {
+                    format!(
+                        "{} was zeroed, which was not taken from the pool",
+                        Frame(frame)
+                    )
+                }),
+            }
+        }
+    }
+}
+
+impl Relax for Paging {
+    fn relax(&self, attempt: u32) {
+        self.machine.relax(attempt);
+    }
+}
+
+impl Barrier for Paging {
+    const ASYMMETRIC: bool = Machine::ASYMMETRIC;
+    const ALONE: bool = Machine::ALONE;
+
+    fn barrier_all(&self) {
+        self.machine.barrier_all();
+    }
+}
+
+impl Clock for Paging {
+    fn now_ns(&self) -> u64 {
+        self.machine.now_ns()
+    }
+}
+
+impl Cpus for Paging {
+    fn cpus(&self) -> u16 {
+        self.machine.cpus()
+    }
+
+    fn current(&self) -> CpuId {
+        self.machine.current()
+    }
+}
+
+#[cfg(test)]
+mod tests;
