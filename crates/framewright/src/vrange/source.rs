@@ -38,22 +38,120 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
     }
 }
 
-/// Unmovable frames, one at a time.
+/// Unmovable frames, in blocks: the largest that fits and is there at once, or smaller ones.
 impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
-    fn alloc_run(&mut self, _frames: u64, context: Context) -> Result<Run, AllocError> {
+    fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+        let zone = self.zone();
+        let fits = frames.max(1).ilog2() as u8;
+        let largest = fits.min(zone.pageblock_order().get());
+        // The largest, and if that is not there those that the seat caches: what lies between
+        // would mostly be missing too, and costs a search each time.
+        let blocks = (1..=fits.min(CACHED_ORDER_MAX))
+            .chain((largest > CACHED_ORDER_MAX).then_some(largest))
+            .rev();
+        for order in blocks.filter_map(Order::new) {
+            if let Some(frame) = self.try_alloc(order, Mobility::Unmovable) {
+                return Ok(run_of(frame, order));
+            }
+        }
         let frame = if context.may_block {
             self.alloc(Order::ZERO, Mobility::Unmovable)?
         } else {
             self.try_alloc(Order::ZERO, Mobility::Unmovable)
                 .ok_or(AllocError::Exhausted)?
         };
-        Ok(Run::new(frame, 1).expect("a frame of a zone is below the number range's end"))
+        Ok(run_of(frame, Order::ZERO))
     }
 
     fn free_run(&mut self, frames: Run) {
-        for frame in frames.start().0..frames.end().0 {
-            let freed = self.free(Frame(frame), Order::ZERO);
-            debug_assert!(freed.is_ok(), "frames come back to where they came from");
+        let freed = self.free_frames(frames);
+        debug_assert!(freed.is_ok(), "frames come back to where they came from");
+    }
+}
+
+/// The largest order that a seat caches.
+const CACHED_ORDER_MAX: u8 = 3;
+
+fn run_of(frame: Frame, order: Order) -> Run {
+    Run::new(frame, order.frames()).expect("a block of a zone is below the number range's end")
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::frame::{Zone, ZoneLayout};
+    use crate::platform::SingleThread;
+    use crate::policy::Config;
+    use crate::units::CpuId;
+    use std::vec;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_seat_gives_the_largest_block_that_fits_and_takes_any_part_of_it_back() {
+        let layout = ZoneLayout::new(Frame(0), 2048);
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let zone = Zone::new(
+            &layout,
+            &Config::default(),
+            &mut memory,
+            SingleThread::new(),
+        )
+        .unwrap();
+        zone.add(Run::new(Frame(0), 2048).unwrap()).unwrap();
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let lengths = [0, 1, 2, 3, 7, 8, 15, 16, 100, 511, 600].map(|asked| {
+            let run = seat.alloc_run(asked, Context::NOWAIT).unwrap();
+            let got = run.frames();
+            // Back in parts that are no blocks, and not from the front.
+            let third = got / 3;
+            let part = |from: u64, frames| Run::new(Frame(run.start().0 + from), frames).unwrap();
+            seat.free_run(part(third, got - third));
+            seat.free_run(part(0, third));
+            got
+        });
+        assert_eq!(lengths, [1, 1, 2, 2, 4, 8, 8, 16, 64, 256, 512]);
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(zone.stats().nr_free_pages, 2048);
+    }
+
+    #[test]
+    fn where_only_single_frames_are_left_single_frames_are_given_until_there_are_none() {
+        let layout = ZoneLayout::new(Frame(0), 1024);
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let zone = Zone::new(
+            &layout,
+            &Config::default(),
+            &mut memory,
+            SingleThread::new(),
+        )
+        .unwrap();
+        zone.add(Run::new(Frame(0), 1024).unwrap()).unwrap();
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let mut all = Vec::new();
+        while let Ok(run) = seat.alloc_run(1024, Context::ANY) {
+            all.push(run);
         }
+        assert_eq!(all.iter().map(|run| run.frames()).sum::<u64>(), 1024);
+        assert_eq!(seat.alloc_run(1, Context::ANY), Err(AllocError::Exhausted));
+        assert_eq!(
+            seat.alloc_run(1, Context::NOWAIT),
+            Err(AllocError::Exhausted)
+        );
+        for frame in (0..1024).step_by(2) {
+            seat.free_run(Run::new(Frame(frame), 1).unwrap());
+        }
+        let mut singles = 0;
+        while let Ok(run) = seat.alloc_run(64, Context::ANY) {
+            assert_eq!(run.frames(), 1);
+            singles += 1;
+        }
+        assert_eq!(singles, 512);
+        // All at once: runs of many allocations, side by side.
+        seat.free_run(Run::new(Frame(0), 1024).unwrap());
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(zone.stats().nr_free_pages, 1024);
     }
 }

@@ -458,3 +458,62 @@ fn many_blocks_are_taken_and_freed_at_once_as_far_as_it_goes() {
     zone.verify().unwrap();
     assert_eq!(zone.recount().free, 64);
 }
+
+#[test]
+fn frames_are_freed_by_any_run_over_allocations_and_a_wrong_one_changes_nothing() {
+    let layout = ZoneLayout::new(Frame(0), 2048);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(
+        &layout,
+        &Config::default(),
+        &mut memory,
+        SingleThread::new(),
+    )
+    .unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let run = |start, frames| Run::new(Frame(start), frames).unwrap();
+    for (start, orders) in [(64, 3), (72, 1), (74, 0), (76, 2), (512, 9)] {
+        zone.alloc_at(Frame(start), order(orders), Unmovable)
+            .unwrap();
+    }
+    let free = |zone: &Zone<_>| {
+        zone.drain();
+        zone.verify().unwrap();
+        zone.stats().nr_free_pages
+    };
+    let before = free(&zone);
+    // Frame 75 belongs to nobody, and nothing before it is freed for that.
+    assert_eq!(
+        seat.free_frames(run(70, 8)),
+        Err(FreeError::AlreadyFree(Frame(75)))
+    );
+    assert_eq!(
+        seat.free_frames(run(1024, 1)),
+        Err(FreeError::AlreadyFree(Frame(1024)))
+    );
+    assert_eq!(
+        seat.free_frames(run(1020, 1100)),
+        Err(FreeError::AlreadyFree(Frame(1024)))
+    );
+    assert_eq!(
+        seat.free_frames(run(5000, 2)),
+        Err(FreeError::Outside(Frame(5000)))
+    );
+    assert_eq!(free(&zone), before);
+    seat.free_frames(run(9, 0)).unwrap();
+    // The end of one, two whole ones.
+    seat.free_frames(run(67, 8)).unwrap();
+    assert_eq!(free(&zone), before + 8);
+    // The middle of one: what is left is freed by another run over it.
+    seat.free_frames(run(513, 100)).unwrap();
+    assert_eq!(free(&zone), before + 108);
+    assert_eq!(
+        seat.free_frames(run(512, 2)),
+        Err(FreeError::AlreadyFree(Frame(513)))
+    );
+    for rest in [run(64, 3), run(76, 4), run(512, 1), run(613, 411)] {
+        seat.free_frames(rest).unwrap();
+    }
+    assert_eq!(free(&zone), 2048);
+}
