@@ -44,7 +44,7 @@
 //!
 //! # Words of the table (page p: words 2p and 2p + 1)
 //! - first page of an area: word 0 is its header: state (live, kept, lazy), kind, length, caller tag
-//!   (or, in a list, the next one); never zero
+//!   (or, in a list, the next one); it differs from a gap's node, and from zero
 //! - each page of a `vmalloc` area: word 1 is the frame behind it, plus one
 //! - first page of a gap in the tree: both words are its node
 //! - any other: not meant, and not read
@@ -93,19 +93,26 @@
 #![allow(dead_code, reason = "the arena joins the spans in the next step")]
 
 mod area;
+mod arena;
 mod error;
+mod fit;
 mod layout;
 mod request;
 mod seat;
 mod source;
 mod space;
+mod table;
+mod tree;
 mod verify;
 
 pub use area::{AreaInfo, AreaKind, AreaState};
+pub use arena::{Arena, ArenaError, ArenaGuard, Gap};
 pub use error::{RangeError, RangeFreeError, SetupError};
+pub use fit::Fit;
 pub use layout::SpaceLayout;
 pub use request::{AreaRequest, Tag};
 pub use seat::RangeSeat;
 pub use source::{FrameSource, NoFrames};
 pub use space::Space;
+pub use table::{Header, Table};
 pub use verify::Broken;

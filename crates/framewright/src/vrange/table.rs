@@ -1,0 +1,294 @@
+//! The table: two words a page, descriptors for everything that can start there.
+//!
+//! ```text
+//!              63    60 59            30 29             0
+//!     header   [ state ][ pages - 1     ][ tag or next   ]    word 0 of an area's first page
+//!     node     [1|f|bal][ left + 1      ][ right         ]    word 0 of a gap's first page
+//!              [ point ][ pages - 1     ][ longest - 1   ]    word 1 of a gap's first page
+//!     frame    [ frame + 1                               ]    word 1 of a page with a frame
+//! ```
+//!
+//! Words of other pages mean nothing and may have any value: that something starts at a page is
+//! known from elsewhere, from the tree or from a span's bitmap. A header is never zero, and never
+//! a node, nevertheless.
+//!
+//! A gap's links need no value for "none" of their own: page 0 is no gap's right neighbour, and the
+//! last page of the largest window is no gap's left one.
+
+use super::{AreaKind, AreaState};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::units::Frame;
+
+/// The bits of a page's number, and of a length less one.
+pub(super) const PAGE_BITS: u32 = 30;
+pub(super) const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
+/// The bit of word 0 that tells a gap from an area.
+pub(super) const GAP: u64 = 1 << 63;
+/// The most pages a window may have.
+pub(super) const PAGES_MAX: u32 = 1 << PAGE_BITS;
+
+const STATE_SHIFT: u32 = 2 * PAGE_BITS;
+/// No next one: an area in a list has a guard page or is long, so none starts at the last page of
+/// the largest window.
+const NO_NEXT: u32 = PAGES_MAX - 1;
+
+/// An area's header, one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header(u64);
+
+impl Header {
+    /// A live area of `pages` pages, its guard page included, 1 to 2^30. Of the tag, 30 bits stay.
+    #[inline]
+    #[must_use]
+    pub const fn live(kind: AreaKind, pages: u32, tag: u32) -> Self {
+        let state = match kind {
+            AreaKind::Plain => 1,
+            AreaKind::Vmalloc => 2,
+            AreaKind::Ram => 3,
+        };
+        Self::build(state, pages, tag)
+    }
+
+    /// The same area, freed and kept as it stands, in a list before `next`. Only `vmalloc` areas
+    /// are kept, so the kind becomes that.
+    #[inline]
+    #[must_use]
+    pub const fn kept(self, next: Option<u32>) -> Self {
+        Self::build(4, self.pages(), Self::link(next))
+    }
+
+    /// The same area, freed, in a list before `next`.
+    #[inline]
+    #[must_use]
+    pub const fn lazy(self, next: Option<u32>) -> Self {
+        let state = match self.kind() {
+            AreaKind::Plain => 5,
+            AreaKind::Vmalloc => 6,
+            AreaKind::Ram => 7,
+        };
+        Self::build(state, self.pages(), Self::link(next))
+    }
+
+    const fn build(state: u64, pages: u32, low: u32) -> Self {
+        debug_assert!(0 < pages && pages <= PAGES_MAX);
+        let low = low as u64 & PAGE_MASK;
+        Self(state << STATE_SHIFT | ((pages - 1) as u64) << PAGE_BITS | low)
+    }
+
+    const fn link(next: Option<u32>) -> u32 {
+        match next {
+            Some(page) => {
+                debug_assert!(page < NO_NEXT);
+                page
+            }
+            None => NO_NEXT,
+        }
+    }
+
+    /// The header in a word; `None` for zero and for a gap's node.
+    #[inline]
+    const fn of(word: u64) -> Option<Self> {
+        // Headers are the states 1 to 7, nodes have the topmost bit.
+        if word.wrapping_sub(1 << STATE_SHIFT) < GAP - (1 << STATE_SHIFT) {
+            Some(Self(word))
+        } else {
+            None
+        }
+    }
+
+    /// The state.
+    #[inline]
+    #[must_use]
+    pub const fn state(self) -> AreaState {
+        match self.0 >> STATE_SHIFT {
+            0..=3 => AreaState::Live,
+            4 => AreaState::Kept,
+            _ => AreaState::Lazy,
+        }
+    }
+
+    /// Which call made the area.
+    #[inline]
+    #[must_use]
+    pub const fn kind(self) -> AreaKind {
+        match self.0 >> STATE_SHIFT {
+            1 | 5 => AreaKind::Plain,
+            3 | 7 => AreaKind::Ram,
+            _ => AreaKind::Vmalloc,
+        }
+    }
+
+    /// The length in pages, guard page included.
+    #[inline]
+    #[must_use]
+    pub const fn pages(self) -> u32 {
+        (self.0 >> PAGE_BITS & PAGE_MASK) as u32 + 1
+    }
+
+    /// The caller's tag; of a live area only.
+    #[inline]
+    #[must_use]
+    pub const fn tag(self) -> u32 {
+        (self.0 & PAGE_MASK) as u32
+    }
+
+    /// The next area in the list; of a kept or lazy area only.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Option<u32> {
+        match (self.0 & PAGE_MASK) as u32 {
+            NO_NEXT => None,
+            page => Some(page),
+        }
+    }
+}
+
+/// The table of a window: for each page two words. See the [module](super) for what they mean.
+///
+/// Every access is `Relaxed`: a page's words belong to whoever owns the page at the moment, the
+/// arena's lock holder for gaps, and ownership is handed over with an ordering of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'m> {
+    pages: &'m [[AtomicU64; 2]],
+}
+
+impl<'m> Table<'m> {
+    /// How many words a window of `pages` pages needs.
+    #[must_use]
+    pub const fn words_needed(pages: u32) -> usize {
+        2 * pages as usize
+    }
+
+    /// The table in `words`, two for each page; whatever they hold.
+    ///
+    /// # Panics
+    /// If there are words for more than 2^30 pages.
+    #[must_use]
+    pub const fn new(words: &'m [AtomicU64]) -> Self {
+        let (pages, _) = words.as_chunks();
+        assert!(pages.len() <= PAGES_MAX as usize, "a page has 30 bits");
+        Self { pages }
+    }
+
+    /// The length of the window in pages.
+    #[inline]
+    #[must_use]
+    pub const fn pages(self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Both words of a page.
+    ///
+    /// # Panics
+    /// If the page is outside the window; so do all that take one.
+    #[inline(always)]
+    pub(super) fn words(self, page: u32) -> &'m [AtomicU64; 2] {
+        &self.pages[page as usize]
+    }
+
+    /// The header of the area that starts at `page`; `None` for a gap's node and for zero.
+    #[inline]
+    #[must_use]
+    pub fn header(self, page: u32) -> Option<Header> {
+        Header::of(self.words(page)[0].load(Relaxed))
+    }
+
+    /// Starts an area at `page`, or changes its header.
+    #[inline]
+    pub fn set_header(self, page: u32, header: Header) {
+        self.words(page)[0].store(header.0, Relaxed);
+    }
+
+    /// Whether word 0 of `page` is a gap's node; only meaningful where something starts.
+    #[inline]
+    #[must_use]
+    pub fn is_gap(self, page: u32) -> bool {
+        self.words(page)[0].load(Relaxed) & GAP != 0
+    }
+
+    /// The frame behind a page, if it has one. Meaningless outside `vmalloc` areas.
+    #[inline]
+    #[must_use]
+    pub fn frame(self, page: u32) -> Option<Frame> {
+        self.words(page)[1].load(Relaxed).checked_sub(1).map(Frame)
+    }
+
+    /// Notes the frame behind a page, whose number is not the very last one, or that there is none.
+    #[inline]
+    pub fn set_frame(self, page: u32, frame: Option<Frame>) {
+        let word = match frame {
+            Some(Frame(number)) => number.wrapping_add(1),
+            None => 0,
+        };
+        self.words(page)[1].store(word, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::raw::atomic_words;
+
+    const KINDS: [AreaKind; 3] = [AreaKind::Plain, AreaKind::Vmalloc, AreaKind::Ram];
+
+    #[test]
+    fn a_header_keeps_its_state_kind_length_and_tag() {
+        let mut memory = [0; 8];
+        let table = Table::new(atomic_words(&mut memory));
+        assert_eq!((table.pages(), Table::words_needed(4)), (4, 8));
+        assert!((0..4).all(|page| table.header(page).is_none() && !table.is_gap(page)));
+        for kind in KINDS {
+            for pages in [1, 2, PAGES_MAX] {
+                for tag in [0, 5, PAGES_MAX - 1] {
+                    let live = Header::live(kind, pages, tag);
+                    table.set_header(3, live);
+                    let read = table.header(3).unwrap();
+                    assert_eq!(
+                        (read.state(), read.kind(), read.pages(), read.tag()),
+                        (AreaState::Live, kind, pages, tag)
+                    );
+                    for next in [None, Some(0), Some(PAGES_MAX - 2)] {
+                        let lazy = live.lazy(next);
+                        assert_eq!((lazy.state(), lazy.kind()), (AreaState::Lazy, kind));
+                        assert_eq!((lazy.pages(), lazy.next()), (pages, next));
+                        assert_eq!(lazy.lazy(None).kind(), kind);
+                        let kept = live.kept(next);
+                        assert_eq!(
+                            (kept.state(), kept.kind()),
+                            (AreaState::Kept, AreaKind::Vmalloc)
+                        );
+                        assert_eq!((kept.pages(), kept.next()), (pages, next));
+                    }
+                }
+            }
+        }
+        assert!(!table.is_gap(3));
+    }
+
+    #[test]
+    fn no_header_is_taken_for_nothing_or_for_a_gap() {
+        let live = Header::live(AreaKind::Plain, 1, 0);
+        assert_eq!(Header::of(live.0), Some(live));
+        let last = Header::live(AreaKind::Ram, PAGES_MAX, 0).lazy(None);
+        assert_eq!(Header::of(last.0), Some(last));
+        assert_eq!(last.0 & GAP, 0);
+        assert_eq!(Header::of(GAP), None);
+        assert_eq!(Header::of(!0), None);
+    }
+
+    #[test]
+    fn frame_zero_is_a_frame_and_zero_is_none() {
+        let mut memory = [0; 4];
+        let table = Table::new(atomic_words(&mut memory));
+        assert_eq!(table.frame(1), None);
+        for frame in [Frame(0), Frame(u64::MAX - 1)] {
+            table.set_frame(1, Some(frame));
+            assert_eq!(table.frame(1), Some(frame));
+        }
+        table.set_frame(1, None);
+        assert_eq!((table.frame(1), table.frame(0)), (None, None));
+        table.set_frame(1, Some(Frame(7)));
+        table.set_header(1, Header::live(AreaKind::Vmalloc, 1, 0));
+        assert_eq!(table.frame(1), Some(Frame(7)), "the other word");
+    }
+}
