@@ -4,11 +4,13 @@
 use crate::mapping::Mapping;
 use crate::platform::{Linux, Membarrier, NoMembarrier, NoSlot, Slots};
 use crate::ram::{Pages, Ram, RamError};
+use crate::window::WindowError;
 use framewright::frame::{Seat, SeatError, SetupError, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Fenced};
 use framewright::policy::Config;
-use framewright::{CpuId, Run};
+use framewright::{CpuId, Run, vrange};
 use std::fmt;
+use std::sync::Arc;
 
 /// What a [`Host`] is made of.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +42,12 @@ pub enum HostError {
     Setup(SetupError),
     /// The machine gave no RAM for the frames.
     Ram(RamError),
-    /// The machine gave no memory for the zone's metadata; an errno.
+    /// The machine gave no memory for metadata; an errno.
     Metadata(i32),
+    /// There is no window for the frames.
+    Window(WindowError),
+    /// The space cannot be made that way.
+    Ranges(vrange::SetupError),
     /// The kernel has no membarrier: [`Host::fenced`] does without.
     NoMembarrier,
 }
@@ -55,6 +61,8 @@ impl fmt::Display for HostError {
                 let reason = std::io::Error::from_raw_os_error(*errno);
                 write!(f, "no memory for metadata: {reason}")
             }
+            Self::Window(error) => error.fmt(f),
+            Self::Ranges(error) => error.fmt(f),
             Self::NoMembarrier => NoMembarrier.fmt(f),
         }
     }
@@ -106,7 +114,7 @@ pub struct Host<B = Membarrier> {
     // which is dropped after it, and it is handed out with the lifetime of a borrow of the host.
     zone: Zone<'static, Linux<B>>,
     platform: Linux<B>,
-    ram: Ram,
+    ram: Arc<Ram>,
     _metadata: Mapping,
 }
 
@@ -155,7 +163,7 @@ impl<B: Barrier + Clone> Host<B> {
         Ok(Self {
             zone,
             platform,
-            ram,
+            ram: Arc::new(ram),
             _metadata: metadata,
         })
     }
@@ -187,7 +195,13 @@ impl<B: Barrier + Clone> Host<B> {
 impl<B> Host<B> {
     /// The frames' contents.
     #[must_use]
-    pub const fn ram(&self) -> &Ram {
+    pub fn ram(&self) -> &Ram {
+        &self.ram
+    }
+
+    /// The same, for windows of its own.
+    #[must_use]
+    pub const fn ram_shared(&self) -> &Arc<Ram> {
         &self.ram
     }
 

@@ -5,11 +5,14 @@
 //!           ├─ Zone       the engine's allocator, metadata in a mapping of its own
 //!           └─ Linux      what the engine asks: relax, barrier, clock  [`platform`]
 //!                └─ Slots a number for each thread, given back at its end
-//!     Window               address space in which frames appear         [`window`]
+//!
+//!     HostSpace ─┬─ Host    all of the above
+//!                ├─ Window  address space in which the frames appear   [`window`]
+//!                └─ Space   the engine's virtual ranges over it
 //! ```
 //!
 //! A [`Host`] is made once and shared by reference; each thread asks it for its
-//! [seat](Host::seat). No setting of the host is changed, and no privilege is needed; what the
+//! [seat](Host::seat); a [`HostSpace`] likewise, for its [range seat](HostSpace::range_seat). No setting of the host is changed, and no privilege is needed; what the
 //! host did not give (huge pages, membarrier) is said in a [`RamReport`] or an error.
 //!
 //! # What is not here
@@ -20,9 +23,11 @@ mod host;
 mod mapping;
 pub mod platform;
 pub mod ram;
+mod space;
 pub mod window;
 
 pub use host::{Host, HostError, Options, SlotError};
-pub use platform::{Linux, Membarrier};
+pub use platform::{Linux, Membarrier, Paged};
 pub use ram::{Pages, Ram, RamReport};
+pub use space::{HostRangeSeat, HostSpace, RangeOptions};
 pub use window::Window;

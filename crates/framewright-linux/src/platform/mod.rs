@@ -6,8 +6,10 @@
 //! own [`Fenced`], with a full barrier in each operation: which of the two is a type, because the
 //! frequent paths are compiled for one of them.
 
+mod paged;
 mod slots;
 
+pub use paged::Paged;
 pub use slots::{NoSlot, Slots};
 
 use framewright::CpuId;

@@ -1,0 +1,85 @@
+use super::Linux;
+use crate::Membarrier;
+use crate::window::Window;
+use framewright::platform::{Barrier, Clock, Cpus, Map, MapError, Relax, Zero};
+use framewright::{Context, CpuId, Page, PageRange, Run};
+use std::sync::Arc;
+
+/// The platform of a space: [`Linux`] for waiting, barriers, clock and slots, and a [`Window`]
+/// whose page tables are the kernel's.
+#[derive(Clone, Debug)]
+pub struct Paged<B = Membarrier> {
+    linux: Linux<B>,
+    window: Arc<Window>,
+}
+
+impl<B> Paged<B> {
+    /// The two together.
+    #[must_use]
+    pub const fn new(linux: Linux<B>, window: Arc<Window>) -> Self {
+        Self { linux, window }
+    }
+
+    /// Clock and slots.
+    #[must_use]
+    pub const fn linux(&self) -> &Linux<B> {
+        &self.linux
+    }
+
+    /// The window.
+    #[must_use]
+    pub const fn window(&self) -> &Arc<Window> {
+        &self.window
+    }
+}
+
+impl<B> Relax for Paged<B> {
+    fn relax(&self, attempt: u32) {
+        self.linux.relax(attempt);
+    }
+}
+
+impl<B: Barrier> Barrier for Paged<B> {
+    const ASYMMETRIC: bool = Linux::<B>::ASYMMETRIC;
+    const ALONE: bool = Linux::<B>::ALONE;
+
+    fn barrier_all(&self) {
+        self.linux.barrier_all();
+    }
+}
+
+impl<B> Clock for Paged<B> {
+    fn now_ns(&self) -> u64 {
+        self.linux.now_ns()
+    }
+}
+
+impl<B> Cpus for Paged<B> {
+    fn cpus(&self) -> u16 {
+        self.linux.cpus()
+    }
+
+    fn current(&self) -> CpuId {
+        self.linux.current()
+    }
+}
+
+impl<B> Map for Paged<B> {
+    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+        self.window.map(at, frames, context)
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        self.window.unmap(range)
+    }
+
+    fn flush_all(&self) {
+        self.window.flush_all();
+    }
+}
+
+impl<B> Zero for Paged<B> {
+    fn zero(&self, frames: Run) {
+        self.window.zero(frames);
+    }
+}

@@ -1,0 +1,219 @@
+// UNSAFETY: the space borrows its metadata from a mapping that lies beside it in one value, as the
+// zone does in a `Host`.
+
+use crate::host::{Host, HostError, Options, SlotError};
+use crate::mapping::Mapping;
+use crate::platform::{Linux, Membarrier, Paged};
+use crate::window::Window;
+use framewright::frame::Seat;
+use framewright::platform::{Barrier, Fenced};
+use framewright::policy::RangeConfig;
+use framewright::vrange::{RangeSeat, SetupError, Space, SpaceLayout};
+use std::sync::Arc;
+
+/// What the space of a [`HostSpace`] is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct RangeOptions {
+    /// The window's length in pages, 1 to 2^30.
+    pub pages: u64,
+    /// The length of a span in pages: a power of two from 4 to 1024.
+    pub span_pages: u32,
+    /// The space's policies; `None` for the default for as many CPUs as the zone has.
+    pub config: Option<RangeConfig>,
+    /// The most mappings of the kernel's that the window may have; `None` for what
+    /// vm.max_map_count leaves.
+    pub mappings_max: Option<u64>,
+}
+
+impl RangeOptions {
+    /// A window of `pages` pages with default policies.
+    #[must_use]
+    pub const fn new(pages: u64) -> Self {
+        Self {
+            pages,
+            span_pages: 1024,
+            config: None,
+            mappings_max: None,
+        }
+    }
+}
+
+/// A thread's seat in a [`HostSpace`]: its areas' frames come from its seat in the zone.
+pub type HostRangeSeat<'h, B> = RangeSeat<'h, 'h, Paged<B>, Seat<'h, 'h, Linux<B>>>;
+
+/// A [`Host`] with virtual ranges: frames, a window in which they appear, and the space that hands
+/// out the window.
+///
+/// The space's metadata is memory of its own, of which only what is used costs anything.
+///
+/// ```
+/// use framewright::frame::ZoneLayout;
+/// use framewright::{Frame, Mobility, Order};
+/// use framewright_linux::{HostSpace, Options, RangeOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(2));
+/// // HostSpace::fenced(..) where there is no membarrier
+/// let host = HostSpace::new(&options, &RangeOptions::new(1 << 20))?;
+/// let mut seat = host.range_seat()?;
+/// let frame = seat.frames().alloc(Order::ZERO, Mobility::Movable)?;
+/// seat.frames().free(frame, Order::ZERO)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct HostSpace<B = Membarrier> {
+    // INVARIANT: the space's 'static is a lie that stays in this file: its memory is `metadata`,
+    // which is dropped after it, and it is handed out with the lifetime of a borrow of this value.
+    space: Space<'static, Paged<B>>,
+    host: Host<B>,
+    window: Arc<Window>,
+    _metadata: Mapping,
+}
+
+impl HostSpace<Membarrier> {
+    /// A host whose frames are all free, and a window that is all free.
+    ///
+    /// # Errors
+    /// What could not be had.
+    pub fn new(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
+        Self::over(Host::new(options)?, ranges)
+    }
+}
+
+impl HostSpace<Fenced> {
+    /// The same without membarrier: each operation costs about 10 ns more.
+    ///
+    /// # Errors
+    /// What could not be had.
+    pub fn fenced(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
+        Self::over(Host::fenced(options)?, ranges)
+    }
+}
+
+impl<B: Barrier + Clone> HostSpace<B> {
+    /// A window and a space for the frames of `host`.
+    ///
+    /// # Errors
+    /// What could not be had; the host is dropped then.
+    pub fn over(host: Host<B>, ranges: &RangeOptions) -> Result<Self, HostError> {
+        let ram = Arc::clone(host.ram_shared());
+        let window = match ranges.mappings_max {
+            None => Window::new(ram, ranges.pages),
+            Some(max) => Window::with_mappings_max(ram, ranges.pages, max),
+        };
+        let window = Arc::new(window.map_err(HostError::Window)?);
+        let cpus = host.platform().slots().count();
+        let layout = SpaceLayout::new(window.range().start(), ranges.pages)
+            .with_cpus(cpus)
+            .with_span_pages(ranges.span_pages);
+        let words = layout.words_needed().map_err(HostError::Ranges)?;
+        let metadata = Mapping::anonymous(words * 8)
+            .map_err(|errno| HostError::Metadata(errno.raw_os_error()))?;
+        // SAFETY: used after the mapping is dropped: no, it moves beside the space, which is
+        // dropped first. Accessed in another way, or called again: no, the mapping is private and
+        // used for nothing else.
+        let memory: &'static mut [u64] = unsafe { metadata.words_for_ever() };
+        let config = ranges.config.unwrap_or(RangeConfig::for_cpus(cpus));
+        let platform = Paged::new(host.platform().clone(), Arc::clone(&window));
+        let space = Space::new(&layout, &config, memory, platform).map_err(HostError::Ranges)?;
+        Ok(Self {
+            space,
+            host,
+            window,
+            _metadata: metadata,
+        })
+    }
+
+    /// The calling thread's seat in the space, until it is dropped, with its seat in the zone,
+    /// which [`frames`](RangeSeat::frames) shows. What both have cached stays there.
+    ///
+    /// # Errors
+    /// If there are more threads than slots, or the thread has one of its seats already. Nothing
+    /// has changed then.
+    pub fn range_seat(&self) -> Result<HostRangeSeat<'_, B>, SlotError> {
+        let frames = self.host.seat()?;
+        let cpu = frames.cpu();
+        self.space().seat(cpu, frames).map_err(|error| match error {
+            SetupError::SeatTaken(cpu) | SetupError::UnknownCpu(cpu) => SlotError::SeatTaken(cpu),
+            // A seat is refused for its CPU and for nothing else; as many as the zone has.
+            _ => SlotError::SeatTaken(cpu),
+        })
+    }
+
+    /// The space.
+    #[must_use]
+    pub fn space(&self) -> &Space<'_, Paged<B>> {
+        // As the zone in a host: the lifetime parameter shrinks to that of the borrow.
+        &self.space
+    }
+
+    /// The frames, and their zone.
+    #[must_use]
+    pub const fn host(&self) -> &Host<B> {
+        &self.host
+    }
+
+    /// The window, and its bytes.
+    #[must_use]
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use framewright::Frame;
+    use framewright::frame::ZoneLayout;
+
+    fn host(cpus: u16, ranges: &RangeOptions) -> Result<HostSpace<Fenced>, HostError> {
+        let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(cpus);
+        HostSpace::fenced(&Options::new(layout), ranges)
+    }
+
+    #[test]
+    fn a_thread_has_one_range_seat_and_its_seat_in_the_zone_goes_with_it() {
+        let host = host(2, &RangeOptions::new(4096)).unwrap();
+        let seat = host.range_seat().unwrap();
+        let cpu = seat.cpu();
+        assert_eq!(host.range_seat().unwrap_err(), SlotError::SeatTaken(cpu));
+        assert_eq!(host.host().seat().unwrap_err(), SlotError::SeatTaken(cpu));
+        drop(seat);
+        let frames = host.host().seat().unwrap();
+        assert_eq!(host.range_seat().unwrap_err(), SlotError::SeatTaken(cpu));
+        drop(frames);
+        let other = std::thread::scope(|scope| {
+            let _mine = host.range_seat().unwrap();
+            scope.spawn(|| host.range_seat().unwrap().cpu()).join()
+        });
+        assert_ne!(other.unwrap(), cpu);
+    }
+
+    #[test]
+    fn the_space_is_that_of_the_window_with_as_many_cpus_as_the_zone() {
+        let host = host(3, &RangeOptions::new(5000)).unwrap();
+        let (space, window) = (host.space(), host.window().range());
+        assert_eq!((space.start(), space.pages()), (window.start(), 5000));
+        assert_eq!(space.cpus(), 3);
+        assert_eq!(*space.config(), RangeConfig::for_cpus(3));
+        space.verify().unwrap();
+        assert_eq!(host.window().ram().frames(), host.host().ram().frames());
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said() {
+        let refused = |ranges: &RangeOptions| host(1, ranges).unwrap_err();
+        let error = refused(&RangeOptions::new(0));
+        assert_eq!(
+            error.to_string(),
+            "a window of 0 pages is not between 1 and 2^30"
+        );
+        let mut ranges = RangeOptions::new(4096);
+        ranges.span_pages = 3;
+        assert_eq!(
+            refused(&ranges),
+            HostError::Ranges(SetupError::SpanPages(3))
+        );
+    }
+}
