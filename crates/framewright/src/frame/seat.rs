@@ -370,7 +370,8 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         let words = SeatWords::new(zone.seats, cpu.index());
         // Acquire pairs with the Release in `drop`.
         let taken = words.words[TAKEN].swap(1, Acquire);
-        (taken == 0).then_some(Self {
+        // Not `then_some`: a seat that was made is given back when it is dropped.
+        (taken == 0).then(|| Self {
             zone,
             words,
             tags: zone.tags,

@@ -71,7 +71,8 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
     ) -> Option<Self> {
         // Acquire pairs with the Release in `drop`.
         let taken = words.words[TAKEN].swap(1, Acquire);
-        (taken == 0).then_some(Self {
+        // Not `then_some`: a seat that was made is given back when it is dropped.
+        (taken == 0).then(|| Self {
             space,
             words,
             frames,
