@@ -1,4 +1,10 @@
-use super::Tag;
+use super::purge::sum;
+use super::seat::{Count, Own};
+use super::span::Bits;
+use super::{Space, Tag};
+use crate::platform::{Barrier, Map, Relax};
+use crate::stats::{FitCounts, RangeStats};
+use crate::sync::Ordering::Relaxed;
 use crate::units::{Page, PageRange};
 use core::fmt;
 
@@ -11,6 +17,17 @@ pub enum AreaKind {
     Vmalloc,
     /// The caller's frames, mapped \[`vm_map_ram`\].
     Ram,
+}
+
+impl AreaKind {
+    /// The guard pages behind an area of the kind.
+    #[must_use]
+    pub const fn guard_pages(self) -> u64 {
+        match self {
+            Self::Plain | Self::Vmalloc => 1,
+            Self::Ram => 0,
+        }
+    }
 }
 
 impl fmt::Display for AreaKind {
@@ -56,5 +73,106 @@ impl AreaInfo {
     #[must_use]
     pub fn range(&self) -> PageRange {
         PageRange::new(self.start, self.pages).expect("an area is inside its window")
+    }
+}
+
+impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
+    /// The area that `page` belongs to, its guard page included.
+    ///
+    /// Time: O(1). While others free, the answer may be out of date as soon as it is returned.
+    #[must_use]
+    pub fn find(&self, page: Page) -> Option<AreaInfo> {
+        let offset = self.offset_unchecked(page);
+        if offset >= self.pages() {
+            return None;
+        }
+        let at = offset as u32;
+        let (number, place) = self.spans.place(at);
+        let span = self.spans.get(number);
+        let start = match span.start_before(place) {
+            Some(start) => self.spans.first(number) + start,
+            None => span.covers()?,
+        };
+        let (number, place) = self.spans.place(start);
+        if !self.spans.get(number).starts_at(place) {
+            return None;
+        }
+        let info = self.info(start)?;
+        (at - start < (info.pages + info.guard) as u32).then_some(info)
+    }
+
+    /// Calls `sink` with every area, by address. While others work, an area that is made or freed
+    /// meanwhile may be met or not. Time: O(spans and areas).
+    pub fn for_each_area(&self, mut sink: impl FnMut(AreaInfo)) {
+        for number in 0..self.spans.count() {
+            let first = self.spans.first(number);
+            for (word, starts) in self.spans.get(number).bits(Bits::Starts).iter().enumerate() {
+                let mut left = starts.load(Relaxed);
+                while left != 0 {
+                    let at = first + word as u32 * 64 + left.trailing_zeros();
+                    left &= left - 1;
+                    if let Some(info) = self.info(at) {
+                        sink(info);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the header at a page says.
+    fn info(&self, at: u32) -> Option<AreaInfo> {
+        let header = self.table.header(at)?;
+        let guard = header.kind().guard_pages();
+        Some(AreaInfo {
+            start: self.page(at),
+            pages: u64::from(header.pages()) - guard,
+            guard,
+            kind: header.kind(),
+            state: header.state(),
+            tag: match header.state() {
+                AreaState::Live => Tag(header.tag()),
+                AreaState::Kept | AreaState::Lazy => Tag(0),
+            },
+        })
+    }
+
+    /// What was counted so far, by all CPUs.
+    #[must_use]
+    pub fn stats(&self) -> RangeStats {
+        let all = |counter| sum(self.all_seats(), counter);
+        let live = self.all_seats().map(|seat| seat.get(Own::Live));
+        let lazy = self.look_at_lazy(0);
+        RangeStats {
+            area_allocs: all(Count::Allocs),
+            area_frees: all(Count::Frees),
+            remote_frees: all(Count::RemoteFrees),
+            failures: all(Count::Failures),
+            live_pages: live.fold(0, u64::wrapping_add),
+            alloc_vmap_area: all(Count::Cuts),
+            free_vmap_area: all(Count::Gives),
+            span_takes: all(Count::SpanTakes),
+            span_returns: all(Count::SpanReturns),
+            span_dissolves: all(Count::Dissolves),
+            new_vmap_block: all(Count::BlockTakes),
+            free_vmap_block: all(Count::BlockReturns),
+            vm_map_ram: all(Count::MapRam),
+            vm_unmap_ram: all(Count::UnmapRam),
+            vmap_lazy_nr: lazy,
+            lazy_pages_peak: self.peak(),
+            purges: all(Count::Purges),
+            unmap_calls: all(Count::Unmaps),
+            unmap_failures: all(Count::UnmapFailures),
+            tlb_flushes: all(Count::Flushes),
+            claims: all(Count::Claims),
+            drains: all(Count::Drains),
+            merges_per_hold_max: self.merges_max(),
+            va_span_pages: self.extent(),
+            fits: FitCounts {
+                full: all(Count::FitFull),
+                left_edge: all(Count::FitLeft),
+                right_edge: all(Count::FitRight),
+                no_edge: all(Count::FitNone),
+            },
+        }
     }
 }

@@ -1,5 +1,6 @@
 use super::SetupError;
 use super::seat::SEAT_WORDS;
+use super::space::SPACE_WORDS;
 use crate::units::Page;
 
 /// The place and the shape of a space: what its metadata is sized by.
@@ -56,8 +57,6 @@ impl SpaceLayout {
 
 /// The most pages of a window: their numbers and lengths fit 30 bits.
 pub(super) const PAGES_MAX: u64 = 1 << 30;
-/// Words of the space itself: eight cache lines.
-pub(super) const SPACE_WORDS: usize = 64;
 
 /// Where everything lies in the words handed in.
 #[derive(Clone, Copy, Debug)]

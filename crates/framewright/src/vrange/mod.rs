@@ -90,21 +90,30 @@
 //!
 //! [`Context::may_block`]: crate::Context::may_block
 
-#![allow(dead_code, reason = "the arena joins the spans in the next step")]
-
+mod alloc;
 mod area;
 mod arena;
+mod bits;
 mod error;
 mod fit;
+mod free;
 mod layout;
 mod listing;
+mod pool;
+mod purge;
 mod request;
 mod seat;
+mod slow;
 mod source;
 mod space;
+mod span;
 mod table;
 mod tree;
 mod verify;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "tests/space.rs"]
+mod tests;
 
 pub use area::{AreaInfo, AreaKind, AreaState};
 pub use arena::{Arena, ArenaError, ArenaGuard, Gap};

@@ -1,11 +1,12 @@
-use super::{AreaRequest, FrameSource, RangeError, RangeFreeError, Space};
+use super::span::Link;
+use super::{FrameSource, Space};
 use crate::platform::{Barrier, Map, Relax};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
     light_fence,
 };
-use crate::units::{CpuId, Page};
+use crate::units::CpuId;
 use core::cell::Cell;
 use core::marker::PhantomData;
 
@@ -13,9 +14,81 @@ use core::marker::PhantomData;
 const BUSY: usize = 0;
 const CLAIMED: usize = 8;
 const TAKEN: usize = 9;
+const INBOX: usize = 16;
+const HEADS: usize = 40;
+const COUNTERS: usize = 64;
+
+/// A word of a seat that only its owner writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub(super) enum Own {
+    /// The bump: from the next page to hand out, to the page behind its last.
+    Cursor = 1,
+    End = 2,
+    /// Pages made lazy and not yet told to the space.
+    Delta = 3,
+    /// Lazy pages in the seat's spans and its list of the arena's areas: what it can purge.
+    Purgeable = 4,
+    /// The span that the bump is in.
+    Current = 5,
+    /// No run of the current span's free pages is longer.
+    Most = 6,
+    /// Pages of areas allocated, less those of areas freed; wraps.
+    Live = 7,
+    /// Which lists are not empty.
+    Mask = 24,
+    LazyHead = 25,
+    LazyTail = 26,
+    WaitHead = 27,
+    WaitTail = 28,
+    /// How many spans are entirely free.
+    Empties = 29,
+    /// The arena's areas that this seat freed: still mapped, and waiting.
+    AreasLazy = 30,
+    AreasWait = 31,
+    /// The generation that makes all those that wait free.
+    AreasStamp = 32,
+}
+
+/// The counters of a seat: events since the space was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub(super) enum Count {
+    Allocs,
+    Frees,
+    RemoteFrees,
+    Failures,
+    Cuts,
+    Gives,
+    SpanTakes,
+    SpanReturns,
+    Dissolves,
+    BlockTakes,
+    BlockReturns,
+    MapRam,
+    UnmapRam,
+    Purges,
+    Unmaps,
+    UnmapFailures,
+    Flushes,
+    Claims,
+    Drains,
+    FitFull,
+    FitLeft,
+    FitRight,
+    FitNone,
+    /// Bits that were freed twice, in a race between an owner and somebody else.
+    DoubleFrees,
+}
 
 /// Words of one seat: 16 cache lines, so that no two seats share one.
 pub(super) const SEAT_WORDS: usize = 128;
+/// Lists of spans: by longest run, poor and rich, and those entirely free.
+pub(super) const LISTS: usize = 23;
+const _: () = {
+    assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::DoubleFrees as usize) < SEAT_WORDS);
+    assert!((Own::AreasStamp as usize) < HEADS);
+};
 
 /// The metadata of one seat.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +97,7 @@ pub(super) struct SeatWords<'m> {
 }
 
 impl<'m> SeatWords<'m> {
+    #[inline(always)]
     pub(super) fn new(seats: &'m [AtomicU64], number: usize) -> Self {
         let start = number * SEAT_WORDS;
         let words = (&seats[start..start + SEAT_WORDS])
@@ -41,7 +115,84 @@ impl<'m> SeatWords<'m> {
     pub(super) fn claimed(self) -> &'m AtomicU64 {
         &self.words[CLAIMED]
     }
+
+    /// The spans in which others freed something, as a list of numbers plus one.
+    #[inline(always)]
+    pub(super) fn inbox(self) -> &'m AtomicU64 {
+        &self.words[INBOX]
+    }
+
+    #[inline(always)]
+    pub(super) fn get(self, word: Own) -> u64 {
+        self.words[word as usize].load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set(self, word: Own, value: u64) {
+        self.words[word as usize].store(value, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn page(self, word: Own) -> u32 {
+        self.get(word) as u32
+    }
+
+    pub(super) fn link(self, word: Own) -> Link {
+        (self.get(word) as u32).checked_sub(1)
+    }
+
+    pub(super) fn set_link(self, word: Own, link: Link) {
+        self.set(word, link.map_or(0, |at| u64::from(at) + 1));
+    }
+
+    pub(super) fn head(self, list: usize) -> Link {
+        (self.words[HEADS + list].load(Relaxed) as u32).checked_sub(1)
+    }
+
+    pub(super) fn set_head(self, list: usize, link: Link) {
+        let word = link.map_or(0, |span| u64::from(span) + 1);
+        self.words[HEADS + list].store(word, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn read(self, counter: Count) -> u64 {
+        self.words[COUNTERS + counter as usize].load(Relaxed)
+    }
+
+    /// Adds to a counter, or to another word, that only this seat changes; wraps.
+    #[inline(always)]
+    pub(super) fn count(self, counter: Count, by: u64) {
+        let word = &self.words[COUNTERS + counter as usize];
+        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn add(self, word: Own, by: u64) {
+        self.set(word, self.get(word).wrapping_add(by));
+    }
+
+    #[inline(always)]
+    pub(super) fn sub(self, word: Own, by: u64) {
+        self.set(word, self.get(word).wrapping_sub(by));
+    }
 }
+
+/// A seat in the hands of whoever may touch it: its own thread while it is busy, or the holder of
+/// the stop lock who has claimed it.
+#[derive(Debug)]
+pub(super) struct Held<'s, 'm, P> {
+    pub(super) space: &'s Space<'m, P>,
+    pub(super) words: SeatWords<'m>,
+    pub(super) cpu: u16,
+}
+
+impl<P> Clone for Held<'_, '_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Held<'_, '_, P> {}
 
 /// A CPU's place in a space: everything that a CPU does, it does here.
 ///
@@ -51,7 +202,7 @@ pub struct RangeSeat<'s, 'm, P, F> {
     pub(super) space: &'s Space<'m, P>,
     pub(super) words: SeatWords<'m>,
     pub(super) frames: F,
-    cpu: CpuId,
+    pub(super) cpu: u16,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -63,12 +214,8 @@ impl<P, F> Drop for RangeSeat<'_, '_, P, F> {
 }
 
 impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
-    pub(super) fn take(
-        space: &'s Space<'m, P>,
-        words: SeatWords<'m>,
-        cpu: CpuId,
-        frames: F,
-    ) -> Option<Self> {
+    pub(super) fn take(space: &'s Space<'m, P>, cpu: CpuId, frames: F) -> Option<Self> {
+        let words = SeatWords::new(space.seats, cpu.index());
         // Acquire pairs with the Release in `drop`.
         let taken = words.words[TAKEN].swap(1, Acquire);
         // Not `then_some`: a seat that was made is given back when it is dropped.
@@ -76,7 +223,7 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
             space,
             words,
             frames,
-            cpu,
+            cpu: cpu.0,
             not_sync: PhantomData,
         })
     }
@@ -90,7 +237,7 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
     /// The CPU whose seat it is.
     #[must_use]
     pub const fn cpu(&self) -> CpuId {
-        self.cpu
+        CpuId(self.cpu)
     }
 
     /// The source of its frames.
@@ -99,13 +246,36 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
         &mut self.frames
     }
 
+    /// What the busy seat's own thread works with.
+    #[inline(always)]
+    pub(super) const fn held(&self) -> Held<'s, 'm, P> {
+        Held {
+            space: self.space,
+            words: self.words,
+            cpu: self.cpu,
+        }
+    }
+
     /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
     /// CPUs goes on. In between one must not wait for somebody who does.
-    #[inline(always)]
     pub(super) fn enter(&self) {
+        if !self.try_enter() {
+            self.wait_until_unclaimed();
+        }
+    }
+
+    /// Enters, but does not wait: false if somebody claims the seat. Then it is busy, and nothing
+    /// may be done in it before [`wait_if_claimed`](Self::wait_if_claimed).
+    #[inline(always)]
+    pub(super) fn try_enter(&self) -> bool {
         self.words.busy().store(1, Relaxed);
         light_fence(P::ASYMMETRIC);
         // Acquire pairs with the Release of whoever claimed the seat: what they did is seen.
+        self.words.claimed().load(Acquire) == 0
+    }
+
+    /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
+    pub(super) fn wait_if_claimed(&self) {
         if self.words.claimed().load(Acquire) != 0 {
             self.wait_until_unclaimed();
         }
@@ -126,60 +296,9 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
                 self.space.platform.relax(attempt);
                 attempt = attempt.saturating_add(1);
             }
-            self.words.busy().store(1, Relaxed);
-            light_fence(P::ASYMMETRIC);
-            if self.words.claimed().load(Acquire) == 0 {
+            if self.try_enter() {
                 return;
             }
         }
     }
-
-    /// Allocates address space \[`get_vm_area`\]: as many pages as asked for, and a guard page
-    /// behind them. Nothing is mapped; the caller maps what it wants into the area's pages (never
-    /// into the guard page).
-    ///
-    /// Chooses what this CPU has at hand; in the arena the lowest address. Mostly some
-    /// nanoseconds; waits for nobody, unless it would fail and the context allows it: then all
-    /// CPUs are stopped, everything lazy is purged, and all spans are dissolved first.
-    ///
-    /// # Errors
-    /// The request is one that nobody can serve, or there is no gap (V8). Nothing has changed
-    /// then.
-    pub fn alloc_area(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        if request.pages == 0 {
-            return Err(RangeError::Empty);
-        }
-        if !request.align_bytes.is_power_of_two() {
-            return Err(RangeError::Align {
-                bytes: request.align_bytes,
-            });
-        }
-        self.enter();
-        self.exit();
-        Err(RangeError::NoSpace {
-            pages: request.pages,
-            align_bytes: request.align_bytes,
-        })
-    }
-
-    /// Frees an area made by [`alloc_area`](Self::alloc_area), by any CPU \[`remove_vm_area`\].
-    /// Returns its length in pages, without the guard page.
-    ///
-    /// Its pages become lazy: what is mapped there stays mapped until a purge unmaps it.
-    /// Mostly some nanoseconds. A free that finds too much lazy purges some.
-    ///
-    /// # Errors
-    /// What is wrong with the page. Nothing has changed then.
-    pub fn free_area(&mut self, page: Page) -> Result<u64, RangeFreeError> {
-        Err(RangeFreeError::NotAllocated(page))
-    }
-
-    /// Purges what this CPU made lazy, and flushes once \[`vm_unmap_aliases`\].
-    ///
-    /// What the platform fails to unmap stays lazy.
-    pub fn purge(&mut self) {}
-
-    /// Purges everything, of all CPUs, and dissolves all spans: what is free is the arena's then.
-    /// Stops all CPUs. O(spans).
-    pub fn drain(&mut self) {}
 }

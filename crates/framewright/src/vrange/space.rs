@@ -1,12 +1,45 @@
+use super::arena::Arena;
 use super::layout::Shape;
-use super::seat::SeatWords;
-use super::{AreaInfo, Broken, FrameSource, RangeSeat, SetupError, SpaceLayout};
+use super::seat::{Count, SeatWords};
+use super::span::Spans;
+use super::table::Table;
+use super::{Fit, FrameSource, RangeSeat, SetupError, SpaceLayout};
 use crate::platform::{Barrier, Map, Relax};
 use crate::policy::RangeConfig;
 use crate::raw::atomic_words;
-use crate::stats::RangeStats;
-use crate::sync::AtomicU64;
+use crate::sync::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 use crate::units::{CpuId, Page};
+
+// The space's own words. Those that many CPUs write are on lines of their own.
+/// Rank 1: held by whoever claims seats.
+const STOP_LOCK: usize = 0;
+/// Lazy pages that the seats have told of, and those that waits for a flush; wraps below zero for a
+/// moment where somebody purged before it was told.
+const LAZY: usize = 8;
+/// Of these, the ones that are unmapped and wait for a flush.
+const UNFLUSHED: usize = 9;
+/// Flushes begun, and the highest completed.
+const BEGUN: usize = 16;
+const DONE: usize = 17;
+/// The most lazy pages at one time; merges under one hold; the lowest and the highest page ever
+/// cut, plus one.
+const PEAK: usize = 24;
+const MERGES: usize = 25;
+const LOWEST: usize = 26;
+const HIGHEST: usize = 27;
+/// Frees and takes of spans when stopping all CPUs brought nothing, plus one; written under the
+/// stop lock.
+const FRUITLESS: usize = 28;
+const ARENA: usize = 32;
+/// Words of the space itself: whole cache lines.
+pub(super) const SPACE_WORDS: usize = 64;
+const _: () = assert!(ARENA + Arena::WORDS <= SPACE_WORDS);
+
+/// The most gaps that are given back under one hold of the arena's lock.
+pub(super) const MERGES_MAX: usize = 32;
 
 /// One window of address space.
 ///
@@ -19,8 +52,15 @@ pub struct Space<'m, P> {
     pub(super) platform: P,
     pub(super) words: &'m [AtomicU64],
     pub(super) seats: &'m [AtomicU64],
-    pub(super) records: &'m [AtomicU64],
-    pub(super) table: &'m [AtomicU64],
+    pub(super) spans: Spans<'m>,
+    pub(super) table: Table<'m>,
+    pub(super) arena: Arena<'m>,
+    /// The longest area that is cut from a span, in pages, guard page included.
+    pub(super) small_max: u32,
+    /// Lazy pages that a seat keeps to itself.
+    pub(super) batch: u64,
+    /// Entirely free spans that a seat keeps.
+    pub(super) empties_max: u64,
 }
 
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
@@ -55,15 +95,29 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             rest = others;
             part
         };
-        Ok(Self {
+        let words = cut(words);
+        let seats = cut(seats);
+        let spans = Spans::new(cut(records), &shape);
+        let table = Table::new(cut(table));
+        let arena = Arena::new(table, &words[ARENA..], shape.start.0);
+        let space = Self {
             shape,
             config: *config,
             platform,
-            words: cut(words),
-            seats: cut(seats),
-            records: cut(records),
-            table: cut(table),
-        })
+            words,
+            seats,
+            spans,
+            table,
+            arena,
+            small_max: if config.spans { spans.pages() / 2 } else { 0 },
+            batch: (config.lazy_pages_max / (4 * u64::from(shape.cpus))).clamp(1, 256),
+            empties_max: (config.lazy_pages_max >> shape.span_shift).max(2),
+        };
+        let mut guard = space.arena.lock(|attempt| space.platform.relax(attempt));
+        let given = guard.give(0, shape.pages as u32);
+        debug_assert!(given.is_ok(), "a new arena has no gap");
+        drop(guard);
+        Ok(space)
     }
 
     /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go
@@ -82,41 +136,168 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         if cpu.0 >= self.shape.cpus {
             return Err(SetupError::UnknownCpu(cpu));
         }
-        let words = SeatWords::new(self.seats, cpu.index());
-        RangeSeat::take(self, words, cpu, frames).ok_or(SetupError::SeatTaken(cpu))
+        RangeSeat::take(self, cpu, frames).ok_or(SetupError::SeatTaken(cpu))
     }
 
-    /// What was counted so far, by all CPUs.
-    #[must_use]
-    pub fn stats(&self) -> RangeStats {
-        RangeStats::default()
+    /// Cuts a piece from the arena, the lowest there is. Counts it for the seat.
+    pub(super) fn cut(&self, words: SeatWords<'m>, pages: u32, align_pages: u64) -> Option<u32> {
+        let mut guard = self.arena.lock(|attempt| self.platform.relax(attempt));
+        let (at, fit) = guard.alloc(pages, align_pages)?;
+        let lowest = &self.words[LOWEST];
+        if lowest.load(Relaxed).wrapping_sub(1) > u64::from(at) {
+            lowest.store(u64::from(at) + 1, Relaxed);
+        }
+        let highest = &self.words[HIGHEST];
+        if highest.load(Relaxed) < u64::from(at + pages) {
+            highest.store(u64::from(at + pages), Relaxed);
+        }
+        drop(guard);
+        words.count(Count::Cuts, 1);
+        let fit = match fit {
+            Fit::Full => Count::FitFull,
+            Fit::LeftEdge => Count::FitLeft,
+            Fit::RightEdge => Count::FitRight,
+            Fit::NoEdge => Count::FitNone,
+        };
+        words.count(fit, 1);
+        Some(at)
     }
 
-    /// The area that `page` belongs to, its guard page included.
-    ///
-    /// Time: O(1). While others free, the answer may be stale as soon as it is returned.
-    #[must_use]
-    pub fn find(&self, page: Page) -> Option<AreaInfo> {
-        let _ = page;
-        None
+    /// Gives pieces back to the arena, a bounded number under one hold of its lock.
+    pub(super) fn give(&self, words: SeatWords<'m>, mut pieces: impl Iterator<Item = (u32, u32)>) {
+        let mut next = pieces.next();
+        while next.is_some() {
+            let mut guard = self.arena.lock(|attempt| self.platform.relax(attempt));
+            let mut merges = 0;
+            while let Some((at, pages)) = next {
+                if merges == MERGES_MAX {
+                    break;
+                }
+                let given = guard.give(at, pages);
+                debug_assert!(given.is_ok(), "{given:?}: what is given was taken");
+                merges += 1;
+                next = pieces.next();
+            }
+            let most = &self.words[MERGES];
+            if most.load(Relaxed) < merges as u64 {
+                most.store(merges as u64, Relaxed);
+            }
+            drop(guard);
+            words.count(Count::Gives, merges as u64);
+        }
     }
 
-    /// Calls `sink` with every area, by address. While others work, an area that is made or freed
-    /// meanwhile may be met or not. Time: O(spans and areas).
-    pub fn for_each_area(&self, sink: impl FnMut(AreaInfo)) {
-        let _ = sink;
+    /// Flushes for everybody: what was unmapped before the call is free after it.
+    pub(super) fn flush(&self, words: SeatWords<'m>) {
+        // Acquire pairs with the Release in `unmapped`: these pages were unmapped before.
+        let pages = self.words[UNFLUSHED].swap(0, AcqRel);
+        // A stamp is taken by a read-modify-write of the same word: whoever's stamp is at most
+        // this number had unmapped before.
+        let number = self.words[BEGUN].fetch_add(1, AcqRel) + 1;
+        self.platform.flush_all();
+        // Release pairs with the Acquire in `done`.
+        self.words[DONE].fetch_max(number, AcqRel);
+        self.words[LAZY].fetch_sub(pages, AcqRel);
+        words.count(Count::Flushes, 1);
     }
 
-    /// Checks every invariant V1 to V8 that can be seen at rest. Stops all CPUs. O(window).
-    ///
-    /// # Errors
-    /// The first one that does not hold.
-    pub fn verify(&self) -> Result<(), Broken> {
-        Ok(())
+    /// The generation that makes what has been unmapped so far free.
+    pub(super) fn stamp(&self) -> u64 {
+        // A read-modify-write, so that the flush with that number comes after.
+        self.words[BEGUN].fetch_add(0, AcqRel) + 1
     }
 }
 
-impl<P> Space<'_, P> {
+impl<'m, P> Space<'m, P> {
+    /// The highest completed generation.
+    pub(super) fn done(&self) -> u64 {
+        self.words[DONE].load(Acquire)
+    }
+
+    /// Pages have been unmapped and stamped, and wait for a flush.
+    pub(super) fn unmapped(&self, pages: u64) {
+        self.words[UNFLUSHED].fetch_add(pages, AcqRel);
+    }
+
+    pub(super) fn unflushed(&self) -> u64 {
+        self.words[UNFLUSHED].load(Relaxed)
+    }
+
+    /// Adds to the lazy pages, and returns their sum.
+    pub(super) fn add_lazy(&self, pages: u64) -> u64 {
+        let before = self.words[LAZY].fetch_add(pages, AcqRel);
+        not_negative(before.wrapping_add(pages))
+    }
+
+    /// Takes back what [`add_lazy`](Self::add_lazy) added.
+    pub(super) fn sub_lazy(&self, pages: u64) {
+        self.words[LAZY].fetch_sub(pages, AcqRel);
+    }
+
+    /// Lazy pages that the seats have told of.
+    pub(super) fn told_lazy(&self) -> u64 {
+        not_negative(self.words[LAZY].load(Relaxed))
+    }
+
+    /// All lazy pages, except `reserved` ones that are told of but not lazy yet; remembers the
+    /// peak.
+    pub(super) fn look_at_lazy(&self, reserved: u64) -> u64 {
+        let told = self.words[LAZY].load(Relaxed).wrapping_sub(reserved);
+        let all = self
+            .all_seats()
+            .map(|seat| seat.get(super::seat::Own::Delta))
+            .fold(told, u64::wrapping_add);
+        let all = not_negative(all);
+        if self.words[PEAK].load(Relaxed) < all {
+            self.words[PEAK].fetch_max(all, Relaxed);
+        }
+        all
+    }
+
+    pub(super) fn peak(&self) -> u64 {
+        self.words[PEAK].load(Relaxed)
+    }
+
+    pub(super) fn merges_max(&self) -> u64 {
+        self.words[MERGES].load(Relaxed)
+    }
+
+    /// Pages from the lowest to the highest that was ever cut.
+    pub(super) fn extent(&self) -> u64 {
+        let lowest = self.words[LOWEST].load(Relaxed);
+        let highest = self.words[HIGHEST].load(Relaxed);
+        (highest + 1).saturating_sub(lowest.max(1))
+    }
+
+    pub(super) fn stop_lock(&self) -> &'m AtomicU64 {
+        &self.words[STOP_LOCK]
+    }
+
+    pub(super) fn fruitless(&self) -> &'m AtomicU64 {
+        &self.words[FRUITLESS]
+    }
+
+    /// The words of all seats.
+    pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> + use<'m, P> {
+        let seats = self.seats;
+        (0..usize::from(self.shape.cpus)).map(move |seat| SeatWords::new(seats, seat))
+    }
+
+    pub(super) fn seat_words(&self, cpu: u16) -> SeatWords<'m> {
+        SeatWords::new(self.seats, usize::from(cpu))
+    }
+
+    /// The page's place in the window; if it is outside, a number that is not below its length.
+    #[inline(always)]
+    pub(super) const fn offset_unchecked(&self, page: Page) -> u64 {
+        page.0.wrapping_sub(self.shape.start.0)
+    }
+
+    #[inline(always)]
+    pub(super) const fn page(&self, offset: u32) -> Page {
+        Page(self.shape.start.0 + offset as u64)
+    }
+
     /// The policies that the space was made with.
     #[must_use]
     pub const fn config(&self) -> &RangeConfig {
@@ -146,4 +327,15 @@ impl<P> Space<'_, P> {
     pub const fn cpus(&self) -> u16 {
         self.shape.cpus
     }
+
+    /// Lazy pages that a CPU may have beyond the bound: one batch.
+    #[must_use]
+    pub const fn lazy_batch_pages(&self) -> u64 {
+        self.batch
+    }
+}
+
+/// A sum that may be a little below zero for a moment, as zero then.
+const fn not_negative(sum: u64) -> u64 {
+    if sum > i64::MAX as u64 { 0 } else { sum }
 }

@@ -118,6 +118,17 @@ impl Header {
         }
     }
 
+    /// Whether it is a live area of that kind.
+    #[inline(always)]
+    pub(super) const fn is_live_of(self, kind: AreaKind) -> bool {
+        let state = self.0 >> STATE_SHIFT;
+        match kind {
+            AreaKind::Plain => state == 1,
+            AreaKind::Vmalloc => state == 2,
+            AreaKind::Ram => state == 3,
+        }
+    }
+
     /// The length in pages, guard page included.
     #[inline]
     #[must_use]
@@ -197,6 +208,14 @@ impl<'m> Table<'m> {
     #[inline]
     pub fn set_header(self, page: u32, header: Header) {
         self.words(page)[0].store(header.0, Relaxed);
+    }
+
+    /// Changes the header at `page` if it is `from`; of several CPUs that try, one succeeds.
+    #[inline]
+    pub(super) fn change_header(self, page: u32, from: Header, to: Header) -> bool {
+        self.words(page)[0]
+            .compare_exchange(from.0, to.0, Relaxed, Relaxed)
+            .is_ok()
     }
 
     /// Whether word 0 of `page` is a gap's node; only meaningful where something starts.

@@ -1,3 +1,8 @@
+use super::seat::{Count, Own};
+use super::span::{Bits, Owner};
+use super::{AreaState, Space, bits};
+use crate::platform::{Barrier, Map, Relax};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::Page;
 use core::fmt;
 
@@ -21,3 +26,164 @@ impl fmt::Display for Broken {
 }
 
 impl core::error::Error for Broken {}
+
+impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
+    /// Checks every invariant V1 to V6 that can be seen at rest. Stops all CPUs. O(window).
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn verify(&self) -> Result<(), Broken> {
+        let _stopped = self.stop();
+        let guard = self.arena.lock(|attempt| self.platform.relax(attempt));
+        guard
+            .verify()
+            .map_err(|at| self.broken("V2: the tree of gaps", at))?;
+        let (mut at, end) = (0, self.shape.pages as u32);
+        while at < end {
+            if let Some(gap) = guard.gap_at(at) {
+                self.check("V2: gaps do not overlap", at, gap.start == at)?;
+                at = gap.end();
+                continue;
+            }
+            let (number, place) = self.spans.place(at);
+            if self.spans.get(number).owner() == Owner::Arena {
+                let pages = self.verify_area(at, end)?;
+                let info = self.find(self.page(at));
+                self.check(
+                    "V4: found",
+                    at,
+                    info.is_some_and(|i| i.start == self.page(at)),
+                )?;
+                at += pages;
+            } else {
+                self.check("V3: a span is one CPU's", at, place == 0)?;
+                self.verify_span(number)?;
+                at += self.spans.pages();
+            }
+        }
+        self.check("V1: areas end in the window", at, at == end)?;
+        drop(guard);
+        self.verify_lazy()
+    }
+
+    /// The length of the area that starts at a page.
+    fn verify_area(&self, at: u32, end: u32) -> Result<u32, Broken> {
+        let (number, place) = self.spans.place(at);
+        let starts = self.spans.get(number).starts_at(place);
+        self.check("V1: a gap or an area", at, starts)?;
+        let header = self.table.header(at);
+        let pages = header.map_or(0, super::Header::pages);
+        self.check("V1: an area has pages", at, pages != 0 && pages <= end - at)?;
+        for page in at..at + pages {
+            let found = self.find(self.page(page));
+            let same = found.is_some_and(|area| area.start == self.page(at));
+            self.check("V4: an area is found from each page", page, same)?;
+            let (number, place) = self.spans.place(page);
+            let starts = self.spans.get(number).starts_at(place);
+            self.check("V1: one area a page", page, page == at || !starts)?;
+        }
+        Ok(pages)
+    }
+
+    /// A span that a CPU has.
+    fn verify_span(&self, number: u32) -> Result<(), Broken> {
+        let span = self.spans.get(number);
+        let (first, all) = (self.spans.first(number), self.spans.pages());
+        let cpu = span.owner().cpu().unwrap_or(u16::MAX);
+        self.check("V3: the owner exists", first, cpu < self.shape.cpus)?;
+        let seat = self.seat_words(cpu);
+        let is_current = seat.link(Own::Current) == Some(number);
+        let bump = if is_current {
+            seat.page(Own::Cursor)..seat.page(Own::End)
+        } else {
+            0..0
+        };
+        let lazy = bits::count(span.bits(Bits::Lazy));
+        let waiting = bits::count(span.bits(Bits::Waiting));
+        let counts = (span.lazy_pages(), span.waiting_pages()) == (lazy, waiting);
+        self.check("V3: a span's counts", first, counts)?;
+        let longest = bits::longest(span.bits(Bits::Free));
+        let listed = (span.listed() >> 8) as u32;
+        let is_listed = is_current && listed == 0 || !is_current && listed == longest;
+        self.check("V3: a span's list", first, is_listed)?;
+        if matches!(span.owner(), Owner::Block(_)) {
+            return Ok(());
+        }
+        let mut at = first;
+        while at < first + all {
+            let place = at - first;
+            let is = |bits: &[AtomicU64], at: u32| {
+                bits[(at / 64) as usize].load(Relaxed) >> (at % 64) & 1 != 0
+            };
+            if is(span.bits(Bits::Free), place) || bump.contains(&at) {
+                let starts = span.starts_at(place);
+                self.check("V1: free pages are in no area", at, !starts)?;
+                let both = is(span.bits(Bits::Free), place) && bump.contains(&at);
+                self.check("V1: free or in the bump", at, !both)?;
+                at += 1;
+                continue;
+            }
+            let pages = self.verify_area(at, first + all)?;
+            let lazy = self.table.header(at).map(super::Header::state) == Some(AreaState::Lazy);
+            for page in at..at + pages {
+                let place = page - first;
+                let dead = u32::from(is(span.bits(Bits::Lazy), place))
+                    + u32::from(is(span.bits(Bits::Waiting), place))
+                    + u32::from(is(span.remote(), place));
+                self.check("V1: lazy or waiting or live", page, dead == u32::from(lazy))?;
+                let free = is(span.bits(Bits::Free), place) || bump.contains(&page);
+                self.check("V1: an area's pages are not free", page, !free)?;
+            }
+            at += pages;
+        }
+        Ok(())
+    }
+
+    /// The sums of what is lazy.
+    fn verify_lazy(&self) -> Result<(), Broken> {
+        let mut lazy = 0;
+        let mut failures = 0;
+        for cpu in 0..self.shape.cpus {
+            let seat = self.seat_words(cpu);
+            let mut own = 0;
+            let mut next = seat.link(Own::AreasLazy);
+            while let Some(at) = next {
+                let header = self.table.header(at);
+                let header = header.ok_or(self.broken("V1: listed areas have headers", at))?;
+                own += u64::from(header.pages());
+                next = header.next();
+            }
+            for number in 0..self.spans.count() {
+                let span = self.spans.get(number);
+                if span.owner().cpu() == Some(cpu) {
+                    own += u64::from(span.lazy_pages());
+                    lazy += u64::from(bits::count(span.remote()));
+                }
+            }
+            let same = own == seat.get(Own::Purgeable);
+            self.check("V6: a seat's lazy pages", u32::from(cpu), same)?;
+            lazy += own;
+            failures += seat.read(Count::UnmapFailures);
+        }
+        let counted = self.look_at_lazy(0);
+        let same = lazy + self.unflushed() == counted;
+        self.check("V6: all lazy pages", 0, same)?;
+        let most = self.config.lazy_pages_max + self.batch * u64::from(self.shape.cpus);
+        self.check("V6: the bound", 0, counted <= most || failures != 0)
+    }
+
+    fn check(&self, invariant: &'static str, at: u32, holds: bool) -> Result<(), Broken> {
+        if holds {
+            Ok(())
+        } else {
+            Err(self.broken(invariant, at))
+        }
+    }
+
+    fn broken(&self, invariant: &'static str, at: u32) -> Broken {
+        Broken {
+            invariant,
+            at: self.page(at),
+        }
+    }
+}

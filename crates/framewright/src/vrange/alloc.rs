@@ -1,0 +1,249 @@
+use super::pool::Choice;
+use super::purge::RELEASES;
+use super::seat::{Count, Held, Own};
+use super::span::Bits;
+use super::{AreaKind, AreaRequest, FrameSource, Header, RangeError, RangeSeat};
+use crate::platform::{Barrier, Map, Relax};
+use crate::sync::{clear_bits, set_bits};
+use crate::units::{Context, Page};
+
+/// Areas of the arena that one allocation from it gives back first.
+const GIVES: usize = 8;
+
+/// What a request comes to: guard page included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Need {
+    pub(super) pages: u32,
+    /// A power of two.
+    pub(super) align_pages: u64,
+    pub(super) context: Context,
+}
+
+impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Allocates address space \[`get_vm_area`\]: as many pages as asked for, and a guard page
+    /// behind them. Nothing is mapped; the caller maps what it wants into the area's pages (never
+    /// into the guard page).
+    ///
+    /// Chooses what this CPU has at hand; in the arena the lowest address. Mostly some
+    /// nanoseconds; waits for nobody, unless it would fail and the context allows it: then all
+    /// CPUs are stopped, everything lazy is purged, and all spans are dissolved first.
+    ///
+    /// # Errors
+    /// The request is one that nobody can serve, or there is no gap (V8; without `may_block`, none
+    /// at hand). Nothing has changed then.
+    #[inline]
+    pub fn alloc_area(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        self.alloc_kind(request, AreaKind::Plain)
+    }
+
+    /// Allocates an area of that kind, with a guard page; nothing is mapped.
+    #[inline(always)]
+    pub(super) fn alloc_kind(
+        &mut self,
+        request: &AreaRequest,
+        kind: AreaKind,
+    ) -> Result<Page, RangeError> {
+        // What is mostly so is done here; all else is for `alloc_slowly`. An alignment is a power
+        // of two below or equal to a page's if it has one bit, and that not above.
+        let small = u64::from(self.space.small_max);
+        if request.pages.wrapping_sub(1) < small.saturating_sub(1)
+            && request.align_bytes <= Page::BYTES
+            && request.align_bytes.is_power_of_two()
+            && self.try_enter()
+        {
+            let cursor = self.words.page(Own::Cursor);
+            let pages = request.pages as u32 + 1;
+            if cursor + pages <= self.words.page(Own::End) {
+                self.words.set(Own::Cursor, u64::from(cursor + pages));
+                let header = Header::live(kind, pages, request.tag.0);
+                self.held().finish(cursor, header);
+                self.exit();
+                return Ok(self.space.page(cursor));
+            }
+        }
+        self.alloc_slowly(request, kind)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slowly(&mut self, request: &AreaRequest, kind: AreaKind) -> Result<Page, RangeError> {
+        // It may be entered, while somebody claims it.
+        self.exit();
+        let need = self.space.need(request)?;
+        let header = Header::live(kind, need.pages, request.tag.0);
+        self.enter();
+        let found = self.held().alloc_entered(&need, header, &mut self.frames);
+        self.exit();
+        let found = match found {
+            None if request.context.may_block => self.alloc_at_rest(&need, header),
+            found => found,
+        };
+        match found {
+            Some(at) => Ok(self.space.page(at)),
+            None => {
+                self.enter();
+                self.words.count(Count::Failures, 1);
+                self.exit();
+                Err(RangeError::NoSpace {
+                    pages: request.pages,
+                    align_bytes: request.align_bytes,
+                })
+            }
+        }
+    }
+}
+
+impl<P> super::Space<'_, P> {
+    /// What a request comes to in this window.
+    fn need(&self, request: &AreaRequest) -> Result<Need, RangeError> {
+        let &AreaRequest {
+            pages, align_bytes, ..
+        } = request;
+        if pages == 0 {
+            return Err(RangeError::Empty);
+        }
+        if !align_bytes.is_power_of_two() {
+            return Err(RangeError::Align { bytes: align_bytes });
+        }
+        if pages > self.pages() {
+            return Err(RangeError::TooLong { pages });
+        }
+        let align_pages = (align_bytes / Page::BYTES).max(1);
+        // Where no address can serve it, none is looked for.
+        let first = self.start().0.checked_next_multiple_of(align_pages);
+        let end = first.and_then(|first| first.checked_add(pages + 1));
+        match end {
+            Some(end) if end <= self.start().0 + self.pages() => Ok(Need {
+                pages: pages as u32 + 1,
+                align_pages,
+                context: request.context,
+            }),
+            _ => Err(RangeError::NoSpace { pages, align_bytes }),
+        }
+    }
+}
+
+impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// An area in one of the seat's spans is live.
+    #[inline(always)]
+    pub(super) fn finish(&self, at: u32, header: Header) {
+        self.space.table.set_header(at, header);
+        let (number, place) = self.space.spans.place(at);
+        self.span(number).set_start(place);
+        self.words.count(Count::Allocs, 1);
+        self.words.add(Own::Live, u64::from(header.pages()));
+    }
+
+    /// An area of the arena is live.
+    pub(super) fn finish_in_arena(&self, at: u32, header: Header) {
+        let spans = self.space.spans;
+        self.space.table.set_header(at, header);
+        let (number, place) = spans.place(at);
+        let (last, _) = spans.place(at + header.pages() - 1);
+        for covered in number + 1..=last {
+            self.span(covered).set_covers(at);
+        }
+        // Other CPUs set and clear bits beside it: two areas of the arena can share a span.
+        let starts = &self.span(number).bits(Bits::Starts)[(place / 64) as usize];
+        set_bits(starts, 1 << (place % 64), P::ALONE);
+        self.words.count(Count::Allocs, 1);
+        self.words.add(Own::Live, u64::from(header.pages()));
+    }
+
+    /// No area of the arena starts there any more.
+    pub(super) fn clear_arena_start(&self, at: u32) {
+        let (number, place) = self.space.spans.place(at);
+        let starts = &self.span(number).bits(Bits::Starts)[(place / 64) as usize];
+        clear_bits(starts, 1 << (place % 64), P::ALONE);
+    }
+
+    /// Everything that can be done without stopping others.
+    fn alloc_entered(
+        &self,
+        need: &Need,
+        header: Header,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        self.collect_inbox();
+        let all = u64::from(self.space.spans.pages());
+        if need.pages <= self.space.small_max && need.align_pages <= all {
+            let align = need.align_pages as u32;
+            if let Some(at) = self.alloc_in_spans(need, align, frames) {
+                self.finish(at, header);
+                return Some(at);
+            }
+        }
+        if let Some(at) = self.alloc_in_arena(need, GIVES, frames) {
+            self.finish_in_arena(at, header);
+            return Some(at);
+        }
+        if !need.context.may_block {
+            return None;
+        }
+        // What this CPU has made lazy itself is had without disturbing others.
+        self.purge_all(frames);
+        if need.pages <= self.space.small_max
+            && need.align_pages <= all
+            && let Some(at) = self.take_anywhere(need.pages, need.align_pages as u32)
+        {
+            self.finish(at, header);
+            return Some(at);
+        }
+        let at = self.alloc_in_arena(need, 0, frames)?;
+        self.finish_in_arena(at, header);
+        Some(at)
+    }
+
+    fn alloc_in_spans(
+        &self,
+        need: &Need,
+        align: u32,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        let pages = need.pages;
+        if let Some(at) = self.take_current(pages, align) {
+            return Some(at);
+        }
+        if need.context.may_block {
+            self.relieve();
+        }
+        for _ in 0..RELEASES {
+            if let Some(at) = self.take_listed(pages, align, Choice::Rich) {
+                return Some(at);
+            }
+            if !self.release_span(frames) {
+                break;
+            }
+        }
+        if let Some(at) = self.take_current(pages, align) {
+            return Some(at);
+        }
+        if self.take_span() {
+            return self.take_current(pages, align);
+        }
+        self.take_listed(pages, align, Choice::Poor)
+    }
+
+    fn take_anywhere(&self, pages: u32, align: u32) -> Option<u32> {
+        self.take_current(pages, align)
+            .or_else(|| self.take_listed(pages, align, Choice::Rich))
+            .or_else(|| {
+                self.take_span()
+                    .then(|| self.take_current(pages, align))
+                    .flatten()
+            })
+            .or_else(|| self.take_listed(pages, align, Choice::Poor))
+    }
+
+    fn alloc_in_arena(
+        &self,
+        need: &Need,
+        gives: usize,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        if gives != 0 {
+            self.release_areas(gives, frames);
+        }
+        self.space.cut(self.words, need.pages, need.align_pages)
+    }
+}

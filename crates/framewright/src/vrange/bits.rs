@@ -1,0 +1,215 @@
+//! Runs of any length in the bitmaps of a span.
+//!
+//! What [`Slots`](crate::slots::Slots) does for aligned runs of powers of two. All accesses are
+//! `Relaxed`: a bitmap belongs to one at a time.
+
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+/// Ones at `bit..bit + len`, inside one word; `len` at least 1.
+#[inline(always)]
+const fn ones(bit: u32, len: u32) -> u64 {
+    (!0 >> (64 - len)) << bit
+}
+
+/// Calls `part` with each word of the range and the mask of the range in it.
+#[inline(always)]
+pub(super) fn for_each_part(start: u32, len: u32, mut part: impl FnMut(usize, u64)) {
+    let (mut at, end) = (start, start + len);
+    while at < end {
+        let bit = at % 64;
+        let here = (64 - bit).min(end - at);
+        part((at / 64) as usize, ones(bit, here));
+        at += here;
+    }
+}
+
+/// Sets the bits of the range.
+#[inline(always)]
+pub(super) fn set(bits: &[AtomicU64], start: u32, len: u32) {
+    for_each_part(start, len, |word, mask| {
+        let word = &bits[word];
+        word.store(word.load(Relaxed) | mask, Relaxed);
+    });
+}
+
+/// Clears the bits of the range.
+#[inline(always)]
+pub(super) fn clear(bits: &[AtomicU64], start: u32, len: u32) {
+    for_each_part(start, len, |word, mask| {
+        let word = &bits[word];
+        word.store(word.load(Relaxed) & !mask, Relaxed);
+    });
+}
+
+/// How many bits are set.
+pub(super) fn count(bits: &[AtomicU64]) -> u32 {
+    bits.iter()
+        .map(|word| word.load(Relaxed).count_ones())
+        .sum()
+}
+
+/// The first bit at or after `from` that is set, or with `flip` all ones, clear; at most
+/// `64 * words`.
+#[inline(always)]
+fn next(bits: &[AtomicU64], from: u32, flip: u64) -> u32 {
+    let mut word = (from / 64) as usize;
+    let mut mask = !0 << (from % 64);
+    while word < bits.len() {
+        let found = (bits[word].load(Relaxed) ^ flip) & mask;
+        if found != 0 {
+            return word as u32 * 64 + found.trailing_zeros();
+        }
+        mask = !0;
+        word += 1;
+    }
+    bits.len() as u32 * 64
+}
+
+/// The runs of ones from `from` on, as first bit and bit behind.
+pub(super) fn runs(bits: &[AtomicU64], from: u32) -> impl Iterator<Item = (u32, u32)> {
+    let mut at = from;
+    let end = bits.len() as u32 * 64;
+    core::iter::from_fn(move || {
+        let start = next(bits, at, 0);
+        if start == end {
+            return None;
+        }
+        at = next(bits, start, !0);
+        Some((start, at))
+    })
+}
+
+/// The first run of ones from `from` on that has `len` bits from a multiple of `align` on: that
+/// multiple, and the bit behind the run.
+#[inline]
+pub(super) fn find(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<(u32, u32)> {
+    let end = bits.len() as u32 * 64;
+    let mut at = from;
+    loop {
+        let start = next(bits, at, 0);
+        if start == end {
+            return None;
+        }
+        let stop = next(bits, start, !0);
+        let aligned = start.next_multiple_of(align);
+        if aligned + len <= stop {
+            return Some((aligned, stop));
+        }
+        at = stop;
+    }
+}
+
+/// The length of the longest run of ones.
+pub(super) fn longest(bits: &[AtomicU64]) -> u32 {
+    let (mut best, mut open) = (0, 0);
+    for word in bits {
+        let word = word.load(Relaxed);
+        if word == !0 {
+            open += 64;
+            continue;
+        }
+        best = best.max(open + word.trailing_ones());
+        open = word.leading_ones();
+        best = best.max(longest_above(word, best));
+    }
+    best.max(open)
+}
+
+/// The longest run inside one word, if it is above `least`; otherwise any number up to that.
+#[inline]
+fn longest_above(word: u64, least: u32) -> u32 {
+    if word.count_ones() <= least {
+        return least;
+    }
+    // Ones where `length` ones begin. Fold until `least + 1`, then one by one.
+    let (mut runs, mut length) = (word, 1);
+    while length <= least {
+        let step = length.min(least + 1 - length);
+        runs &= runs >> step;
+        length += step;
+        if runs == 0 {
+            return least;
+        }
+    }
+    while runs != 0 {
+        runs &= runs >> 1;
+        length += 1;
+    }
+    length - 1
+}
+
+/// The last bit at or before `to` that is set.
+pub(super) fn last_set_to(bits: &[AtomicU64], to: u32) -> Option<u32> {
+    let mut mask = !0 >> (63 - to % 64);
+    for word in (0..=(to / 64) as usize).rev() {
+        let found = bits[word].load(Relaxed) & mask;
+        if found != 0 {
+            return Some(word as u32 * 64 + found.ilog2());
+        }
+        mask = !0;
+    }
+    None
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    fn plain(bits: &[AtomicU64]) -> Vec<bool> {
+        (0..bits.len() * 64)
+            .map(|bit| bits[bit / 64].load(Relaxed) >> (bit % 64) & 1 != 0)
+            .collect()
+    }
+
+    fn plain_runs(bits: &[AtomicU64]) -> Vec<(u32, u32)> {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for (at, set) in plain(bits).into_iter().enumerate() {
+            match runs.last_mut() {
+                Some(run) if set && run.1 == at as u32 => run.1 += 1,
+                _ if set => runs.push((at as u32, at as u32 + 1)),
+                _ => {}
+            }
+        }
+        runs
+    }
+
+    #[test]
+    fn runs_are_found_as_a_walk_bit_by_bit_finds_them() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut draw = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        for round in 0..2000 {
+            let bits: [AtomicU64; 3] = core::array::from_fn(|_| AtomicU64::new(0));
+            for _ in 0..draw(6) {
+                let start = draw(192) as u32;
+                let len = 1 + draw(u64::from(192 - start)) as u32;
+                set(&bits, start, len);
+                if draw(2) == 0 {
+                    let hole = start + draw(u64::from(len)) as u32;
+                    clear(&bits, hole, 1);
+                }
+            }
+            let all = plain_runs(&bits);
+            assert_eq!(runs(&bits, 0).collect::<Vec<_>>(), all, "round {round}");
+            let most = all.iter().map(|run| run.1 - run.0).max().unwrap_or(0);
+            assert_eq!(longest(&bits), most, "round {round}");
+            let pages: u32 = all.iter().map(|run| run.1 - run.0).sum();
+            assert_eq!(count(&bits), pages);
+            let (len, align) = (1 + draw(70) as u32, 1 << draw(7));
+            let expected = all.iter().find_map(|&(start, end)| {
+                let aligned = start.next_multiple_of(align);
+                (aligned + len <= end).then_some((aligned, end))
+            });
+            assert_eq!(find(&bits, 0, len, align), expected, "round {round}");
+            let to = draw(192) as u32;
+            let before = (0..=to).rev().find(|&bit| plain(&bits)[bit as usize]);
+            assert_eq!(last_set_to(&bits, to), before);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+use super::bits;
+use super::seat::{Count, Held, Own};
+use super::span::{Bits, Owner};
+use super::{AreaKind, AreaState, FrameSource, Header, RangeFreeError, RangeSeat};
+use crate::platform::{Barrier, Map, Relax};
+use crate::sync::Ordering::{AcqRel, Release};
+use crate::units::Page;
+
+impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Frees an area made by [`alloc_area`](Self::alloc_area), by any CPU \[`remove_vm_area`\].
+    /// Returns its length in pages, without the guard page.
+    ///
+    /// Its pages become lazy: what is mapped there stays mapped until a purge unmaps it. Mostly
+    /// some nanoseconds. A free that would make more lazy than the bound allows purges first: what
+    /// is this CPU's, and if that is not enough, what is others', one after another.
+    ///
+    /// # Errors
+    /// What is wrong with the page. Nothing has changed then.
+    #[inline]
+    pub fn free_area(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        self.free_kind(page, AreaKind::Plain)
+    }
+
+    #[inline(always)]
+    pub(super) fn free_kind(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
+        let offset = self.space.offset_unchecked(page);
+        if self.try_enter() && offset < self.space.pages() {
+            let at = offset as u32;
+            let (number, place) = self.space.spans.place(at);
+            let span = self.space.spans.get(number);
+            if span.is_owned_as(Owner::Areas(self.cpu))
+                && span.starts_at(place)
+                && let Some(header) = self.space.table.header(at)
+                && header.is_live_of(kind)
+            {
+                let pages = u64::from(header.pages());
+                let delta = self.words.get(Own::Delta) + pages;
+                if delta <= self.space.batch {
+                    self.words.set(Own::Delta, delta);
+                    self.held().free_own(at, header);
+                    self.exit();
+                    return Ok(pages - kind.guard_pages());
+                }
+            }
+        }
+        self.free_slowly(page, kind)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_slowly(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
+        self.wait_if_claimed();
+        let mut told = 0;
+        let mut helped = false;
+        let freed = loop {
+            let held = self.held();
+            let header = match held.check_free(page, kind) {
+                Ok(header) => header,
+                Err(error) => break Err(error),
+            };
+            let pages = u64::from(header.pages());
+            if told == 0 {
+                // Told before they are lazy: so the bound holds at every moment.
+                let delta = self.words.get(Own::Delta);
+                if delta + pages <= self.space.batch {
+                    self.words.set(Own::Delta, delta + pages);
+                    told = pages;
+                } else {
+                    self.words.set(Own::Delta, 0);
+                    told = pages;
+                    if !held.make_room(delta + pages, pages, &mut self.frames) && !helped {
+                        helped = true;
+                        self.exit();
+                        self.purge_others(pages);
+                        self.enter();
+                        continue;
+                    }
+                }
+            }
+            let at = self.space.offset_unchecked(page) as u32;
+            if held.free_checked(at, header) {
+                told = 0;
+                if pages > self.space.config.lazy_pages_max {
+                    // Nobody made room for it: nobody could. It goes at once, wherever it is.
+                    self.exit();
+                    self.purge_others(pages);
+                    self.enter();
+                }
+                break Ok(pages - kind.guard_pages());
+            }
+        };
+        // What was told and not freed after all: somebody else was first.
+        self.space.sub_lazy(told);
+        self.exit();
+        freed
+    }
+}
+
+impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// An area in one of the seat's spans becomes lazy; it has been told of.
+    #[inline(always)]
+    fn free_own(&self, at: u32, header: Header) {
+        self.space.table.set_header(at, header.lazy(None));
+        let (number, place) = self.space.spans.place(at);
+        let pages = header.pages();
+        bits::set(self.span(number).bits(Bits::Lazy), place, pages);
+        self.note_lazy(number, pages);
+        self.words.count(Count::Frees, 1);
+        self.words.sub(Own::Live, u64::from(pages));
+    }
+
+    /// Frees an area whose header was `header`, whoever has its span. False if it is not so any
+    /// more.
+    fn free_checked(&self, at: u32, header: Header) -> bool {
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        let pages = header.pages();
+        match span.owner() {
+            Owner::Areas(cpu) | Owner::Block(cpu) if cpu == self.cpu => {
+                self.free_own(at, header);
+                return true;
+            }
+            Owner::Areas(cpu) | Owner::Block(cpu) => {
+                if !self
+                    .space
+                    .table
+                    .change_header(at, header, header.lazy(None))
+                {
+                    return false;
+                }
+                bits::for_each_part(place, pages, |word, mask| {
+                    // Release pairs with the Acquire in `collect_span`.
+                    span.remote()[word].fetch_or(mask, Release);
+                });
+                if span.pending().swap(1, AcqRel) == 0 {
+                    self.push_inbox(cpu, number);
+                }
+                self.words.count(Count::RemoteFrees, 1);
+            }
+            Owner::Arena => {
+                let lazy = header.lazy(self.words.link(Own::AreasLazy));
+                if !self.space.table.change_header(at, header, lazy) {
+                    return false;
+                }
+                self.words.set_link(Own::AreasLazy, Some(at));
+                self.words.add(Own::Purgeable, u64::from(pages));
+            }
+        }
+        self.words.count(Count::Frees, 1);
+        self.words.sub(Own::Live, u64::from(pages));
+        true
+    }
+
+    /// The header of the area of that kind that starts at `page`, if one is there to be freed.
+    fn check_free(&self, page: Page, kind: AreaKind) -> Result<Header, RangeFreeError> {
+        let offset = self.space.offset_unchecked(page);
+        if offset >= self.space.pages() {
+            return Err(RangeFreeError::Outside(page));
+        }
+        let at = offset as u32;
+        let (number, place) = self.space.spans.place(at);
+        if !self.span(number).starts_at(place) {
+            return Err(match self.space.find(page) {
+                Some(area) if area.start != page => RangeFreeError::NotTheFirst {
+                    page,
+                    start: area.start,
+                },
+                _ => RangeFreeError::NotAllocated(page),
+            });
+        }
+        let header = self.space.table.header(at);
+        let header = header.ok_or(RangeFreeError::NotAllocated(page))?;
+        if header.state() != AreaState::Live {
+            return Err(RangeFreeError::AlreadyFree(page));
+        }
+        if header.kind() != kind {
+            return Err(RangeFreeError::WrongKind(page));
+        }
+        Ok(header)
+    }
+}

@@ -1,0 +1,282 @@
+//! A seat's spans: the one it works in, the lists of the others, and taking areas from them.
+//!
+//! A span in which something is free, and which is not the current one, is in one list: of those
+//! entirely free, or by the longest run of its free pages, apart from that by whether it has an
+//! eighth or more free (*rich*). A seat looks for the span with the longest runs among the rich
+//! ones: they serve many requests before the next must be looked for. Poor ones are used before a
+//! request is the arena's.
+
+use super::bits;
+use super::seat::{Count, Held, LISTS, Own};
+use super::span::{Bits, Owner, Span};
+use crate::platform::{Barrier, Map, Relax};
+
+/// Lists 0 to 10: poor spans, by the logarithm of their longest run; 11 to 21: rich ones; and this
+/// one: those entirely free.
+const EMPTY: usize = LISTS - 1;
+const CLASSES: usize = 11;
+const _: () = assert!(2 * CLASSES == EMPTY && 1024 < 1 << CLASSES);
+/// How many spans of lists are looked at that may fit or not.
+const TRIES: usize = 8;
+
+/// Which spans may be chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    /// Rich ones, then entirely free ones.
+    Rich,
+    /// Poor ones.
+    Poor,
+}
+
+impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
+    #[inline(always)]
+    pub(super) fn span(&self, span: u32) -> Span<'m> {
+        self.space.spans.get(span)
+    }
+
+    /// Puts a span into the list that it belongs to now. It is in none, and not the current one.
+    pub(super) fn list(&self, number: u32) {
+        let span = self.span(number);
+        let free = span.bits(Bits::Free);
+        let longest = bits::longest(free);
+        if longest == 0 {
+            span.set_listed(0);
+            return;
+        }
+        let all = self.space.spans.pages();
+        let list = if longest == all {
+            self.words.add(Own::Empties, 1);
+            EMPTY
+        } else if bits::count(free) >= all / 8 {
+            CLASSES + longest.ilog2() as usize
+        } else {
+            longest.ilog2() as usize
+        };
+        let head = self.words.head(list);
+        span.set_next(head);
+        span.set_prev(None);
+        if let Some(head) = head {
+            self.span(head).set_prev(Some(number));
+        }
+        self.words.set_head(list, Some(number));
+        self.words
+            .set(Own::Mask, self.words.get(Own::Mask) | 1 << list);
+        span.set_listed(u64::from(longest) << 8 | (list as u64 + 1));
+    }
+
+    /// Takes a span out of its list, if it is in one. Returns its longest run.
+    pub(super) fn unlist(&self, number: u32) -> u32 {
+        let span = self.span(number);
+        let listed = span.listed();
+        let Some(list) = (listed as usize & 0xff).checked_sub(1) else {
+            return 0;
+        };
+        if list == EMPTY {
+            self.words.sub(Own::Empties, 1);
+        }
+        let (next, prev) = (span.next(), span.prev());
+        if let Some(next) = next {
+            self.span(next).set_prev(prev);
+        }
+        match prev {
+            Some(prev) => self.span(prev).set_next(next),
+            None => {
+                self.words.set_head(list, next);
+                if next.is_none() {
+                    self.words
+                        .set(Own::Mask, self.words.get(Own::Mask) & !(1 << list));
+                }
+            }
+        }
+        span.set_listed(0);
+        (listed >> 8) as u32
+    }
+
+    /// The listed spans are forgotten: for whoever lists them anew.
+    pub(super) fn forget_lists(&self) {
+        for list in 0..LISTS {
+            self.words.set_head(list, None);
+        }
+        self.words.set(Own::Mask, 0);
+        self.words.set(Own::Empties, 0);
+    }
+
+    /// Takes an area out of the current span.
+    pub(super) fn take_current(&self, pages: u32, align: u32) -> Option<u32> {
+        let current = self.words.link(Own::Current)?;
+        let free = self.span(current).bits(Bits::Free);
+        let (cursor, end) = (self.words.page(Own::Cursor), self.words.page(Own::End));
+        let aligned = cursor.next_multiple_of(align);
+        if aligned + pages <= end {
+            if aligned > cursor {
+                self.put_aside(free, cursor, aligned);
+            }
+            self.words.set(Own::Cursor, u64::from(aligned + pages));
+            return Some(aligned);
+        }
+        if pages > self.words.page(Own::Most).max(end - cursor) {
+            return None;
+        }
+        if cursor < end {
+            self.put_aside(free, cursor, end);
+            self.words.set(Own::End, u64::from(cursor));
+        }
+        let first = self.space.spans.first(current);
+        // On from where the bump was: what is before it has been looked at.
+        let found = bits::find(free, cursor - first, pages, align);
+        let Some((at, stop)) = found.or_else(|| bits::find(free, 0, pages, align)) else {
+            if align == 1 {
+                self.words.set(Own::Most, u64::from(pages - 1));
+            }
+            return None;
+        };
+        bits::clear(free, at, stop - at);
+        self.words.set(Own::Cursor, u64::from(first + at + pages));
+        self.words.set(Own::End, u64::from(first + stop));
+        Some(first + at)
+    }
+
+    /// Pages of the bump become free pages of the current span.
+    fn put_aside(&self, free: &[crate::sync::AtomicU64], from: u32, to: u32) {
+        let (_, at) = self.space.spans.place(from);
+        bits::set(free, at, to - from);
+        // They may join with what is free beside them.
+        self.words
+            .set(Own::Most, u64::from(self.space.spans.pages()));
+    }
+
+    /// The current span becomes one of the others.
+    pub(super) fn retire_current(&self) {
+        let Some(current) = self.words.link(Own::Current) else {
+            return;
+        };
+        let (cursor, end) = (self.words.page(Own::Cursor), self.words.page(Own::End));
+        if cursor < end {
+            self.put_aside(self.span(current).bits(Bits::Free), cursor, end);
+        }
+        self.words.set(Own::Cursor, 0);
+        self.words.set(Own::End, 0);
+        self.words.set_link(Own::Current, None);
+        self.list(current);
+        self.return_surplus();
+    }
+
+    /// A span of the lists becomes the current one.
+    fn make_current(&self, number: u32) {
+        self.retire_current();
+        let longest = self.unlist(number);
+        let first = self.space.spans.first(number);
+        self.words.set_link(Own::Current, Some(number));
+        self.words.set(Own::Cursor, u64::from(first));
+        self.words.set(Own::End, u64::from(first));
+        self.words.set(Own::Most, u64::from(longest));
+    }
+
+    /// Takes an area out of a span of the lists, which becomes the current one.
+    pub(super) fn take_listed(&self, pages: u32, align: u32, choice: Choice) -> Option<u32> {
+        let number = self.choose(pages, align, choice)?;
+        self.make_current(number);
+        let at = self.take_current(pages, align);
+        debug_assert!(at.is_some(), "a span that is chosen has what it is for");
+        at
+    }
+
+    fn choose(&self, pages: u32, align: u32, choice: Choice) -> Option<u32> {
+        let class = pages.ilog2() as usize;
+        let mask = self.words.get(Own::Mask);
+        let rich = mask >> CLASSES & ((1 << CLASSES) - 1);
+        let found = match choice {
+            Choice::Rich => self.choose_from(rich, CLASSES, class, pages, align),
+            Choice::Poor => {
+                let poor = mask & ((1 << CLASSES) - 1);
+                self.choose_from(poor, 0, class, pages, align)
+            }
+        };
+        found.or_else(|| match choice {
+            Choice::Rich => self.words.head(EMPTY),
+            Choice::Poor => None,
+        })
+    }
+
+    /// A span that has an aligned run, from the lists of the longest runs down.
+    fn choose_from(
+        &self,
+        lists: u64,
+        offset: usize,
+        class: usize,
+        pages: u32,
+        align: u32,
+    ) -> Option<u32> {
+        let mut left = lists >> class << class;
+        let mut tries = TRIES;
+        while left != 0 {
+            let highest = left.ilog2() as usize;
+            left &= !(1 << highest);
+            let mut next = self.words.head(offset + highest);
+            while let Some(number) = next {
+                let span = self.span(number);
+                let longest = (span.listed() >> 8) as u32;
+                if longest >= pages + align - 1 {
+                    return Some(number);
+                }
+                if align > 1
+                    && longest >= pages
+                    && bits::find(span.bits(Bits::Free), 0, pages, align).is_some()
+                {
+                    return Some(number);
+                }
+                tries -= 1;
+                if tries == 0 {
+                    return None;
+                }
+                next = span.next();
+            }
+        }
+        None
+    }
+
+    /// Takes a span from the arena; it becomes the current one.
+    pub(super) fn take_span(&self) -> bool {
+        let pages = self.space.spans.pages();
+        let Some(first) = self.space.cut(self.words, pages, u64::from(pages)) else {
+            return false;
+        };
+        let (number, _) = self.space.spans.place(first);
+        self.retire_current();
+        self.span(number).set_owner(Owner::Areas(self.cpu));
+        self.words.count(Count::SpanTakes, 1);
+        self.words.set_link(Own::Current, Some(number));
+        self.words.set(Own::Cursor, u64::from(first));
+        self.words.set(Own::End, u64::from(first + pages));
+        self.words.set(Own::Most, 0);
+        true
+    }
+
+    /// Gives entirely free spans back to the arena, above those that a seat keeps.
+    pub(super) fn return_surplus(&self) {
+        self.return_empties(self.space.empties_max);
+    }
+
+    /// Gives entirely free spans back to the arena until `keep` are left.
+    pub(super) fn return_empties(&self, keep: u64) {
+        let all = self.space.spans.pages();
+        let surplus = core::iter::from_fn(|| {
+            if self.words.get(Own::Empties) <= keep {
+                return None;
+            }
+            let number = self.words.head(EMPTY)?;
+            self.unlist(number);
+            self.unown(number);
+            self.words.count(Count::SpanReturns, 1);
+            Some((self.space.spans.first(number), all))
+        });
+        self.space.give(self.words, surplus);
+    }
+
+    /// An entirely free span is nobody's: its pages are in no bitmap.
+    fn unown(&self, number: u32) {
+        let span = self.span(number);
+        bits::clear(span.bits(Bits::Free), 0, self.space.spans.pages());
+        span.set_owner(Owner::Arena);
+    }
+}

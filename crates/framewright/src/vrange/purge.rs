@@ -1,0 +1,476 @@
+//! The purge: from lazy to waiting, from waiting to free.
+//!
+//! All of it is in bounded passes, so that whoever is interrupted by the bound is not for long.
+
+use super::bits;
+use super::seat::{Count, Held, Own, SeatWords};
+use super::space::MERGES_MAX;
+use super::span::{Bits, Owner};
+use super::{AreaKind, FrameSource};
+use crate::platform::{Barrier, Map, Relax};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::units::{PageRange, Run};
+
+/// Spans, or areas of the arena, that are purged in one pass.
+const PASS: usize = 16;
+/// Spans whose waiting pages become free in one request.
+pub(super) const RELEASES: usize = 16;
+
+impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
+    /// Pages of a span of the seat's have become lazy, and its bitmap says so.
+    #[inline(always)]
+    pub(super) fn note_lazy(&self, number: u32, pages: u32) {
+        let span = self.span(number);
+        let before = span.lazy_pages();
+        span.set_lazy_pages(before + pages);
+        self.words.add(Own::Purgeable, u64::from(pages));
+        if before == 0 {
+            self.append_lazy(number);
+        }
+    }
+
+    /// A span joins those in which something is lazy.
+    fn append_lazy(&self, number: u32) {
+        self.span(number).set_lazy_next(None);
+        match self.words.link(Own::LazyTail) {
+            Some(tail) => self.span(tail).set_lazy_next(Some(number)),
+            None => self.words.set_link(Own::LazyHead, Some(number)),
+        }
+        self.words.set_link(Own::LazyTail, Some(number));
+    }
+
+    fn pop_lazy(&self) -> Option<u32> {
+        let number = self.words.link(Own::LazyHead)?;
+        let next = self.span(number).lazy_next();
+        self.words.set_link(Own::LazyHead, next);
+        if next.is_none() {
+            self.words.set_link(Own::LazyTail, None);
+        }
+        Some(number)
+    }
+
+    fn append_waiting(&self, number: u32) {
+        self.span(number).set_waiting_next(None);
+        match self.words.link(Own::WaitTail) {
+            Some(tail) => self.span(tail).set_waiting_next(Some(number)),
+            None => self.words.set_link(Own::WaitHead, Some(number)),
+        }
+        self.words.set_link(Own::WaitTail, Some(number));
+    }
+
+    /// Takes what others freed in the seat's spans: it is lazy then, and the seat's to purge.
+    #[inline]
+    pub(super) fn collect_inbox(&self) {
+        if self.words.inbox().load(Relaxed) != 0 {
+            self.collect_all();
+        }
+    }
+
+    #[cold]
+    fn collect_all(&self) {
+        // Acquire pairs with the Release in `push_inbox`.
+        let mut next = self.words.inbox().swap(0, AcqRel);
+        while let Some(number) = (next as u32).checked_sub(1) {
+            let span = self.span(number);
+            next = span.inbox_next().load(Relaxed);
+            match span.owner() {
+                Owner::Areas(cpu) | Owner::Block(cpu) if cpu == self.cpu => {
+                    // Whoever frees sets its bits and then this: either it is seen here that it
+                    // was set, and so are the bits, or whoever sets it next sends the span again.
+                    span.pending().swap(0, AcqRel);
+                    self.collect_span(number);
+                }
+                // Handed on since it was sent.
+                Owner::Areas(cpu) | Owner::Block(cpu) => self.push_inbox(cpu, number),
+                Owner::Arena => span.pending().store(0, Release),
+            }
+        }
+    }
+
+    /// Sends a span, which is in no inbox and marked as pending, to its owner.
+    pub(super) fn push_inbox(&self, owner: u16, number: u32) {
+        let inbox = self.space.seat_words(owner).inbox();
+        let mut head = inbox.load(Relaxed);
+        loop {
+            self.span(number).inbox_next().store(head, Relaxed);
+            // Release: whoever takes the list sees the link.
+            match inbox.compare_exchange_weak(head, u64::from(number) + 1, Release, Relaxed) {
+                Ok(_) => return,
+                Err(found) => head = found,
+            }
+        }
+    }
+
+    /// Moves a span's remote bits to its lazy ones.
+    pub(super) fn collect_span(&self, number: u32) {
+        let span = self.span(number);
+        let mut pages = 0;
+        for (word, remote) in span.remote().iter().enumerate() {
+            if remote.load(Relaxed) == 0 {
+                continue;
+            }
+            // Acquire pairs with the Release of whoever freed.
+            let freed = remote.swap(0, Acquire);
+            let lazy = &span.bits(Bits::Lazy)[word];
+            let others = span.bits(Bits::Free)[word].load(Relaxed)
+                | span.bits(Bits::Waiting)[word].load(Relaxed)
+                | lazy.load(Relaxed);
+            if freed & others != 0 {
+                // Its owner and somebody else freed the same area at the same time.
+                self.words.count(Count::DoubleFrees, 1);
+                self.space
+                    .sub_lazy(u64::from((freed & others).count_ones()));
+            }
+            let freed = freed & !others;
+            lazy.store(lazy.load(Relaxed) | freed, Relaxed);
+            pages += freed.count_ones();
+        }
+        if pages != 0 {
+            self.note_lazy(number, pages);
+        }
+    }
+
+    /// Unmaps what is lazy in some spans, or some areas of the arena, of the seat's. Returns
+    /// whether anything was unmapped.
+    ///
+    /// What the platform fails to unmap stays lazy.
+    pub(super) fn pass(&self) -> bool {
+        let spans = self.pass_spans();
+        let areas = self.pass_areas();
+        if spans || areas {
+            self.words.count(Count::Purges, 1);
+        }
+        spans || areas
+    }
+
+    fn pass_spans(&self) -> bool {
+        let mut numbers = [0; PASS];
+        let mut count = 0;
+        while count < PASS
+            && let Some(number) = self.pop_lazy()
+        {
+            numbers[count] = number;
+            count += 1;
+        }
+        let numbers = &mut numbers[..count];
+        if count == 0 {
+            return false;
+        }
+        numbers.sort_unstable();
+        let mut unmapped = 0;
+        let mut pending: Option<(u32, u32)> = None;
+        for &number in &*numbers {
+            let first = self.space.spans.first(number);
+            let mut from = 0;
+            while let Some((start, end)) = self.next_dead_run(number, from) {
+                from = end;
+                let (start, end) = (first + start, first + end);
+                match &mut pending {
+                    Some(run) if run.1 == start => run.1 = end,
+                    _ => {
+                        if let Some(run) = pending.replace((start, end)) {
+                            unmapped += self.unmap_in_spans(run);
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(run) = pending {
+            unmapped += self.unmap_in_spans(run);
+        }
+        let stamp = self.space.stamp();
+        for &number in &*numbers {
+            let span = self.span(number);
+            let lazy = bits::count(span.bits(Bits::Lazy));
+            let now = span.lazy_pages() - lazy;
+            span.set_lazy_pages(lazy);
+            if lazy != 0 {
+                self.append_lazy(number);
+            }
+            if now != 0 {
+                if span.waiting_pages() == 0 {
+                    self.append_waiting(number);
+                }
+                span.set_waiting_pages(span.waiting_pages() + now);
+                span.set_stamp(stamp);
+            }
+        }
+        self.words.sub(Own::Purgeable, unmapped);
+        self.space.unmapped(unmapped);
+        unmapped != 0
+    }
+
+    /// The next run of pages of a span in which nobody is and something is lazy.
+    fn next_dead_run(&self, number: u32, from: u32) -> Option<(u32, u32)> {
+        let span = self.span(number);
+        let all = self.space.spans.pages();
+        let lazy = span.bits(Bits::Lazy);
+        let dead = |word: usize| {
+            lazy[word].load(Relaxed)
+                | span.bits(Bits::Free)[word].load(Relaxed)
+                | span.bits(Bits::Waiting)[word].load(Relaxed)
+        };
+        let mut at = from;
+        while at < all {
+            let (first, _) = bits::runs(lazy, at).next()?;
+            // Back to where the dead pages around it begin, and on to where they end.
+            let start = dead_run_start(&dead, first, from);
+            let end = dead_run_end(&dead, first, all);
+            at = end;
+            if start < end {
+                return Some((start, end));
+            }
+        }
+        None
+    }
+
+    /// Unmaps a range of pages in spans of the seat's; what was lazy in it waits then. Returns how
+    /// many pages that were.
+    fn unmap_in_spans(&self, (start, end): (u32, u32)) -> u64 {
+        if !self.unmap(start, end) {
+            return 0;
+        }
+        let mut unmapped = 0;
+        let mut at = start;
+        while at < end {
+            let (number, place) = self.space.spans.place(at);
+            let span = self.span(number);
+            let here = (self.space.spans.pages() - place).min(end - at);
+            bits::for_each_part(place, here, |word, mask| {
+                let lazy = &span.bits(Bits::Lazy)[word];
+                let waiting = &span.bits(Bits::Waiting)[word];
+                let now = lazy.load(Relaxed) & mask;
+                waiting.store(waiting.load(Relaxed) | now, Relaxed);
+                lazy.store(lazy.load(Relaxed) & !now, Relaxed);
+                unmapped += u64::from(now.count_ones());
+            });
+            at += here;
+        }
+        unmapped
+    }
+
+    fn unmap(&self, start: u32, end: u32) -> bool {
+        let range = PageRange::new(self.space.page(start), u64::from(end - start))
+            .expect("a window ends inside the number range");
+        self.words.count(Count::Unmaps, 1);
+        let unmapped = self.space.platform.unmap(range).is_ok();
+        if !unmapped {
+            self.words.count(Count::UnmapFailures, 1);
+        }
+        unmapped
+    }
+
+    /// Unmaps some of the arena's areas in the seat's list.
+    fn pass_areas(&self) -> bool {
+        let mut areas = [(0, 0); PASS];
+        let mut count = 0;
+        let mut next = self.words.link(Own::AreasLazy);
+        while count < PASS
+            && let Some(at) = next
+        {
+            let header = self.header(at);
+            areas[count] = (at, header.pages());
+            next = header.next();
+            count += 1;
+        }
+        if count == 0 {
+            return false;
+        }
+        self.words.set_link(Own::AreasLazy, next);
+        let areas = &mut areas[..count];
+        areas.sort_unstable();
+        let mut unmapped = 0;
+        let mut rest = &*areas;
+        while let Some(&(start, _)) = rest.first() {
+            let mut end = start;
+            let joined = rest
+                .iter()
+                .take_while(|&&(at, pages)| {
+                    let joins = at == end;
+                    end = if joins { at + pages } else { end };
+                    joins
+                })
+                .count();
+            let (now, later) = rest.split_at(joined);
+            rest = later;
+            let list = if self.unmap(start, end) {
+                unmapped += u64::from(end - start);
+                Own::AreasWait
+            } else {
+                Own::AreasLazy
+            };
+            for &(at, _) in now {
+                let lazy = self.header(at).lazy(self.words.link(list));
+                self.space.table.set_header(at, lazy);
+                self.words.set_link(list, Some(at));
+            }
+        }
+        if unmapped != 0 {
+            self.words.set(Own::AreasStamp, self.space.stamp());
+            self.words.sub(Own::Purgeable, unmapped);
+            self.space.unmapped(unmapped);
+        }
+        unmapped != 0
+    }
+
+    pub(super) fn header(&self, at: u32) -> super::Header {
+        self.space
+            .table
+            .header(at)
+            .expect("an area has its header until it is released")
+    }
+
+    /// The pages of one of the seat's spans become free, if there is one whose generation has
+    /// passed. Frames behind them go back. Returns whether there was one.
+    pub(super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {
+        let Some(number) = self.words.link(Own::WaitHead) else {
+            return false;
+        };
+        let span = self.span(number);
+        if span.stamp() > self.space.done() {
+            return false;
+        }
+        let next = span.waiting_next();
+        self.words.set_link(Own::WaitHead, next);
+        if next.is_none() {
+            self.words.set_link(Own::WaitTail, None);
+        }
+        let is_current = self.words.link(Own::Current) == Some(number);
+        if !is_current {
+            self.unlist(number);
+        }
+        for word in 0..span.bits(Bits::Waiting).len() {
+            let waiting = span.bits(Bits::Waiting)[word].load(Relaxed);
+            if waiting == 0 {
+                continue;
+            }
+            span.bits(Bits::Waiting)[word].store(0, Relaxed);
+            let starts = &span.bits(Bits::Starts)[word];
+            let mut freed = starts.load(Relaxed) & waiting;
+            starts.store(starts.load(Relaxed) & !waiting, Relaxed);
+            let free = &span.bits(Bits::Free)[word];
+            free.store(free.load(Relaxed) | waiting, Relaxed);
+            while freed != 0 {
+                let at = word as u32 * 64 + freed.trailing_zeros();
+                freed &= freed - 1;
+                self.give_frames(self.space.spans.first(number) + at, frames);
+            }
+        }
+        span.set_waiting_pages(0);
+        if is_current {
+            self.words
+                .set(Own::Most, u64::from(self.space.spans.pages()));
+        } else {
+            self.list(number);
+            self.return_surplus();
+        }
+        true
+    }
+
+    /// Gives the arena's areas that wait back to it, if their generation has passed. Returns
+    /// whether there were some.
+    pub(super) fn release_areas(&self, most: usize, frames: &mut impl FrameSource) -> bool {
+        if self.words.link(Own::AreasWait).is_none()
+            || self.words.get(Own::AreasStamp) > self.space.done()
+        {
+            return false;
+        }
+        let mut areas = [(0, 0); MERGES_MAX];
+        let mut count = 0;
+        // Frames go back before the arena's lock is taken: nothing is called under it.
+        while count < most.min(MERGES_MAX)
+            && let Some(at) = self.words.link(Own::AreasWait)
+        {
+            let header = self.header(at);
+            self.words.set_link(Own::AreasWait, header.next());
+            self.give_frames(at, frames);
+            self.clear_arena_start(at);
+            areas[count] = (at, header.pages());
+            count += 1;
+        }
+        self.space.give(self.words, areas[..count].iter().copied());
+        true
+    }
+
+    /// Gives back the frames behind an area, if they are the space's.
+    fn give_frames(&self, at: u32, frames: &mut impl FrameSource) {
+        let table = self.space.table;
+        let header = self.header(at);
+        if header.kind() != AreaKind::Vmalloc {
+            return;
+        }
+        let mut run: Option<Run> = None;
+        for page in at..at + header.pages() - 1 {
+            let Some(frame) = table.frame(page) else {
+                continue;
+            };
+            table.set_frame(page, None);
+            run = match run {
+                Some(run) if run.end() == frame => Run::new(run.start(), run.frames() + 1),
+                _ => {
+                    if let Some(run) = run {
+                        frames.free_run(run);
+                    }
+                    Run::new(frame, 1)
+                }
+            };
+        }
+        if let Some(run) = run {
+            frames.free_run(run);
+        }
+    }
+
+    /// Everything that the seat can make free becomes so: what is lazy is unmapped, flushed and
+    /// released. What the platform fails to unmap stays lazy.
+    pub(super) fn purge_all(&self, frames: &mut impl FrameSource) {
+        self.collect_inbox();
+        while self.pass() {}
+        if self.space.unflushed() != 0 {
+            self.space.flush(self.words);
+        }
+        self.release_all(frames);
+    }
+
+    /// Everything whose generation has passed becomes free.
+    pub(super) fn release_all(&self, frames: &mut impl FrameSource) {
+        while self.release_span(frames) {}
+        while self.release_areas(MERGES_MAX, frames) {}
+    }
+}
+
+/// Back from a dead page to where the dead ones around it begin.
+fn dead_run_start(dead: &impl Fn(usize) -> u64, at: u32, least: u32) -> u32 {
+    let mut start = at;
+    while start > least {
+        let bit = (start - 1) % 64;
+        let alive = !dead(((start - 1) / 64) as usize) << (63 - bit);
+        let free = alive.leading_zeros().min(bit + 1);
+        start -= free;
+        if free <= bit {
+            break;
+        }
+    }
+    start.max(least)
+}
+
+/// On from a dead page to where the dead ones end.
+fn dead_run_end(dead: &impl Fn(usize) -> u64, at: u32, most: u32) -> u32 {
+    let mut end = at;
+    while end < most {
+        let bit = end % 64;
+        let alive = !dead((end / 64) as usize) >> bit;
+        let free = alive.trailing_zeros().min(64 - bit);
+        end += free;
+        if free < 64 - bit {
+            break;
+        }
+    }
+    end.min(most)
+}
+
+/// A count of all seats.
+pub(super) fn sum<'m>(seats: impl Iterator<Item = SeatWords<'m>>, counter: Count) -> u64 {
+    seats
+        .map(|seat| seat.read(counter))
+        .fold(0, u64::wrapping_add)
+}

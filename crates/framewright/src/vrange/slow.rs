@@ -1,0 +1,265 @@
+//! What is done with others' seats: purging what sleeps, and the last resort before an error.
+
+use super::alloc::Need;
+use super::bits;
+use super::purge::sum;
+use super::seat::{Count, Held, Own, SeatWords};
+use super::span::{Bits, Owner};
+use super::{FrameSource, Header, RangeSeat, Space};
+use crate::platform::{Barrier, Map, Relax};
+use crate::sync::{
+    Lock, LockGuard,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+
+/// Somebody has the stop lock, and has claimed seats; they are given up when this is dropped.
+pub(super) struct Claims<'s, 'm, P> {
+    space: &'s Space<'m, P>,
+    _lock: LockGuard<'m>,
+}
+
+impl<P> Drop for Claims<'_, '_, P> {
+    fn drop(&mut self) {
+        for seat in self.space.all_seats() {
+            // Release pairs with the Acquire of a seat that waits.
+            seat.claimed().store(0, Release);
+        }
+    }
+}
+
+impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
+    fn seat(&self, cpu: u16) -> Held<'s, 'm, P> {
+        Held {
+            space: self.space,
+            words: self.space.seat_words(cpu),
+            cpu,
+        }
+    }
+
+    /// All seats; only if all are claimed.
+    fn seats(&self) -> impl Iterator<Item = Held<'s, 'm, P>> + '_ {
+        (0..self.space.shape.cpus).map(|cpu| self.seat(cpu))
+    }
+
+    /// Waits until a seat that was claimed before the barrier is not busy.
+    fn wait(&self, seat: SeatWords<'m>) {
+        let mut attempt = 0;
+        // Acquire pairs with the Release with which a seat stops being busy.
+        while seat.busy().load(Acquire) != 0 {
+            self.space.platform.relax(attempt);
+            attempt = attempt.saturating_add(1);
+        }
+    }
+
+    /// Claims one seat more.
+    fn claim(&self, cpu: u16) -> Held<'s, 'm, P> {
+        let held = self.seat(cpu);
+        held.words.claimed().store(1, SeqCst);
+        // The seat says "busy", then looks whether it is claimed; here it is the other way round.
+        // The barrier makes the seat's light fence as good as a full one.
+        self.space.platform.barrier_all();
+        self.wait(held.words);
+        held
+    }
+
+    fn give_up(&self, held: Held<'s, 'm, P>) {
+        // Release pairs with the Acquire of a seat that waits.
+        held.words.claimed().store(0, Release);
+    }
+}
+
+impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
+    /// The right to claim seats. The caller is in no seat.
+    fn claims(&self) -> Claims<'_, 'm, P> {
+        let lock = Lock::new(self.stop_lock()).lock(|attempt| self.platform.relax(attempt));
+        Claims {
+            space: self,
+            _lock: lock,
+        }
+    }
+
+    /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
+    /// no seat.
+    pub(super) fn stop(&self) -> Claims<'_, 'm, P> {
+        // Made before the claims, so that they end also if the platform panics.
+        let claims = self.claims();
+        for seat in self.all_seats() {
+            seat.claimed().store(1, SeqCst);
+        }
+        self.platform.barrier_all();
+        for seat in self.all_seats() {
+            claims.wait(seat);
+        }
+        claims
+    }
+}
+
+impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// Does some of the purge ahead of the bound, if much is lazy and enough of it is this CPU's:
+    /// so that nobody has to do all of it at once.
+    pub(super) fn relieve(&self) {
+        let bound = self.space.config.lazy_pages_max;
+        let own = self.words.get(Own::Purgeable);
+        let ahead = bound / (8 * u64::from(self.space.shape.cpus));
+        if own > ahead && self.space.told_lazy() > bound / 2 {
+            self.pass();
+        }
+    }
+
+    /// Tells of `pages` lazy pages, of which `reserved` are not yet so, and purges what is this
+    /// CPU's if they are too many. Whether they are within the bound then.
+    pub(super) fn make_room(
+        &self,
+        pages: u64,
+        reserved: u64,
+        frames: &mut impl FrameSource,
+    ) -> bool {
+        let bound = self.space.config.lazy_pages_max;
+        self.collect_inbox();
+        if self.space.add_lazy(pages) <= bound {
+            self.relieve();
+            return true;
+        }
+        self.space.look_at_lazy(reserved);
+        loop {
+            if self.space.unflushed() != 0 {
+                self.space.flush(self.words);
+                if self.space.told_lazy() <= bound {
+                    return true;
+                }
+            }
+            if !self.pass() {
+                // Nothing more that could be purged; what others wait for is free.
+                self.release_areas(super::space::MERGES_MAX, frames);
+                return self.space.told_lazy() <= bound;
+            }
+        }
+    }
+}
+
+impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Purges what other CPUs hold, one after another, until the bound is kept.
+    #[cold]
+    pub(super) fn purge_others(&mut self, reserved: u64) {
+        let bound = self.space.config.lazy_pages_max;
+        let claims = self.space.claims();
+        for cpu in 0..self.space.shape.cpus {
+            if self.space.told_lazy() <= bound {
+                break;
+            }
+            if self.space.seat_words(cpu).get(Own::Purgeable) == 0
+                && self.space.seat_words(cpu).inbox().load(Relaxed) == 0
+            {
+                continue;
+            }
+            let held = claims.claim(cpu);
+            self.space.look_at_lazy(reserved);
+            held.purge_all(&mut self.frames);
+            held.words.count(Count::Claims, 1);
+            claims.give_up(held);
+        }
+    }
+
+    /// The last resort: all CPUs stop, everything is purged and dissolved, and the arena has the
+    /// last word.
+    #[cold]
+    pub(super) fn alloc_at_rest(&mut self, need: &Need, header: Header) -> Option<u32> {
+        let claims = self.space.stop();
+        let own = claims.seat(self.cpu);
+        let at = claims.cut_drained(own, need, &mut self.frames)?;
+        own.finish_in_arena(at, header);
+        Some(at)
+    }
+
+    /// Purges what this CPU made lazy, and flushes once \[`vm_unmap_aliases`\].
+    ///
+    /// What the platform fails to unmap stays lazy.
+    pub fn purge(&mut self) {
+        self.enter();
+        self.space.look_at_lazy(0);
+        self.held().purge_all(&mut self.frames);
+        self.exit();
+    }
+
+    /// Purges everything, of all CPUs, and dissolves all spans: what is free is the arena's then.
+    /// Stops all CPUs. O(spans).
+    pub fn drain(&mut self) {
+        let claims = self.space.stop();
+        claims.drain(claims.seat(self.cpu), &mut self.frames);
+    }
+}
+
+impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
+    /// Cuts from the arena with all CPUs stopped; drains first, unless that cannot help.
+    fn cut_drained(
+        &self,
+        own: Held<'_, 'm, P>,
+        need: &Need,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        let space = self.space;
+        // Since it brought nothing, nobody has freed anything or taken a span: all is the arena's.
+        let all = || space.all_seats();
+        let events = sum(all(), Count::Frees)
+            .wrapping_add(sum(all(), Count::SpanTakes))
+            .wrapping_add(sum(all(), Count::BlockTakes))
+            .wrapping_add(1);
+        if space.fruitless().load(Relaxed) != events {
+            self.drain(own, frames);
+        }
+        let at = space.cut(own.words, need.pages, need.align_pages);
+        if at.is_none() && space.told_lazy() == 0 {
+            space.fruitless().store(events, Relaxed);
+        }
+        at
+    }
+
+    /// With all CPUs stopped: everything is purged, and spans are dissolved.
+    fn drain(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
+        let space = self.space;
+        own.words.count(Count::Drains, 1);
+        space.look_at_lazy(0);
+        for seat in self.seats() {
+            seat.collect_inbox();
+        }
+        for seat in self.seats() {
+            while seat.pass() {}
+        }
+        if space.unflushed() != 0 {
+            space.flush(own.words);
+        }
+        for seat in self.seats() {
+            seat.release_all(frames);
+            seat.retire_current();
+            seat.return_empties(0);
+            seat.forget_lists();
+        }
+        for number in 0..space.spans.count() {
+            let span = space.spans.get(number);
+            match span.owner() {
+                Owner::Areas(cpu) if span.lazy_pages() == 0 && span.waiting_pages() == 0 => {
+                    self.dissolve(own, number);
+                    self.seat(cpu).words.count(Count::Dissolves, 1);
+                }
+                // What could not be unmapped, and vmap blocks, stay as they are.
+                Owner::Areas(cpu) | Owner::Block(cpu) => self.seat(cpu).list(number),
+                Owner::Arena => {}
+            }
+        }
+    }
+
+    /// What is free of a span becomes gaps; its areas become the arena's.
+    fn dissolve(&self, own: Held<'_, 'm, P>, number: u32) {
+        let space = self.space;
+        let span = space.spans.get(number);
+        let first = space.spans.first(number);
+        let free = span.bits(Bits::Free);
+        span.set_listed(0);
+        span.set_owner(Owner::Arena);
+        space.give(
+            own.words,
+            bits::runs(free, 0).map(|(start, end)| (first + start, end - start)),
+        );
+        bits::clear(free, 0, space.spans.pages());
+    }
+}

@@ -1,0 +1,327 @@
+//! A span's record: who has it, its five bitmaps, and its places in its owner's lists.
+//!
+//! ```text
+//!     line 0       owner, covering area           read by everybody, rarely written
+//!     line 1       links, counts, stamp           the owner's
+//!     line 2       pending, inbox link            whoever frees from elsewhere, and the owner
+//!     bitmaps      free, starts, lazy, waiting    the owner's; starts of an arena's span: atomic
+//!                  remote                         whoever frees from elsewhere, and the owner
+//! ```
+//!
+//! Zeroed words are a span of the arena in which nothing starts.
+
+use super::bits;
+use super::layout::{RECORD_HEAD_WORDS, Shape};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+const STATE: usize = 0;
+const COVERS: usize = 1;
+const NEXT: usize = 8;
+const PREV: usize = 9;
+const LISTED: usize = 10;
+const LAZY_NEXT: usize = 11;
+const WAIT_NEXT: usize = 12;
+const LAZY_PAGES: usize = 13;
+const WAIT_PAGES: usize = 14;
+const STAMP: usize = 15;
+const PENDING: usize = 16;
+const INBOX_NEXT: usize = 17;
+const _: () = assert!(INBOX_NEXT < RECORD_HEAD_WORDS);
+
+/// Who has a span.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    /// Nobody: its pages are gaps and areas of the arena.
+    Arena,
+    /// A CPU, for small areas.
+    Areas(u16),
+    /// A CPU, as a vmap block.
+    Block(u16),
+}
+
+impl Owner {
+    const fn encode(self) -> u64 {
+        match self {
+            Self::Arena => 0,
+            Self::Areas(cpu) => (cpu as u64 + 1) << 1,
+            Self::Block(cpu) => (cpu as u64 + 1) << 1 | 1,
+        }
+    }
+
+    const fn decode(word: u64) -> Self {
+        match (word >> 1, word & 1) {
+            (0, _) => Self::Arena,
+            (cpu, 0) => Self::Areas(cpu as u16 - 1),
+            (cpu, _) => Self::Block(cpu as u16 - 1),
+        }
+    }
+
+    /// The CPU, if one has it.
+    pub(super) const fn cpu(self) -> Option<u16> {
+        match self {
+            Self::Arena => None,
+            Self::Areas(cpu) | Self::Block(cpu) => Some(cpu),
+        }
+    }
+}
+
+/// What the bitmaps of a span say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bits {
+    /// Free, and not in the bump.
+    Free,
+    /// An area starts here, live, kept, lazy or waiting.
+    Starts,
+    /// Freed, still mapped.
+    Lazy,
+    /// Unmapped; free as soon as the span's stamp has passed.
+    Waiting,
+}
+
+/// A link to a span: its number plus one, so that zero is none.
+pub(super) type Link = Option<u32>;
+
+const fn link(word: u64) -> Link {
+    (word as u32).checked_sub(1)
+}
+
+const fn word_of(link: Link) -> u64 {
+    match link {
+        Some(span) => span as u64 + 1,
+        None => 0,
+    }
+}
+
+/// All records of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spans<'m> {
+    words: &'m [AtomicU64],
+    record_words: usize,
+    bitmap_words: usize,
+    shift: u32,
+}
+
+impl<'m> Spans<'m> {
+    pub(super) fn new(words: &'m [AtomicU64], shape: &Shape) -> Self {
+        Self {
+            words,
+            record_words: shape.record_words,
+            bitmap_words: shape.bitmap_words,
+            shift: shape.span_shift,
+        }
+    }
+
+    /// How many spans there are, the last one perhaps shorter than the others.
+    pub(super) const fn count(self) -> u32 {
+        (self.words.len() / self.record_words) as u32
+    }
+
+    /// The pages of a span.
+    #[inline(always)]
+    pub(super) const fn pages(self) -> u32 {
+        1 << self.shift
+    }
+
+    /// The span of a page, and the page's place in it.
+    #[inline(always)]
+    pub(super) const fn place(self, page: u32) -> (u32, u32) {
+        (page >> self.shift, page & ((1 << self.shift) - 1))
+    }
+
+    /// The first page of a span.
+    #[inline(always)]
+    pub(super) const fn first(self, span: u32) -> u32 {
+        span << self.shift
+    }
+
+    /// The record of a span.
+    #[inline(always)]
+    pub(super) fn get(self, span: u32) -> Span<'m> {
+        let start = span as usize * self.record_words;
+        Span {
+            words: &self.words[start..start + self.record_words],
+            bitmap_words: self.bitmap_words,
+        }
+    }
+}
+
+/// One span's record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span<'m> {
+    words: &'m [AtomicU64],
+    bitmap_words: usize,
+}
+
+impl<'m> Span<'m> {
+    #[inline(always)]
+    fn read(self, word: usize) -> u64 {
+        self.words[word].load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn write(self, word: usize, value: u64) {
+        self.words[word].store(value, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn owner(self) -> Owner {
+        Owner::decode(self.words[STATE].load(Acquire))
+    }
+
+    #[inline(always)]
+    pub(super) fn is_owned_as(self, owner: Owner) -> bool {
+        self.read(STATE) == owner.encode()
+    }
+
+    /// Hands the span over; what was written into its record before is seen by whoever reads the
+    /// owner.
+    pub(super) fn set_owner(self, owner: Owner) {
+        self.words[STATE].store(owner.encode(), Release);
+    }
+
+    /// The first page of the arena's area that has the span's first page and starts before it; may
+    /// be out of date, never wrong about an area that is there.
+    pub(super) fn covers(self) -> Link {
+        link(self.read(COVERS))
+    }
+
+    pub(super) fn set_covers(self, page: u32) {
+        self.write(COVERS, word_of(Some(page)));
+    }
+
+    #[inline(always)]
+    pub(super) fn bits(self, which: Bits) -> &'m [AtomicU64] {
+        self.bitmap(which as usize)
+    }
+
+    #[inline(always)]
+    fn bitmap(self, nth: usize) -> &'m [AtomicU64] {
+        let start = RECORD_HEAD_WORDS + nth * self.bitmap_words;
+        &self.words[start..start + self.bitmap_words]
+    }
+
+    /// Freed from elsewhere, not yet seen by the owner.
+    #[inline(always)]
+    pub(super) fn remote(self) -> &'m [AtomicU64] {
+        self.bitmap(Bits::Waiting as usize + 1)
+    }
+
+    /// Whether an area starts at that place.
+    #[inline(always)]
+    pub(super) fn starts_at(self, at: u32) -> bool {
+        let word = &self.bits(Bits::Starts)[(at / 64) as usize];
+        word.load(Relaxed) >> (at % 64) & 1 != 0
+    }
+
+    /// An area starts at that place; for the owner.
+    #[inline(always)]
+    pub(super) fn set_start(self, at: u32) {
+        let word = &self.bits(Bits::Starts)[(at / 64) as usize];
+        word.store(word.load(Relaxed) | 1 << (at % 64), Relaxed);
+    }
+
+    /// The nearest place at or before `at` where an area starts.
+    pub(super) fn start_before(self, at: u32) -> Option<u32> {
+        bits::last_set_to(self.bits(Bits::Starts), at)
+    }
+
+    #[inline(always)]
+    pub(super) fn lazy_pages(self) -> u32 {
+        self.read(LAZY_PAGES) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn set_lazy_pages(self, pages: u32) {
+        self.write(LAZY_PAGES, u64::from(pages));
+    }
+
+    pub(super) fn waiting_pages(self) -> u32 {
+        self.read(WAIT_PAGES) as u32
+    }
+
+    pub(super) fn set_waiting_pages(self, pages: u32) {
+        self.write(WAIT_PAGES, u64::from(pages));
+    }
+
+    /// The generation that makes what waits free.
+    pub(super) fn stamp(self) -> u64 {
+        self.read(STAMP)
+    }
+
+    pub(super) fn set_stamp(self, stamp: u64) {
+        self.write(STAMP, stamp);
+    }
+
+    /// In which of its owner's lists it is, plus one, and with which longest run: zero if in none.
+    pub(super) fn listed(self) -> u64 {
+        self.read(LISTED)
+    }
+
+    pub(super) fn set_listed(self, listed: u64) {
+        self.write(LISTED, listed);
+    }
+
+    pub(super) fn next(self) -> Link {
+        link(self.read(NEXT))
+    }
+
+    pub(super) fn set_next(self, next: Link) {
+        self.write(NEXT, word_of(next));
+    }
+
+    pub(super) fn prev(self) -> Link {
+        link(self.read(PREV))
+    }
+
+    pub(super) fn set_prev(self, prev: Link) {
+        self.write(PREV, word_of(prev));
+    }
+
+    pub(super) fn lazy_next(self) -> Link {
+        link(self.read(LAZY_NEXT))
+    }
+
+    pub(super) fn set_lazy_next(self, next: Link) {
+        self.write(LAZY_NEXT, word_of(next));
+    }
+
+    pub(super) fn waiting_next(self) -> Link {
+        link(self.read(WAIT_NEXT))
+    }
+
+    pub(super) fn set_waiting_next(self, next: Link) {
+        self.write(WAIT_NEXT, word_of(next));
+    }
+
+    /// Whether the span is in an inbox, or about to be.
+    pub(super) fn pending(self) -> &'m AtomicU64 {
+        &self.words[PENDING]
+    }
+
+    /// The next span in the same inbox, as a number plus one.
+    pub(super) fn inbox_next(self) -> &'m AtomicU64 {
+        &self.words[INBOX_NEXT]
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_read_as_it_was_written() {
+        for owner in [
+            Owner::Arena,
+            Owner::Areas(0),
+            Owner::Block(0),
+            Owner::Areas(1022),
+            Owner::Block(1022),
+        ] {
+            assert_eq!(Owner::decode(owner.encode()), owner);
+        }
+        assert_eq!(Owner::decode(0), Owner::Arena, "a zeroed record");
+    }
+}

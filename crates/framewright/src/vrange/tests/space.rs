@@ -1,0 +1,349 @@
+//! A space in step with a sorted list of ranges, over several CPUs' seats in one thread.
+
+extern crate std;
+
+use super::*;
+use crate::platform::{Barrier, Map, MapError, Relax};
+use crate::policy::RangeConfig;
+use crate::units::{Context, CpuId, Page, PageRange, Run};
+use core::cell::{Cell, RefCell};
+use std::boxed::Box;
+use std::collections::BTreeMap;
+use std::vec;
+use std::vec::Vec;
+
+/// What a page table and the TLBs know of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mapping {
+    Clean,
+    Mapped,
+    /// Unmapped, but not flushed.
+    Stale,
+}
+
+/// A page table for one window, whose n-th unmap can be made to fail.
+#[derive(Debug)]
+pub(super) struct Pages {
+    start: u64,
+    pages: RefCell<Vec<Mapping>>,
+    unmaps_until_failure: Cell<u64>,
+}
+
+impl Pages {
+    fn new(start: Page, pages: u64) -> Self {
+        Self {
+            start: start.0,
+            pages: RefCell::new(vec![Mapping::Clean; pages as usize]),
+            unmaps_until_failure: Cell::new(u64::MAX),
+        }
+    }
+
+    /// A caller maps his area.
+    fn use_area(&self, at: Page, pages: u64) {
+        let mut all = self.pages.borrow_mut();
+        let start = (at.0 - self.start) as usize;
+        // The guard page too must be one that nobody reaches.
+        for (nth, page) in all[start..start + pages as usize + 1]
+            .iter_mut()
+            .enumerate()
+        {
+            assert_eq!(*page, Mapping::Clean, "V5: page {nth} of {at}");
+            if nth < pages as usize {
+                *page = Mapping::Mapped;
+            }
+        }
+    }
+}
+
+impl Relax for Pages {
+    fn relax(&self, attempt: u32) {
+        assert!(attempt < 1000, "one thread waits for itself");
+    }
+}
+
+impl Barrier for Pages {
+    const ASYMMETRIC: bool = true;
+    const ALONE: bool = true;
+
+    fn barrier_all(&self) {}
+}
+
+impl Map for Pages {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        Err(MapError::NoMemory)
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        let left = self.unmaps_until_failure.get();
+        if left == 0 {
+            return Err(MapError::Limit { max: 0 });
+        }
+        self.unmaps_until_failure.set(left - 1);
+        let mut all = self.pages.borrow_mut();
+        let start = (range.start().0 - self.start) as usize;
+        for page in &mut all[start..start + range.pages() as usize] {
+            if *page == Mapping::Mapped {
+                *page = Mapping::Stale;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        for page in self.pages.borrow_mut().iter_mut() {
+            if *page == Mapping::Stale {
+                *page = Mapping::Clean;
+            }
+        }
+    }
+}
+
+type TestSpace = Space<'static, Pages>;
+type TestSeat = RangeSeat<'static, 'static, Pages, NoFrames>;
+
+fn space(layout: SpaceLayout, config: RangeConfig) -> &'static TestSpace {
+    // Whatever the words hold: here, headers of live areas and bits everywhere.
+    let memory = vec![0x1999_9999_9999_9999; layout.words_needed().unwrap()];
+    let pages = Pages::new(layout.start, layout.pages);
+    Box::leak(Box::new(
+        Space::new(&layout, &config, memory.leak(), pages).unwrap(),
+    ))
+}
+
+fn seats(space: &'static TestSpace) -> Vec<TestSeat> {
+    (0..space.cpus())
+        .map(|cpu| space.seat(CpuId(cpu), NoFrames).unwrap())
+        .collect()
+}
+
+fn config(lazy: u64, spans: bool) -> RangeConfig {
+    RangeConfig {
+        lazy_pages_max: lazy,
+        spans,
+        ..RangeConfig::default()
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % limit
+    }
+}
+
+/// The obviously right twin: what is live, and everything about it.
+struct Twin {
+    space: &'static TestSpace,
+    seats: Vec<TestSeat>,
+    live: BTreeMap<u64, u64>,
+}
+
+impl Twin {
+    fn new(space: &'static TestSpace) -> Self {
+        Self {
+            space,
+            seats: seats(space),
+            live: BTreeMap::new(),
+        }
+    }
+
+    fn pages(&self) -> u64 {
+        self.live.values().map(|pages| pages + 1).sum()
+    }
+
+    /// Whether an area fits between those that are live.
+    fn fits(&self, pages: u64, align: u64) -> bool {
+        let mut from = self.space.start().0;
+        let end = from + self.space.pages();
+        let gaps = self
+            .live
+            .iter()
+            .map(|(&start, &pages)| (start, start + pages + 1))
+            .chain([(end, end)]);
+        for (start, behind) in gaps {
+            if from.next_multiple_of(align) + pages < start {
+                return true;
+            }
+            from = behind;
+        }
+        false
+    }
+
+    fn alloc(&mut self, cpu: usize, pages: u64, align: u64) -> Option<Page> {
+        let request = AreaRequest::new(pages)
+            .aligned_to(align * Page::BYTES)
+            .tagged(Tag(pages as u32));
+        let Ok(at) = self.seats[cpu].alloc_area(&request) else {
+            let failing = self.space.platform().unmaps_until_failure.get() == 0;
+            assert!(
+                failing || !self.fits(pages, align),
+                "V8: {pages} at {align}"
+            );
+            return None;
+        };
+        assert!(at.0.is_multiple_of(align));
+        assert!(at >= self.space.start());
+        assert!(at.0 + pages < self.space.start().0 + self.space.pages());
+        let before = self.live.range(..=at.0).next_back();
+        assert!(before.is_none_or(|(start, pages)| start + pages < at.0));
+        let after = self.live.range(at.0..).next();
+        assert!(after.is_none_or(|(&start, _)| at.0 + pages < start));
+        self.space.platform().use_area(at, pages);
+        self.live.insert(at.0, pages);
+        Some(at)
+    }
+
+    fn free(&mut self, cpu: usize, nth: usize) {
+        let (&start, &pages) = self.live.iter().nth(nth).unwrap();
+        assert_eq!(self.seats[cpu].free_area(Page(start)), Ok(pages));
+        self.live.remove(&start);
+        let again = self.seats[cpu].free_area(Page(start));
+        assert!(
+            matches!(
+                again,
+                Err(RangeFreeError::AlreadyFree(_) | RangeFreeError::NotAllocated(_))
+            ),
+            "{again:?}"
+        );
+    }
+
+    fn check(&self) {
+        self.space.verify().unwrap();
+        assert_eq!(self.space.stats().live_pages, self.pages());
+        let mut listed = Vec::new();
+        self.space.for_each_area(|area| {
+            if area.state == AreaState::Live {
+                listed.push((area.start.0, area.pages));
+                assert_eq!(area.tag, Tag(area.pages as u32));
+            }
+        });
+        let live: Vec<_> = self
+            .live
+            .iter()
+            .map(|(&start, &pages)| (start, pages))
+            .collect();
+        assert_eq!(listed, live);
+    }
+
+    /// One random step.
+    fn step(&mut self, random: &mut Random, longest: u64) {
+        let cpu = random.below(self.seats.len() as u64) as usize;
+        match random.below(100) {
+            0..50 => {
+                let pages = match random.below(10) {
+                    0 => 1 + random.below(longest * 8),
+                    1..5 => 1 + random.below(3),
+                    _ => 1 + random.below(longest),
+                };
+                let align = match random.below(4) {
+                    0 => 1 << random.below(6),
+                    _ => 1,
+                };
+                self.alloc(cpu, pages, align);
+            }
+            50..98 if !self.live.is_empty() => {
+                let nth = random.below(self.live.len() as u64) as usize;
+                self.free(cpu, nth);
+            }
+            98 => self.seats[cpu].purge(),
+            99 if random.below(4) == 0 => self.seats[cpu].drain(),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_space_does_what_a_sorted_list_of_ranges_does() {
+    for round in 0..60u64 {
+        let mut random = Random(0x1234_5678_9abc_def1 ^ round << 32);
+        let span_pages = 4 << random.below(6);
+        let cpus = 1 + random.below(3) as u16;
+        let layout = SpaceLayout::new(Page(0x4000), 40 + random.below(1000))
+            .with_cpus(cpus)
+            .with_span_pages(span_pages);
+        let config = config(random.below(200), random.below(5) != 0);
+        let mut twin = Twin::new(space(layout, config));
+        for _ in 0..400 {
+            twin.step(&mut random, 1 + u64::from(span_pages) / 3);
+            twin.check();
+        }
+        while !twin.live.is_empty() {
+            let cpu = random.below(u64::from(cpus)) as usize;
+            twin.free(cpu, 0);
+        }
+        twin.seats[0].drain();
+        twin.check();
+        let whole = twin.space.arena.lock(|_| ()).gap_count();
+        assert_eq!(whole, 1, "all is one gap again");
+    }
+}
+
+#[test]
+fn wrong_frees_are_errors_that_say_what_is_wrong() {
+    let layout = SpaceLayout::new(Page(0x400), 2048).with_cpus(2);
+    let mut seats = seats(space(layout, config(64, true)));
+    let small = seats[0].alloc_area(&AreaRequest::new(3)).unwrap();
+    let large = seats[0].alloc_area(&AreaRequest::new(700)).unwrap();
+    let next = |page: Page, pages| page.checked_add(pages).unwrap();
+    for seat in &mut seats {
+        let outside = Page(0x400 + 2048);
+        assert_eq!(
+            seat.free_area(outside),
+            Err(RangeFreeError::Outside(outside))
+        );
+        assert_eq!(
+            seat.free_area(Page(0)),
+            Err(RangeFreeError::Outside(Page(0)))
+        );
+        for (start, inside) in [(small, 1), (small, 3), (large, 1), (large, 650)] {
+            let page = next(start, inside);
+            let error = RangeFreeError::NotTheFirst { page, start };
+            assert_eq!(seat.free_area(page), Err(error));
+        }
+        let never = next(small, 100);
+        assert_eq!(
+            seat.free_area(never),
+            Err(RangeFreeError::NotAllocated(never))
+        );
+    }
+    assert_eq!(seats[1].free_area(small), Ok(3));
+    assert_eq!(
+        seats[0].free_area(small),
+        Err(RangeFreeError::AlreadyFree(small))
+    );
+    assert_eq!(
+        seats[0].free_kind(large, AreaKind::Vmalloc),
+        Err(RangeFreeError::WrongKind(large))
+    );
+    seats[0].drain();
+    assert_eq!(
+        seats[0].free_area(small),
+        Err(RangeFreeError::NotAllocated(small))
+    );
+    assert_eq!(seats[0].free_area(large), Ok(700));
+}
+
+#[test]
+fn impossible_requests_are_errors_at_once() {
+    let layout = SpaceLayout::new(Page(0x400), 2048);
+    let space = space(layout, config(64, true));
+    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let mut alloc = |pages, align| seat.alloc_area(&AreaRequest::new(pages).aligned_to(align));
+    assert_eq!(alloc(0, 4096), Err(RangeError::Empty));
+    for bytes in [0, 3, 4097, u64::MAX] {
+        assert_eq!(alloc(1, bytes), Err(RangeError::Align { bytes }));
+    }
+    for pages in [2049, u64::MAX, u64::MAX - 1, 1 << 52] {
+        assert_eq!(alloc(pages, 4096), Err(RangeError::TooLong { pages }));
+    }
+    for (pages, align_bytes) in [(1, 1 << 63), (2048, 4096), (1, 1 << 40), (1025, 1 << 23)] {
+        let error = RangeError::NoSpace { pages, align_bytes };
+        assert_eq!(alloc(pages, align_bytes), Err(error));
+    }
+    assert!(alloc(1, 1).is_ok());
+    assert_eq!(space.stats().drains, 0, "none of them stopped anybody");
+}
