@@ -267,6 +267,13 @@ impl<'m, P> Zone<'m, P> {
         self.words[PRESENT].load(Relaxed)
     }
 
+    /// Whether fewer frames are free than the low watermark, those in caches not counted.
+    /// Time: O(CPUs).
+    #[must_use]
+    pub fn is_low(&self) -> bool {
+        self.pageblock_free_frames() < self.low_watermark()
+    }
+
     /// The low watermark: a square root, taken whenever memory comes or goes.
     pub(super) fn low_watermark(&self) -> u64 {
         self.words[LOW].load(Relaxed)

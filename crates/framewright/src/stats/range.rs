@@ -24,6 +24,10 @@ pub struct RangeStats {
     pub area_frees: u64,
     /// Frees of areas in another CPU's span.
     pub remote_frees: u64,
+    /// Requests of `vmalloc` that were served by a kept area.
+    pub kept_takes: u64,
+    /// Pages with frames of areas that are kept constructed.
+    pub kept_pages: u64,
     /// Requests that failed for want of space.
     pub failures: u64,
     /// Pages of live areas, guard pages included.

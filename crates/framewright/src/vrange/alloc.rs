@@ -181,6 +181,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             return None;
         }
         // What this CPU has made lazy itself is had without disturbing others.
+        self.release_kept(frames);
         self.purge_all(frames);
         if need.pages <= self.space.small_max
             && need.align_pages <= all

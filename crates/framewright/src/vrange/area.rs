@@ -146,6 +146,11 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             area_allocs: all(Count::Allocs),
             area_frees: all(Count::Frees),
             remote_frees: all(Count::RemoteFrees),
+            kept_takes: all(Count::KeptTakes),
+            kept_pages: self
+                .all_seats()
+                .map(|seat| seat.kept(self.table).pages())
+                .sum(),
             failures: all(Count::Failures),
             live_pages: live.fold(0, u64::wrapping_add),
             alloc_vmap_area: all(Count::Cuts),

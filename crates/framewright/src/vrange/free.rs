@@ -111,7 +111,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     /// Frees an area whose header was `header`, whoever has its span. False if it is not so any
     /// more.
-    fn free_checked(&self, at: u32, header: Header) -> bool {
+    pub(super) fn free_checked(&self, at: u32, header: Header) -> bool {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
         let pages = header.pages();
@@ -152,7 +152,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     }
 
     /// The header of the area of that kind that starts at `page`, if one is there to be freed.
-    fn check_free(&self, page: Page, kind: AreaKind) -> Result<Header, RangeFreeError> {
+    pub(super) fn check_free(&self, page: Page, kind: AreaKind) -> Result<Header, RangeFreeError> {
         let offset = self.space.offset_unchecked(page);
         if offset >= self.space.pages() {
             return Err(RangeFreeError::Outside(page));

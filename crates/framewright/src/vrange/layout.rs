@@ -44,8 +44,8 @@ impl SpaceLayout {
 
     /// How many words of metadata the space needs.
     ///
-    /// Two words for each page of the window; 704 bytes for each span of 1024 pages; 1 KiB for each
-    /// CPU: in all 0.41 % of the window. A page's two words are not touched before a page of the
+    /// Two words for each page of the window; 704 bytes for each span of 1024 pages; 1.3 KiB for
+    /// each CPU: in all 0.41 % of the window. A page's two words are not touched before a page of the
     /// window near them is used.
     ///
     /// # Errors

@@ -97,6 +97,7 @@ mod bits;
 mod error;
 mod fit;
 mod free;
+mod kept;
 mod layout;
 mod listing;
 mod pool;
@@ -110,6 +111,7 @@ mod span;
 mod table;
 mod tree;
 mod verify;
+mod vmalloc;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[path = "tests/space.rs"]

@@ -136,6 +136,24 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         Some(first + at)
     }
 
+    /// Pages of one of the seat's spans are free again, and nothing of them is mapped.
+    pub(super) fn put_back(&self, number: u32, at: u32, pages: u32) {
+        let free = self.span(number).bits(Bits::Free);
+        if self.words.link(Own::Current) == Some(number) {
+            if at + pages == self.words.page(Own::Cursor) {
+                self.words.set(Own::Cursor, u64::from(at));
+            } else {
+                self.put_aside(free, at, at + pages);
+            }
+            return;
+        }
+        self.unlist(number);
+        let (_, place) = self.space.spans.place(at);
+        bits::set(free, place, pages);
+        self.list(number);
+        self.return_surplus();
+    }
+
     /// Pages of the bump become free pages of the current span.
     fn put_aside(&self, free: &[crate::sync::AtomicU64], from: u32, to: u32) {
         let (_, at) = self.space.spans.place(from);

@@ -1,4 +1,6 @@
+use super::kept::{KEPT_WORDS, Kept};
 use super::span::Link;
+use super::table::Table;
 use super::{FrameSource, Space};
 use crate::platform::{Barrier, Map, Relax};
 use crate::sync::{
@@ -79,14 +81,18 @@ pub(super) enum Count {
     FitNone,
     /// Bits that were freed twice, in a race between an owner and somebody else.
     DoubleFrees,
+    /// Requests served by a kept area.
+    KeptTakes,
 }
 
-/// Words of one seat: 16 cache lines, so that no two seats share one.
-pub(super) const SEAT_WORDS: usize = 128;
+/// The lists of kept areas.
+const KEPT: usize = 128;
+/// Words of one seat: whole cache lines, so that no two seats share one.
+pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
 /// Lists of spans: by longest run, poor and rich, and those entirely free.
 pub(super) const LISTS: usize = 23;
 const _: () = {
-    assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::DoubleFrees as usize) < SEAT_WORDS);
+    assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::KeptTakes as usize) < KEPT);
     assert!((Own::AreasStamp as usize) < HEADS);
 };
 
@@ -137,6 +143,12 @@ impl<'m> SeatWords<'m> {
         self.get(word) as u32
     }
 
+    /// The lists of kept areas.
+    #[inline(always)]
+    pub(super) fn kept(self, table: Table<'m>) -> Kept<'m> {
+        Kept::new(&self.words[KEPT..KEPT + KEPT_WORDS], table)
+    }
+
     pub(super) fn link(self, word: Own) -> Link {
         (self.get(word) as u32).checked_sub(1)
     }
@@ -184,6 +196,14 @@ pub(super) struct Held<'s, 'm, P> {
     pub(super) space: &'s Space<'m, P>,
     pub(super) words: SeatWords<'m>,
     pub(super) cpu: u16,
+}
+
+impl<'m, P> Held<'_, 'm, P> {
+    /// The seat's lists of kept areas.
+    #[inline(always)]
+    pub(super) fn kept(&self) -> Kept<'m> {
+        self.words.kept(self.space.table)
+    }
 }
 
 impl<P> Clone for Held<'_, '_, P> {

@@ -219,6 +219,7 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
         let space = self.space;
         own.words.count(Count::Drains, 1);
         space.look_at_lazy(0);
+        self.release_kept(own, frames);
         for seat in self.seats() {
             seat.collect_inbox();
         }
@@ -244,6 +245,29 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
                 // What could not be unmapped, and vmap blocks, stay as they are.
                 Owner::Areas(cpu) | Owner::Block(cpu) => self.seat(cpu).list(number),
                 Owner::Arena => {}
+            }
+        }
+    }
+
+    /// With all CPUs stopped: what is kept becomes lazy, with a purge where the bound demands it.
+    fn release_kept(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
+        let space = self.space;
+        for seat in self.seats() {
+            while !seat.release_kept(frames) {
+                let mut unmapped = false;
+                for other in self.seats() {
+                    other.collect_inbox();
+                    while other.pass() {
+                        unmapped = true;
+                    }
+                }
+                if space.unflushed() != 0 {
+                    space.flush(own.words);
+                }
+                if !unmapped {
+                    // What cannot be unmapped stays lazy, and what would be above the bound, kept.
+                    return;
+                }
             }
         }
     }

@@ -14,6 +14,12 @@ pub trait FrameSource {
     /// Gives frames back that were taken from here; a run may be a part of one that was taken, or
     /// of several that lie side by side.
     fn free_run(&mut self, frames: Run);
+
+    /// Whether frames are so scarce that what is kept for speed should go back. Asked where frames
+    /// are about to be taken.
+    fn is_short(&mut self) -> bool {
+        false
+    }
 }
 
 /// The source of a space whose areas have no frames of the space's: callers map what they own.
@@ -35,6 +41,10 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
 
     fn free_run(&mut self, frames: Run) {
         (**self).free_run(frames);
+    }
+
+    fn is_short(&mut self) -> bool {
+        (**self).is_short()
     }
 }
 
@@ -66,6 +76,10 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
     fn free_run(&mut self, frames: Run) {
         let freed = self.free_frames(frames);
         debug_assert!(freed.is_ok(), "frames come back to where they came from");
+    }
+
+    fn is_short(&mut self) -> bool {
+        self.zone().is_low()
     }
 }
 

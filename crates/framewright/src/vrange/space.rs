@@ -1,6 +1,6 @@
 use super::arena::Arena;
 use super::layout::Shape;
-use super::seat::{Count, SeatWords};
+use super::seat::{Count, Own, SeatWords};
 use super::span::Spans;
 use super::table::Table;
 use super::{Fit, FrameSource, RangeSeat, SetupError, SpaceLayout};
@@ -267,6 +267,16 @@ impl<'m, P> Space<'m, P> {
         let lowest = self.words[LOWEST].load(Relaxed);
         let highest = self.words[HIGHEST].load(Relaxed);
         (highest + 1).saturating_sub(lowest.max(1))
+    }
+
+    /// Whether something is kept, lazy or waiting that a purge could make free.
+    pub(super) fn has_spare(&self) -> bool {
+        let has_some = |seat: SeatWords<'m>| {
+            seat.kept(self.table).pages() != 0
+                || seat.link(Own::WaitHead).is_some()
+                || seat.link(Own::AreasWait).is_some()
+        };
+        self.look_at_lazy(0) != 0 || self.all_seats().any(has_some)
     }
 
     pub(super) fn stop_lock(&self) -> &'m AtomicU64 {

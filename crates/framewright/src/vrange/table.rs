@@ -17,7 +17,7 @@
 
 use super::{AreaKind, AreaState};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::units::Frame;
+use crate::units::{Frame, Run};
 
 /// The bits of a page's number, and of a length less one.
 pub(super) const PAGE_BITS: u32 = 30;
@@ -230,6 +230,50 @@ impl<'m> Table<'m> {
     #[must_use]
     pub fn frame(self, page: u32) -> Option<Frame> {
         self.words(page)[1].load(Relaxed).checked_sub(1).map(Frame)
+    }
+
+    /// Calls `run` with each run of consecutive frames behind the first `pages` pages of an area,
+    /// and its first page, until it fails.
+    pub(super) fn for_each_run<E>(
+        self,
+        at: u32,
+        pages: u32,
+        mut run: impl FnMut(u32, Run) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut pending: Option<(u32, Run)> = None;
+        for page in at..at + pages {
+            let Some(frame) = self.frame(page) else {
+                continue;
+            };
+            pending = match pending {
+                Some((start, found))
+                    if found.end() == frame && page - start == found.frames() as u32 =>
+                {
+                    Run::new(found.start(), found.frames() + 1).map(|longer| (start, longer))
+                }
+                _ => {
+                    if let Some((start, found)) = pending {
+                        run(start, found)?;
+                    }
+                    Run::new(frame, 1).map(|single| (page, single))
+                }
+            };
+        }
+        match pending {
+            Some((start, found)) => run(start, found),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for what cannot fail.
+    pub(super) fn for_all_runs(self, at: u32, pages: u32, mut run: impl FnMut(Run)) {
+        let done = self.for_each_run(at, pages, |_, found| {
+            run(found);
+            Ok::<(), core::convert::Infallible>(())
+        });
+        match done {
+            Ok(()) => {}
+        }
     }
 
     /// Notes the frame behind a page, whose number is not the very last one, or that there is none.

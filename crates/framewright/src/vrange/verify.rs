@@ -74,6 +74,12 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let header = self.table.header(at);
         let pages = header.map_or(0, super::Header::pages);
         self.check("V1: an area has pages", at, pages != 0 && pages <= end - at)?;
+        if header.is_some_and(|header| header.state() == AreaState::Kept) {
+            for page in at..at + pages - 1 {
+                let frame = self.table.frame(page);
+                self.check("V7: a kept area has its frames", page, frame.is_some())?;
+            }
+        }
         for page in at..at + pages {
             let found = self.find(self.page(page));
             let same = found.is_some_and(|area| area.start == self.page(at));
@@ -146,6 +152,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         for cpu in 0..self.shape.cpus {
             let seat = self.seat_words(cpu);
             let mut own = 0;
+            let kept = seat.kept(self.table).verify();
+            kept.map_err(|at| self.broken("V1: kept areas are in a list", at))?;
             let mut next = seat.link(Own::AreasLazy);
             while let Some(at) = next {
                 let header = self.table.header(at);

@@ -1,0 +1,380 @@
+//! Areas with frames of the space's own behind them.
+//!
+//! ```text
+//!   vmalloc   a kept area of that length ──▶ its header says live, and that is all
+//!             else: an area, then its frames in runs, noted in the table, then the mapping
+//!   vfree     into this CPU's lists of kept areas, if they are not full
+//!             else: lazy; its frames go back to their source when it is released
+//! ```
+//!
+//! While an area is built, its pages are a live area's and nobody else's, so none of the calls to
+//! the platform and to the source of frames is made in a busy seat.
+
+use super::kept::KEPT_MAX;
+use super::seat::{Count, Held, Own};
+use super::span::{Bits, Owner};
+use super::{AreaKind, AreaRequest, AreaState, FrameSource, Header, RangeError, RangeFreeError};
+use super::{RangeSeat, bits};
+use crate::frame::AllocError;
+use crate::platform::{Barrier, Map, MapError, Relax, Zero};
+use crate::units::{Context, Page, Run};
+
+impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Allocates an area, its frames, and maps them \[`vmalloc`\]: as many pages as asked for, with
+    /// a guard page behind them that is never mapped. The frames are anywhere, in runs as long as
+    /// the source has them cheaply, and each run is mapped by one call.
+    ///
+    /// An area of the same length that this CPU freed lately is taken as it stands, in some
+    /// nanoseconds. Contents are zero if that was asked for, and anything otherwise.
+    ///
+    /// Within the context: if it allows waiting, everything kept and lazy is purged, of all CPUs,
+    /// before the request fails; if not, what is there at once is there or not.
+    ///
+    /// # Errors
+    /// The request is one that nobody can serve, or there is no gap, no frame, or no mapping to be
+    /// had. Nothing has changed then; what was mapped before the platform refused may be lazy for
+    /// a while.
+    #[inline]
+    pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        if request.align_bytes.is_power_of_two() && self.try_enter() {
+            let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
+            let mask = (request.align_bytes / Page::BYTES).saturating_sub(1);
+            let start = self.space.start().0;
+            let kept = self.held().kept();
+            if let Some(at) = kept.take(pages, |at| (start + u64::from(at)) & mask == 0) {
+                let header = Header::live(AreaKind::Vmalloc, pages + 1, request.tag.0);
+                self.space.table.set_header(at, header);
+                self.words.count(Count::Allocs, 1);
+                self.words.count(Count::KeptTakes, 1);
+                self.words.add(Own::Live, u64::from(pages) + 1);
+                self.exit();
+                if request.zero {
+                    self.zero_area(at, pages);
+                }
+                return Ok(self.space.page(at));
+            }
+        }
+        self.vmalloc_slowly(request)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn vmalloc_slowly(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        // It may be entered, while somebody claims it.
+        self.exit();
+        let may_block = request.context.may_block;
+        if may_block && self.frames.is_short() {
+            // The first sign of pressure: what this CPU keeps is worth less than free frames.
+            self.purge_kept();
+        }
+        let built = self.construct(request);
+        // What is kept and lazy has frames, and takes mappings of those that the host allows.
+        let would_a_drain_help = matches!(
+            built,
+            Err(RangeError::Frames(_)
+                | RangeError::Map(MapError::NoMemory | MapError::Limit { .. }))
+        );
+        if would_a_drain_help && may_block && self.space.has_spare() {
+            self.drain();
+            return self.construct(request);
+        }
+        built
+    }
+
+    fn construct(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        let page = self.alloc_kind(request, AreaKind::Vmalloc)?;
+        let at = self.space.offset_unchecked(page) as u32;
+        let pages = request.pages as u32;
+        if let Err((done, error)) = self.gather(at, pages, request) {
+            self.give_back(at, done, pages);
+            self.undo(at, request.context);
+            return Err(RangeError::Frames(error));
+        }
+        match self.map_area(at, pages, request.context) {
+            Ok(()) => Ok(page),
+            Err((0, error)) => {
+                self.give_back(at, pages, pages);
+                self.undo(at, request.context);
+                Err(RangeError::Map(error))
+            }
+            Err((_, error)) => {
+                // What is mapped must be unmapped and flushed before its frames are anybody's: it
+                // goes the way of all areas.
+                self.free_unused(at, request.context);
+                if request.context.may_block {
+                    self.purge();
+                }
+                Err(RangeError::Map(error))
+            }
+        }
+    }
+
+    /// Takes frames for the pages of an area, zeroes them if that was asked for, and notes them.
+    /// On failure, how many pages have theirs.
+    fn gather(
+        &mut self,
+        at: u32,
+        pages: u32,
+        request: &AreaRequest,
+    ) -> Result<(), (u32, AllocError)> {
+        let mut done = 0;
+        let mut most = pages;
+        while done < pages {
+            let asked = (pages - done).min(most);
+            let run = match self.frames.alloc_run(u64::from(asked), request.context) {
+                Ok(run) if !run.is_empty() => self.at_most(run, asked),
+                failed => return Err((done, failed.err().unwrap_or(AllocError::Exhausted))),
+            };
+            if request.zero {
+                self.space.platform.zero(run);
+            }
+            for frame in run.start().0..run.end().0 {
+                let frame = Some(crate::units::Frame(frame));
+                self.space.table.set_frame(at + done, frame);
+                done += 1;
+            }
+            // Where there were no longer ones, there will be none the next time.
+            most = (run.frames() as u32).saturating_mul(2);
+        }
+        Ok(())
+    }
+
+    /// A source that gives more than was asked for gets the rest back.
+    fn at_most(&mut self, run: Run, asked: u32) -> Run {
+        let asked = u64::from(asked);
+        if run.frames() <= asked {
+            return run;
+        }
+        let part = |from: u64, frames| {
+            let start = crate::units::Frame(run.start().0 + from);
+            Run::new(start, frames).expect("a part of a run ends where the run does, or before")
+        };
+        self.frames.free_run(part(asked, run.frames() - asked));
+        part(0, asked)
+    }
+
+    /// Gives the frames behind the first `done` pages of an area back: they are not mapped. None
+    /// of its pages has a frame then.
+    fn give_back(&mut self, at: u32, done: u32, pages: u32) {
+        let frames = &mut self.frames;
+        self.space
+            .table
+            .for_all_runs(at, done, |run| frames.free_run(run));
+        for page in at..at + pages {
+            self.space.table.set_frame(page, None);
+        }
+    }
+
+    /// Maps the frames of an area with as few calls as there are runs. On failure, how many pages
+    /// are mapped.
+    fn map_area(&self, at: u32, pages: u32, context: Context) -> Result<(), (u32, MapError)> {
+        let space = self.space;
+        space.table.for_each_run(at, pages, |page, run| {
+            let mapped = space.platform.map(space.page(page), run, context);
+            mapped.map_err(|error| (page - at, error))
+        })
+    }
+
+    fn zero_area(&self, at: u32, pages: u32) {
+        let space = self.space;
+        space
+            .table
+            .for_all_runs(at, pages, |run| space.platform.zero(run));
+    }
+
+    /// Frees an area made by [`vmalloc`](Self::vmalloc), by any CPU \[`vfree`\]. Returns its length
+    /// in pages, without the guard page.
+    ///
+    /// An area of at most 64 pages is kept as it stands, in this CPU's lists, for the next request
+    /// of its length; the lists are bounded, and what is in them too long becomes lazy. A longer
+    /// one becomes lazy at once. Frames go back to their source, that of the seat which purges
+    /// them, after they have been unmapped and flushed.
+    ///
+    /// # Errors
+    /// What is wrong with the page. Nothing has changed then.
+    #[inline]
+    pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        let offset = self.space.offset_unchecked(page);
+        if self.try_enter() && offset < self.space.pages() {
+            let held = self.held();
+            let at = offset as u32;
+            let (number, place) = self.space.spans.place(at);
+            if self.space.spans.get(number).starts_at(place)
+                && let Some(header) = self.space.table.header(at)
+                && header.is_live_of(AreaKind::Vmalloc)
+                && held.keep(at, header)
+            {
+                self.exit();
+                return Ok(u64::from(header.pages()) - 1);
+            }
+        }
+        self.vfree_slowly(page)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn vfree_slowly(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        // It may be entered, while somebody claims it.
+        self.exit();
+        loop {
+            self.enter();
+            let held = self.held();
+            let checked = held.check_free(page, AreaKind::Vmalloc);
+            let header = match checked {
+                Ok(header) => header,
+                Err(error) => {
+                    self.exit();
+                    return Err(error);
+                }
+            };
+            let at = self.space.offset_unchecked(page) as u32;
+            if held.keep(at, header) {
+                self.exit();
+                return Ok(u64::from(header.pages()) - 1);
+            }
+            // Room for it, if there can be any.
+            let evicted = if held.may_keep(header) {
+                held.kept().take_any()
+            } else {
+                None
+            };
+            self.exit();
+            match evicted {
+                Some(kept) => self.free_kept(kept),
+                None => return self.free_kind(page, AreaKind::Vmalloc),
+            }
+        }
+    }
+}
+
+impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// An area that nobody has had yet, and nothing of which is mapped, is as if it had not been
+    /// allocated.
+    fn undo(&mut self, at: u32, context: Context) {
+        self.enter();
+        let undone = self.held().unalloc(at);
+        self.exit();
+        if !undone {
+            self.free_unused(at, context);
+        }
+    }
+
+    /// The same, if something of it is mapped, or its span is another CPU's by now. For a caller
+    /// who may not wait, and so neither unmap nor flush, it is left for the next one who may.
+    fn free_unused(&mut self, at: u32, context: Context) {
+        if context.may_block {
+            let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
+            debug_assert!(freed.is_ok(), "{freed:?}: nobody else knows the area");
+            return;
+        }
+        self.enter();
+        let held = self.held();
+        let header = held.header(at);
+        held.kept().park(at, header);
+        held.count_freed(header.pages());
+        self.exit();
+    }
+
+    /// An area taken out of this seat's lists becomes lazy.
+    fn free_kept(&mut self, at: u32) {
+        self.enter();
+        self.held().unkeep(at);
+        self.exit();
+        self.free_unused(at, Context::ANY);
+    }
+
+    /// What this CPU keeps goes back, frames and all.
+    fn purge_kept(&mut self) {
+        loop {
+            self.enter();
+            let kept = self.held().kept().take_any();
+            self.exit();
+            match kept {
+                Some(at) => self.free_kept(at),
+                None => break,
+            }
+        }
+        self.purge();
+    }
+}
+
+impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// Whether an area is one that is kept if there is room.
+    #[inline(always)]
+    fn may_keep(&self, header: Header) -> bool {
+        let pages = header.pages() - 1;
+        pages <= KEPT_MAX && u64::from(pages) <= self.space.config.kept_pages_max
+    }
+
+    /// Keeps a live area as it stands, if there is room, and if nobody freed it meanwhile.
+    #[inline(always)]
+    fn keep(&self, at: u32, header: Header) -> bool {
+        let pages = header.pages() - 1;
+        let kept = self.kept();
+        if pages > KEPT_MAX
+            || kept.pages() + u64::from(pages) > self.space.config.kept_pages_max
+            || !kept.put(at, header, pages, P::ALONE)
+        {
+            return false;
+        }
+        self.count_freed(header.pages());
+        true
+    }
+
+    #[inline(always)]
+    fn count_freed(&self, pages: u32) {
+        self.words.count(Count::Frees, 1);
+        self.words.sub(Own::Live, u64::from(pages));
+    }
+
+    /// An area taken out of the lists is live again, for whoever frees it in another way.
+    fn unkeep(&self, at: u32) {
+        let kept = self.header(at);
+        debug_assert!(kept.state() == AreaState::Kept, "it was listed");
+        let live = Header::live(AreaKind::Vmalloc, kept.pages(), 0);
+        self.space.table.set_header(at, live);
+        self.words.count(Count::Frees, 1u64.wrapping_neg());
+        self.words.add(Own::Live, u64::from(kept.pages()));
+    }
+
+    /// Everything that the seat keeps becomes lazy, as far as the bound allows; whether that was
+    /// all.
+    pub(super) fn release_kept(&self, frames: &mut impl FrameSource) -> bool {
+        while let Some(at) = self.kept().take_any() {
+            let header = self.header(at);
+            let pages = u64::from(header.pages());
+            if !self.make_room(pages, pages, frames) {
+                self.space.sub_lazy(pages);
+                self.kept().put(at, header, header.pages() - 1, true);
+                return false;
+            }
+            self.unkeep(at);
+            let freed = self.free_checked(at, self.header(at));
+            debug_assert!(freed, "nobody else has it");
+        }
+        true
+    }
+
+    /// Takes back the allocation of an area of which nothing is mapped, if it is in a span of this
+    /// CPU's, or the arena's.
+    fn unalloc(&self, at: u32) -> bool {
+        let header = self.header(at);
+        let pages = header.pages();
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        match span.owner() {
+            Owner::Areas(cpu) if cpu == self.cpu => {
+                bits::clear(span.bits(Bits::Starts), place, 1);
+                self.put_back(number, at, pages);
+            }
+            Owner::Arena => {
+                self.clear_arena_start(at);
+                self.space.give(self.words, core::iter::once((at, pages)));
+            }
+            Owner::Areas(_) | Owner::Block(_) => return false,
+        }
+        self.words.count(Count::Allocs, 1u64.wrapping_neg());
+        self.words.sub(Own::Live, u64::from(pages));
+        true
+    }
+}
