@@ -1,0 +1,346 @@
+//! Virtual ranges on real memory: every byte of every mapping, by several threads, at the limits.
+
+use framewright::frame::{AllocError, ZoneLayout};
+use framewright::platform::{Barrier, Fenced, MapError};
+use framewright::policy::RangeConfig;
+use framewright::vrange::{AreaRequest, AreaState, RangeError, Tag};
+use framewright::{Context, Frame, Page, PageRange};
+use framewright_linux::{HostError, HostRangeSeat, HostSpace, Options, RangeOptions};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const BYTES: usize = 4096;
+
+fn options(frames: u64, cpus: u16) -> Options {
+    // Frames do not begin at 0: what mistakes a frame's number for its place is found.
+    Options::new(ZoneLayout::new(Frame(5 << 9), frames).with_cpus(cpus))
+}
+
+fn host(frames: u64, ranges: &RangeOptions) -> HostSpace<Fenced> {
+    HostSpace::fenced(&options(frames, 4), ranges).unwrap()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// A live area, and what tells its bytes from all others'.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Area {
+    at: Page,
+    pages: u64,
+    number: u64,
+}
+
+impl Area {
+    fn words<'w, B: Barrier + Clone>(&self, host: &'w HostSpace<B>) -> &'w mut [u64] {
+        let range = PageRange::new(self.at, self.pages).unwrap();
+        // SAFETY: the area is live, and only whoever has the `Area` touches its pages; its frames
+        // are the space's own, and so behind no other page.
+        let bytes = unsafe { host.window().bytes_mut(range) }.unwrap();
+        assert_eq!(bytes.len(), self.pages as usize * BYTES);
+        // SAFETY: any bytes are words, and any words bytes.
+        let (before, words, after) = unsafe { bytes.align_to_mut::<u64>() };
+        assert!(before.is_empty() && after.is_empty());
+        words
+    }
+
+    fn fill<B: Barrier + Clone>(&self, host: &HostSpace<B>) {
+        for (nth, word) in self.words(host).iter_mut().enumerate() {
+            *word = self.number << 32 | nth as u64;
+        }
+    }
+
+    fn check<B: Barrier + Clone>(&self, host: &HostSpace<B>) {
+        for (nth, word) in self.words(host).iter().enumerate() {
+            assert_eq!(*word, self.number << 32 | nth as u64, "{self:?}");
+        }
+    }
+}
+
+/// All frames are back, and all of the window is one gap.
+fn all_is_back<B: Barrier + Clone>(host: &HostSpace<B>) {
+    let mut seat = host.range_seat().unwrap();
+    seat.drain();
+    host.space().verify().unwrap();
+    let stats = host.space().stats();
+    assert_eq!((stats.live_pages, stats.kept_pages), (0, 0));
+    assert_eq!(host.window().mappings(), 1);
+    let zone = host.host().zone();
+    zone.drain();
+    zone.verify().unwrap();
+    assert_eq!(
+        zone.stats().nr_free_pages,
+        host.host().ram().frames().frames()
+    );
+}
+
+fn vmalloc<B: Barrier + Clone>(
+    host: &HostSpace<B>,
+    seat: &mut HostRangeSeat<'_, B>,
+    request: &AreaRequest,
+    number: u64,
+) -> Result<Area, RangeError> {
+    let at = seat.vmalloc(request)?;
+    let area = Area {
+        at,
+        pages: request.pages,
+        number,
+    };
+    if request.zero {
+        assert!(area.words(host).iter().all(|&word| word == 0), "{area:?}");
+    }
+    // Nothing is behind the guard page.
+    let guard = Page(at.0 + request.pages);
+    assert!(host.window().read(guard, 0, &mut [0]).is_err());
+    area.fill(host);
+    Ok(area)
+}
+
+#[test]
+fn threads_in_one_window_have_each_byte_to_themselves() {
+    const THREADS: u64 = 3;
+    let mut ranges = RangeOptions::new(3 << 10);
+    let mut config = RangeConfig::for_cpus(4);
+    // So small that all of it is used again and again.
+    config.lazy_pages_max = 256;
+    config.kept_pages_max = 128;
+    ranges.config = Some(config);
+    let host = host(2048, &ranges);
+    let end = Instant::now() + Duration::from_millis(1200);
+    // Areas go from thread to thread: half the frees are of another's.
+    let shared = Mutex::new(Vec::<Area>::new());
+    let (served, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (host, shared, served, refused) = (&host, &shared, &served, &refused);
+            scope.spawn(move || {
+                let mut seat = host.range_seat().unwrap();
+                let mut random = Random(thread * 77 + 1);
+                let mut live = Vec::new();
+                let mut number = thread;
+                while Instant::now() < end {
+                    number += THREADS;
+                    let pages = match random.below(16) {
+                        0 => 65 + random.below(200),
+                        _ => 1 + random.below(16),
+                    };
+                    let mut request = AreaRequest::new(pages).tagged(Tag(thread as u32));
+                    if random.below(4) == 0 {
+                        request = request.zeroed();
+                    }
+                    if random.below(8) == 0 {
+                        request = request.within(Context::NOWAIT);
+                    }
+                    if live.len() < 24 {
+                        match vmalloc(host, &mut seat, &request, number) {
+                            Ok(area) => {
+                                served.fetch_add(1, Relaxed);
+                                live.push(area);
+                            }
+                            Err(RangeError::Frames(_) | RangeError::NoSpace { .. }) => {
+                                refused.fetch_add(1, Relaxed);
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    while !live.is_empty() && random.below(20) >= 10 {
+                        let mut area = live.swap_remove(random.below(live.len() as u64) as usize);
+                        area.check(host);
+                        if random.below(2) == 0 {
+                            shared.lock().unwrap().push(area);
+                            let mut others = shared.lock().unwrap();
+                            let nth = random.below(others.len().max(1) as u64) as usize;
+                            if others.is_empty() {
+                                continue;
+                            }
+                            area = others.swap_remove(nth);
+                        }
+                        area.check(host);
+                        assert_eq!(seat.vfree(area.at), Ok(area.pages));
+                    }
+                }
+                for area in live {
+                    area.check(host);
+                    assert_eq!(seat.vfree(area.at), Ok(area.pages));
+                }
+            });
+        }
+    });
+    let mut seat = host.range_seat().unwrap();
+    for area in shared.into_inner().unwrap() {
+        area.check(&host);
+        seat.vfree(area.at).unwrap();
+    }
+    drop(seat);
+    let stats = host.space().stats();
+    assert!(served.load(Relaxed) > 500, "{stats:?}");
+    assert!(stats.kept_takes > 50 && stats.tlb_flushes > 0, "{stats:?}");
+    println!(
+        "{} served, {} of them kept, {} refused, {} flushes",
+        served.load(Relaxed),
+        stats.kept_takes,
+        refused.load(Relaxed),
+        stats.tlb_flushes
+    );
+    all_is_back(&host);
+}
+
+#[test]
+fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
+    let host = host(4096, &RangeOptions::new(16 << 10));
+    let mut seat = host.range_seat().unwrap();
+    let mut random = Random(9);
+    let mut live: Vec<Option<Area>> = vec![None; 8];
+    let mut round = |seat: &mut HostRangeSeat<'_, Fenced>, number: u64| {
+        let slot = random.below(8) as usize;
+        if let Some(area) = live[slot].take() {
+            area.check(&host);
+            seat.vfree(area.at).unwrap();
+        }
+        let mut request = AreaRequest::new(1 + random.below(16));
+        if number % 5 == 0 {
+            request = request.zeroed();
+        }
+        live[slot] = Some(vmalloc(&host, seat, &request, number).unwrap());
+    };
+    for number in 0..500 {
+        round(&mut seat, number);
+    }
+    let before = host.space().stats();
+    for number in 500..2500 {
+        round(&mut seat, number);
+    }
+    let after = host.space().stats();
+    let frees = after.area_frees - before.area_frees;
+    assert_eq!(frees, 2000);
+    assert!(after.tlb_flushes - before.tlb_flushes <= frees / 1000);
+    assert!(after.unmap_calls - before.unmap_calls <= frees / 1000);
+    assert!(after.kept_takes - before.kept_takes >= frees * 99 / 100);
+    for area in live.into_iter().flatten() {
+        area.check(&host);
+        seat.vfree(area.at).unwrap();
+    }
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn the_budget_of_mappings_is_an_error_that_names_it_only_when_nothing_can_be_unmapped() {
+    let mut ranges = RangeOptions::new(16 << 10);
+    ranges.mappings_max = Some(100);
+    let host = host(4096, &ranges);
+    let mut seat = host.range_seat().unwrap();
+    let mut live = Vec::new();
+    let refused = loop {
+        match vmalloc(&host, &mut seat, &AreaRequest::new(1), live.len() as u64) {
+            Ok(area) => live.push(area),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, RangeError::Map(MapError::Limit { max: 100 }));
+    assert!(refused.to_string().contains("limit of 100 mappings"));
+    assert!((40..=50).contains(&live.len()), "{}", live.len());
+    live.iter().for_each(|area| area.check(&host));
+    // Kept and lazy areas are mapped too: they go before the request fails.
+    for area in live.drain(..) {
+        seat.vfree(area.at).unwrap();
+    }
+    assert!(host.window().mappings() > 80);
+    let two = vmalloc(&host, &mut seat, &AreaRequest::new(2), 1).unwrap();
+    let nowait = AreaRequest::new(3).within(Context::NOWAIT);
+    let three = vmalloc(&host, &mut seat, &nowait, 2).unwrap();
+    assert!(host.window().mappings() < 10);
+    for area in [two, three] {
+        area.check(&host);
+        seat.vfree(area.at).unwrap();
+    }
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn all_frames_can_be_had_though_they_were_kept_by_somebody_else() {
+    let mut ranges = RangeOptions::new(16 << 10);
+    let mut config = RangeConfig::for_cpus(4);
+    config.kept_pages_max = 1 << 20;
+    ranges.config = Some(config);
+    let host = host(1024, &ranges);
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            let mut seat = host.range_seat().unwrap();
+            let areas: Vec<_> = (0..60)
+                .map(|_| seat.vmalloc(&AreaRequest::new(10)).unwrap())
+                .collect();
+            areas.iter().for_each(|&at| {
+                seat.vfree(at).unwrap();
+            });
+            areas[0]
+        });
+        let at = sleeper.join().unwrap();
+        assert_eq!(host.space().find(at).unwrap().state, AreaState::Kept);
+    });
+    let mut seat = host.range_seat().unwrap();
+    let all = vmalloc(&host, &mut seat, &AreaRequest::new(1024).zeroed(), 5).unwrap();
+    let refused = seat.vmalloc(&AreaRequest::new(1));
+    assert_eq!(refused, Err(RangeError::Frames(AllocError::Exhausted)));
+    all.check(&host);
+    seat.vfree(all.at).unwrap();
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn frames_come_in_runs_so_that_few_mappings_are_needed() {
+    let host = host(8192, &RangeOptions::new(16 << 10));
+    let mut seat = host.range_seat().unwrap();
+    let area = vmalloc(&host, &mut seat, &AreaRequest::new(1000), 1).unwrap();
+    // 1 for the window, and 2 for each piece at most; 1000 are 512 + 256 + 128 + 64 + 32 + 8.
+    assert!(
+        host.window().mappings() <= 13,
+        "{}",
+        host.window().mappings()
+    );
+    area.check(&host);
+    seat.vfree(area.at).unwrap();
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn with_membarrier_it_is_the_same() {
+    let host = match HostSpace::new(&options(2048, 4), &RangeOptions::new(4096)) {
+        Ok(host) => host,
+        Err(HostError::NoMembarrier) => {
+            println!("skipped: the kernel has no membarrier");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let host = &host;
+            scope.spawn(move || {
+                let mut seat = host.range_seat().unwrap();
+                for number in 0..300 {
+                    let request = AreaRequest::new(1 + number % 70).zeroed();
+                    let area = vmalloc(host, &mut seat, &request, number * 2 + thread).unwrap();
+                    area.check(host);
+                    seat.vfree(area.at).unwrap();
+                    if number % 100 == 99 {
+                        seat.drain();
+                    }
+                }
+            });
+        }
+    });
+    all_is_back(&host);
+}
