@@ -41,7 +41,7 @@ struct Area {
 }
 
 impl Area {
-    fn words<'w, B: Barrier + Clone>(&self, host: &'w HostSpace<B>) -> &'w mut [u64] {
+    fn with_words<B: Barrier + Clone>(&self, host: &HostSpace<B>, work: impl FnOnce(&mut [u64])) {
         let range = PageRange::new(self.at, self.pages).unwrap();
         // SAFETY: the area is live, and only whoever has the `Area` touches its pages; its frames
         // are the space's own, and so behind no other page.
@@ -50,19 +50,29 @@ impl Area {
         // SAFETY: any bytes are words, and any words bytes.
         let (before, words, after) = unsafe { bytes.align_to_mut::<u64>() };
         assert!(before.is_empty() && after.is_empty());
-        words
+        work(words);
     }
 
     fn fill<B: Barrier + Clone>(&self, host: &HostSpace<B>) {
-        for (nth, word) in self.words(host).iter_mut().enumerate() {
-            *word = self.number << 32 | nth as u64;
-        }
+        self.with_words(host, |words| {
+            for (nth, word) in words.iter_mut().enumerate() {
+                *word = self.number << 32 | nth as u64;
+            }
+        });
     }
 
     fn check<B: Barrier + Clone>(&self, host: &HostSpace<B>) {
-        for (nth, word) in self.words(host).iter().enumerate() {
-            assert_eq!(*word, self.number << 32 | nth as u64, "{self:?}");
-        }
+        self.with_words(host, |words| {
+            for (nth, word) in words.iter().enumerate() {
+                assert_eq!(*word, self.number << 32 | nth as u64, "{self:?}");
+            }
+        });
+    }
+
+    fn check_zero<B: Barrier + Clone>(&self, host: &HostSpace<B>) {
+        self.with_words(host, |words| {
+            assert!(words.iter().all(|&word| word == 0), "{self:?}");
+        });
     }
 }
 
@@ -96,7 +106,7 @@ fn vmalloc<B: Barrier + Clone>(
         number,
     };
     if request.zero {
-        assert!(area.words(host).iter().all(|&word| word == 0), "{area:?}");
+        area.check_zero(host);
     }
     // Nothing is behind the guard page.
     let guard = Page(at.0 + request.pages);
@@ -207,7 +217,7 @@ fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
             seat.vfree(area.at).unwrap();
         }
         let mut request = AreaRequest::new(1 + random.below(16));
-        if number % 5 == 0 {
+        if number.is_multiple_of(5) {
             request = request.zeroed();
         }
         live[slot] = Some(vmalloc(&host, seat, &request, number).unwrap());
