@@ -1,8 +1,8 @@
 //! The arena: what is free of a window and belongs to nobody, as gaps in a tree.
 
 use super::fit::{Fit, Wanted};
-use super::table::{PAGES_MAX, Table};
-use super::tree::{GapTree, HEIGHT_MAX, Node, Path, Place, Side};
+use super::table::Table;
+use super::tree::{GapTree, HEIGHT_MAX, Path, Place};
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;
 
@@ -67,12 +67,18 @@ const WORDS: usize = 8;
 
 /// The arena of one window: its gaps, behind one lock.
 ///
+/// ```text
+///     | area | gap | area | gap | area | gap at the end |
+///               └── tree ──┘                └── a length
+/// ```
+///
 /// Pages are counted from the window's beginning; alignments are of absolute page numbers. The
 /// arena knows gaps only: what is between them is whoever's who took it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arena<'m> {
     table: Table<'m>,
-    /// Lock, root, free pages, gaps.
+    /// Lock, root, free pages, gaps, the length of the gap at the window's end, a bound on where
+    /// the others end.
     words: &'m [AtomicU64; WORDS],
     base: u64,
 }
@@ -84,6 +90,8 @@ impl<'m> Arena<'m> {
     const ROOT: usize = 1;
     const FREE_PAGES: usize = 2;
     const GAPS: usize = 3;
+    const END_PAGES: usize = 4;
+    const TREE_END: usize = 5;
 
     /// The arena of the window whose table is `table` and whose first page has the absolute number
     /// `base`, with [`WORDS`](Self::WORDS) words of its own. Zeroed words are an arena without a
@@ -130,6 +138,35 @@ impl<'m> Arena<'m> {
         GapTree::new(self.table, &self.words[Self::ROOT], self.base)
     }
 
+    /// The gap at the window's end, which is not in the tree: most of what is long comes from it,
+    /// and nothing above it need be told. Its length may be 0.
+    #[inline(always)]
+    fn end_gap(&self) -> Gap {
+        let pages = self.words[Self::END_PAGES].load(Relaxed) as u32;
+        Gap {
+            start: self.table.pages() - pages,
+            pages,
+        }
+    }
+
+    #[inline(always)]
+    fn set_end_gap(&self, pages: u32) {
+        self.words[Self::END_PAGES].store(u64::from(pages), Relaxed);
+    }
+
+    /// No gap of the tree ends behind this page.
+    #[inline(always)]
+    fn tree_end(&self) -> u32 {
+        self.words[Self::TREE_END].load(Relaxed) as u32
+    }
+
+    #[inline(always)]
+    fn raise_tree_end(&self, end: u32) {
+        if end > self.tree_end() {
+            self.words[Self::TREE_END].store(u64::from(end), Relaxed);
+        }
+    }
+
     /// Counts, for the holder of the lock.
     #[inline(always)]
     fn count(&self, word: usize, difference: i64) {
@@ -145,7 +182,7 @@ pub struct ArenaGuard<'m> {
     _held: LockGuard<'m>,
 }
 
-impl<'m> ArenaGuard<'m> {
+impl ArenaGuard<'_> {
     /// Takes `pages` pages whose first one's absolute number is a multiple of `align_pages`, a
     /// power of two: the lowest there are (first fit). Returns the first page and how the range
     /// lay in its gap.
@@ -153,22 +190,26 @@ impl<'m> ArenaGuard<'m> {
     /// The search is exact: `None` means that no gap has such a range.
     ///
     /// Time: O(log n) for any length at alignment 1 and for a length equal to the alignment, with n
-    /// gaps. Otherwise O(log n) more for each gap, at most `pages + align_pages - 2` pages long,
-    /// that lies below the found one and is long enough but in the wrong place; gaps that hold no
-    /// multiple of the alignment, or, for a request longer than its alignment, no aligned block of
-    /// its length, are not among them unless another beside them in the tree does.
+    /// gaps; O(1) if only the gap at the window's end is long enough. With another alignment
+    /// O(log n) more for each gap, at most `pages + align_pages - 2` pages long, that lies below the
+    /// found one and is long enough but in the wrong place.
     ///
     /// A request for no pages, or with an alignment that is no power of two, finds nothing.
     #[inline]
     pub fn alloc(&mut self, pages: u32, align_pages: u64) -> Option<(u32, Fit)> {
         let wanted = Wanted::new(pages, align_pages)?;
-        let window = self.arena.table.pages();
+        let base = self.arena.base;
         // No page of the window is aligned so, or too few are behind it.
-        wanted.start_in(self.arena.base, 0, window)?;
-        let (mut path, start) = self.arena.tree().find(&wanted)?;
-        let depth = path.depth();
-        let fit = self.cut(&mut path, depth, start, pages);
-        Some((start, fit))
+        wanted.start_in(base, 0, self.arena.table.pages())?;
+        let mut path = Path::new();
+        if let Some(start) = self.arena.tree().find(&wanted, &mut path) {
+            let depth = path.depth();
+            let fit = self.cut(&mut path, depth, start, pages);
+            return Some((start, fit));
+        }
+        let end = self.arena.end_gap();
+        let start = wanted.start_in(base, end.start, end.pages)?;
+        Some((start, self.cut_end(end, start, pages)))
     }
 
     /// Takes exactly the `pages` pages from `start`. Time: O(log n).
@@ -177,12 +218,15 @@ impl<'m> ArenaGuard<'m> {
     /// [`ArenaError::Taken`] if not all of them are in a gap, [`ArenaError::Outside`].
     pub fn alloc_at(&mut self, start: u32, pages: u32) -> Result<Fit, ArenaError> {
         self.check(start, pages)?;
+        let end = self.arena.end_gap();
+        if start >= end.start {
+            return Ok(self.cut_end(end, start, pages));
+        }
         let tree = self.arena.tree();
-        let Place {
-            mut path, before, ..
-        } = tree.place(start);
-        let depth = before.ok_or(ArenaError::Taken { page: start })?;
-        let end = path.at(depth) + tree.node(path.at(depth)).pages();
+        let mut path = Path::new();
+        let place = tree.place(start, &mut path);
+        let depth = place.before.ok_or(ArenaError::Taken { page: start })?;
+        let end = self.gap(path.at(depth)).end();
         if end < start + pages {
             let page = end.max(start);
             return Err(ArenaError::Taken { page });
@@ -195,29 +239,53 @@ impl<'m> ArenaGuard<'m> {
     #[inline(always)]
     fn cut(&self, path: &mut Path, depth: usize, start: u32, pages: u32) -> Fit {
         let tree = self.arena.tree();
-        let gap = path.at(depth);
-        let gap_pages = tree.node(gap).pages();
-        let fit = Fit::of(gap, gap_pages, start, pages);
+        let gap = self.gap(path.at(depth));
+        let fit = Fit::of(gap.start, gap.pages, start, pages);
         self.arena.count(Arena::FREE_PAGES, -i64::from(pages));
         match fit {
             Fit::Full => {
                 tree.remove(path);
                 self.arena.count(Arena::GAPS, -1);
             }
-            Fit::LeftEdge => tree.reshape(path, depth, start + pages, gap_pages - pages),
-            Fit::RightEdge => tree.reshape(path, depth, gap, gap_pages - pages),
+            Fit::LeftEdge => tree.reshape(path, depth, start + pages, gap.pages - pages),
+            Fit::RightEdge => tree.reshape(path, depth, gap.start, gap.pages - pages),
             Fit::NoEdge => {
-                tree.reshape(path, depth, gap, start - gap);
+                tree.reshape(path, depth, gap.start, start - gap.start);
                 let behind = start + pages;
-                tree.insert_behind(path, behind, gap + gap_pages - behind);
+                tree.insert_behind(path, behind, gap.end() - behind);
                 self.arena.count(Arena::GAPS, 1);
             }
         }
         fit
     }
 
+    /// Cuts a range out of the gap at the window's end, in which it lies.
+    #[inline(always)]
+    fn cut_end(&self, end: Gap, start: u32, pages: u32) -> Fit {
+        let fit = Fit::of(end.start, end.pages, start, pages);
+        self.arena.count(Arena::FREE_PAGES, -i64::from(pages));
+        self.arena.set_end_gap(end.end() - (start + pages));
+        if start > end.start {
+            self.insert(&mut Path::new(), end.start, start - end.start);
+            self.arena.count(Arena::GAPS, 1);
+        }
+        if start + pages == end.end() {
+            self.arena.count(Arena::GAPS, -1);
+        }
+        fit
+    }
+
+    /// Adds a gap that touches none, below all others.
+    #[cold]
+    fn insert(&self, path: &mut Path, start: u32, pages: u32) {
+        let tree = self.arena.tree();
+        tree.place(start, path);
+        tree.insert(path, start, pages);
+        self.arena.raise_tree_end(start + pages);
+    }
+
     /// Gives the `pages` pages from `start` back, and joins them with the gaps beside them.
-    /// Time: O(log n).
+    /// Time: O(log n); O(1) before the gap at the window's end, mostly.
     ///
     /// # Errors
     /// [`ArenaError::Free`] if some of them are in a gap, [`ArenaError::Outside`].
@@ -225,21 +293,25 @@ impl<'m> ArenaGuard<'m> {
     pub fn give(&mut self, start: u32, pages: u32) -> Result<(), ArenaError> {
         self.check(start, pages)?;
         let end = start + pages;
+        let last = self.arena.end_gap();
+        if end > last.start {
+            return Err(ArenaError::Free { gap: last.start });
+        }
+        let mut path = Path::new();
+        if end == last.start && start > self.arena.tree_end() {
+            self.join_end(start, pages);
+            return Ok(());
+        }
         let tree = self.arena.tree();
-        let Place {
-            mut path,
-            before,
-            after,
-        } = tree.place(start);
+        let Place { before, after } = tree.place(start, &mut path);
         let mut left = None;
         if let Some(depth) = before {
-            let gap = path.at(depth);
-            let gap_pages = tree.node(gap).pages();
-            if gap + gap_pages > start {
-                return Err(ArenaError::Free { gap });
+            let gap = self.gap(path.at(depth));
+            if gap.end() > start {
+                return Err(ArenaError::Free { gap: gap.start });
             }
-            if gap + gap_pages == start {
-                left = Some((depth, gap, gap_pages));
+            if gap.end() == start {
+                left = Some((depth, gap));
             }
         }
         let mut right = None;
@@ -249,31 +321,75 @@ impl<'m> ArenaGuard<'m> {
                 return Err(ArenaError::Free { gap });
             }
             if gap == end {
-                right = Some((depth, tree.node(gap).pages()));
+                right = Some((depth, self.gap(gap)));
             }
+        }
+        if end == last.start {
+            self.give_end(path, before, left, start, pages);
+            return Ok(());
         }
         self.arena.count(Arena::FREE_PAGES, i64::from(pages));
         match (left, right) {
             (None, None) => {
-                tree.insert(&mut path, start, pages);
+                tree.insert(&path, start, pages);
                 self.arena.count(Arena::GAPS, 1);
+                self.arena.raise_tree_end(end);
             }
-            (Some((depth, gap, gap_pages)), None) => {
-                tree.reshape(&mut path, depth, gap, gap_pages + pages);
+            (Some((depth, gap)), None) => {
+                tree.reshape(&mut path, depth, gap.start, gap.pages + pages);
+                self.arena.raise_tree_end(end);
             }
-            (None, Some((depth, gap_pages))) => {
-                tree.reshape(&mut path, depth, start, pages + gap_pages);
+            (None, Some((depth, gap))) => {
+                tree.reshape(&mut path, depth, start, pages + gap.pages);
             }
-            (Some((left, gap, before)), Some((right, behind))) => {
+            (Some((left, before)), Some((right, behind))) => {
                 // One of two neighbours is above the other, and the other one ends the path.
-                let upper = left.min(right);
-                tree.join(&mut path, upper, gap, before + pages + behind);
+                let all = before.pages + pages + behind.pages;
+                tree.join(&mut path, left.min(right), before.start, all);
                 self.arena.count(Arena::GAPS, -1);
             }
         }
         Ok(())
     }
 
+    /// The range before the gap at the window's end becomes part of it; so does the gap `left`, if
+    /// it touches the range. `before` is the last gap of the tree.
+    #[cold]
+    fn give_end(
+        &self,
+        mut path: Path,
+        before: Option<usize>,
+        left: Option<(usize, Gap)>,
+        start: u32,
+        pages: u32,
+    ) {
+        let tree_end = match left {
+            // What lies before that one touches neither.
+            Some((_, gap)) => gap.start - u32::from(gap.start > 0),
+            None => before.map_or(0, |depth| self.gap(path.at(depth)).end()),
+        };
+        self.join_end(start, pages);
+        if let Some((depth, gap)) = left {
+            path.cut_to(depth);
+            self.arena.tree().remove(&mut path);
+            self.arena
+                .set_end_gap(self.arena.end_gap().pages + gap.pages);
+            self.arena.count(Arena::GAPS, -1);
+        }
+        self.arena.words[Arena::TREE_END].store(u64::from(tree_end), Relaxed);
+    }
+
+    /// The range before the gap at the window's end becomes part of it.
+    #[inline(always)]
+    fn join_end(&self, start: u32, pages: u32) {
+        self.arena.count(Arena::FREE_PAGES, i64::from(pages));
+        if start + pages == self.arena.table.pages() {
+            self.arena.count(Arena::GAPS, 1);
+        }
+        self.arena.set_end_gap(self.arena.end_gap().pages + pages);
+    }
+
+    #[inline(always)]
     fn check(&self, start: u32, pages: u32) -> Result<(), ArenaError> {
         let window = self.arena.table.pages();
         if pages == 0 || start >= window || pages > window - start {
@@ -285,17 +401,48 @@ impl<'m> ArenaGuard<'m> {
     /// The gap that has `page`. Time: O(log n).
     #[must_use]
     pub fn gap_at(&self, page: u32) -> Option<Gap> {
-        let place = self.arena.tree().place(page);
-        let gap = self.gap(place.path.at(place.before?));
+        let mut path = Path::new();
+        let last = self.arena.end_gap();
+        let gap = if page >= last.start {
+            last
+        } else {
+            let place = self.arena.tree().place(page, &mut path);
+            self.gap(path.at(place.before?))
+        };
         (page < gap.end()).then_some(gap)
+    }
+
+    /// The first gap that starts at or after `page`. Time: O(log n).
+    #[must_use]
+    pub fn gap_from(&self, page: u32) -> Option<Gap> {
+        let mut path = Path::new();
+        let Place { before, after } = self.arena.tree().place(page, &mut path);
+        let last = self.arena.end_gap();
+        before
+            .filter(|&depth| path.at(depth) == page)
+            .or(after)
+            .map(|depth| self.gap(path.at(depth)))
+            .or((last.pages > 0 && page <= last.start).then_some(last))
+    }
+
+    /// The gaps, ascending. Time: O(log n) each.
+    pub fn gaps(&self) -> impl Iterator<Item = Gap> + '_ {
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let gap = self.gap_from(from)?;
+            from = gap.end();
+            Some(gap)
+        })
     }
 
     /// The length of the longest gap, 0 if there is none. Time: O(1).
     #[must_use]
     pub fn longest(&self) -> u32 {
         let tree = self.arena.tree();
+        let longest = |root| tree.node(root).reach().longest;
         tree.root()
-            .map_or(0, |root| tree.node(root).reach().longest)
+            .map_or(0, longest)
+            .max(self.arena.end_gap().pages)
     }
 
     /// How many pages the gaps have together.
@@ -310,44 +457,16 @@ impl<'m> ArenaGuard<'m> {
         self.arena.gap_count()
     }
 
-    /// The gaps, ascending. Time: O(log n) each.
-    pub fn gaps(&self) -> impl Iterator<Item = Gap> + '_ {
-        let mut from = Some(0);
-        core::iter::from_fn(move || {
-            let gap = self.gap_from(from?)?;
-            from = (gap.end() < self.arena.table.pages()).then_some(gap.end());
-            Some(gap)
-        })
-    }
-
-    /// The first gap that starts at or after `page`. Time: O(log n).
-    #[must_use]
-    pub fn gap_from(&self, page: u32) -> Option<Gap> {
-        let Place {
-            path,
-            before,
-            after,
-        } = self.arena.tree().place(page);
-        before
-            .filter(|&depth| path.at(depth) == page)
-            .or(after)
-            .map(|depth| self.gap(path.at(depth)))
-    }
-
-    /// The first page and the page behind the last one that are in no gap; `None` if all of the
+    /// The first page that is in no gap and the page behind the last such; `None` if all of the
     /// window is free. Time: O(log n).
     #[must_use]
     pub fn taken_span(&self) -> Option<(u32, u32)> {
-        let window = self.arena.table.pages();
-        let tree = self.arena.tree();
-        let outermost = |side| tree.outermost(side).map(|page| self.gap(page));
-        let first = outermost(Side::Left).filter(|gap| gap.start == 0);
-        let last = outermost(Side::Right).filter(|gap| gap.end() == window);
-        let start = first.map_or(0, Gap::end);
-        let end = last.map_or(window, |gap| gap.start);
+        let start = self.gap_at(0).map_or(0, Gap::end);
+        let end = self.arena.end_gap().start;
         (start < end).then_some((start, end))
     }
 
+    #[inline(always)]
     fn gap(&self, page: u32) -> Gap {
         Gap {
             start: page,
@@ -359,28 +478,28 @@ impl<'m> ArenaGuard<'m> {
     /// and right about what each node reaches; and the counts are right. Time: O(n).
     ///
     /// # Errors
-    /// The page of a node that is wrong, or of the root where a count is.
+    /// The page of a node that is wrong, or the window's length where a count is.
     pub fn verify(&self) -> Result<(), u32> {
         let tree = self.arena.tree();
+        let window = self.arena.table.pages();
+        let last = self.arena.end_gap();
         let mut seen = Seen {
             tree,
             table: self.arena.table,
-            // Gaps do not touch: the next one starts behind this page at least.
+            limit: last.start,
             next: 0,
-            pages: 0,
-            gaps: 0,
+            pages: last.pages,
+            gaps: u32::from(last.pages > 0),
         };
-        let Some(root) = tree.root() else {
-            return match (self.free_pages(), self.gap_count()) {
-                (0, 0) => Ok(()),
-                _ => Err(0),
-            };
-        };
-        seen.below(root, HEIGHT_MAX)?;
-        if (seen.pages, seen.gaps) == (self.free_pages(), self.gap_count()) {
+        if let Some(root) = tree.root() {
+            seen.below(root, HEIGHT_MAX)?;
+        }
+        let bounded = tree.root().is_none() || seen.next <= self.arena.tree_end() + 1;
+        let counted = (seen.pages, seen.gaps) == (self.free_pages(), self.gap_count());
+        if bounded && counted {
             Ok(())
         } else {
-            Err(root)
+            Err(window)
         }
     }
 }
@@ -389,6 +508,9 @@ impl<'m> ArenaGuard<'m> {
 struct Seen<'m> {
     tree: GapTree<'m>,
     table: Table<'m>,
+    /// Gaps of the tree end before the one at the window's end, or the window's.
+    limit: u32,
+    /// The first page at which the next gap may start without touching the last.
     next: u32,
     pages: u32,
     gaps: u32,
@@ -400,7 +522,7 @@ impl Seen<'_> {
         if most == 0 || page >= self.table.pages() || !self.table.is_gap(page) {
             return Err(page);
         }
-        let node: Node = self.tree.node(page);
+        let node = self.tree.node(page);
         let mut reach = self.tree.own(page, node.pages());
         let mut side = |seen: &mut Self, child: Option<u32>| match child {
             None => Ok::<usize, u32>(0),
@@ -412,10 +534,10 @@ impl Seen<'_> {
         };
         let left = side(self, node.left())?;
         let end = u64::from(page) + u64::from(node.pages());
-        if page < self.next || end > u64::from(self.table.pages()) {
+        if page < self.next || end >= u64::from(self.limit) {
             return Err(page);
         }
-        self.next = (end as u32).saturating_add(1).min(PAGES_MAX);
+        self.next = end as u32 + 1;
         self.pages += node.pages();
         self.gaps += 1;
         let right = side(self, node.right())?;

@@ -100,6 +100,7 @@ mod free;
 mod kept;
 mod layout;
 mod listing;
+mod node;
 mod pool;
 mod purge;
 mod request;

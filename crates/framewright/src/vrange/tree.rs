@@ -9,164 +9,17 @@
 //! height of n nodes is at most 1.4405 log2(n + 2) - 0.3277 (Knuth, vol. 3, 6.2.3).
 
 use super::fit::{Reach, Wanted};
-use super::table::{GAP, PAGE_BITS, PAGE_MASK, PAGES_MAX, Table};
+use super::node::{Node, Side};
+use super::table::{PAGES_MAX, Table};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Above the height of any tree: gaps do not touch, so at most every second of 2^30 pages starts
 /// one, and 1.4405 * 29 - 0.3277 is 41.4.
-pub(super) const HEIGHT_MAX: usize = 48;
+pub(super) const HEIGHT_MAX: usize = 44;
 const _: () = assert!(PAGES_MAX == 1 << 30);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
-    Left,
-    Right,
-}
-
-impl Side {
-    const fn other(self) -> Self {
-        match self {
-            Self::Left => Self::Right,
-            Self::Right => Self::Left,
-        }
-    }
-
-    const fn of(child: u32, parent: u32) -> Self {
-        if child < parent {
-            Self::Left
-        } else {
-            Self::Right
-        }
-    }
-}
-
-/// A node as it is read and written, packed as [`Table`] says.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    links: u64,
-    sizes: u64,
-}
-
-/// In `links`: whether the gaps below hold an aligned block of the order of the longest's length.
-const WHOLE_SHIFT: u32 = 62;
-/// In `links`: 0 balanced, 1 higher on the left, 2 higher on the right.
-const BALANCE_SHIFT: u32 = 2 * PAGE_BITS;
-const BALANCE_MASK: u64 = 3 << BALANCE_SHIFT;
-/// In `sizes`.
-const POINT_SHIFT: u32 = 2 * PAGE_BITS;
-
-impl Node {
-    /// A gap of `pages` pages with nothing below it.
-    #[inline(always)]
-    fn leaf(pages: u32, reach: Reach) -> Self {
-        let mut leaf = Self {
-            links: GAP,
-            sizes: u64::from(pages - 1) << PAGE_BITS,
-        };
-        leaf.set_reach(reach);
-        leaf
-    }
-
-    #[inline(always)]
-    pub(super) const fn pages(&self) -> u32 {
-        (self.sizes >> PAGE_BITS & PAGE_MASK) as u32 + 1
-    }
-
-    #[inline(always)]
-    fn set_pages(&mut self, pages: u32) {
-        self.sizes &= !(PAGE_MASK << PAGE_BITS);
-        self.sizes |= u64::from(pages - 1) << PAGE_BITS;
-    }
-
-    #[inline(always)]
-    pub(super) const fn left(&self) -> Option<u32> {
-        ((self.links >> PAGE_BITS & PAGE_MASK) as u32).checked_sub(1)
-    }
-
-    #[inline(always)]
-    pub(super) const fn right(&self) -> Option<u32> {
-        match (self.links & PAGE_MASK) as u32 {
-            0 => None,
-            page => Some(page),
-        }
-    }
-
-    #[inline(always)]
-    const fn child(&self, side: Side) -> Option<u32> {
-        match side {
-            Side::Left => self.left(),
-            Side::Right => self.right(),
-        }
-    }
-
-    #[inline(always)]
-    fn set_child(&mut self, side: Side, child: Option<u32>) {
-        match side {
-            Side::Left => {
-                let link = child.map_or(0, |page| page + 1);
-                self.links &= !(PAGE_MASK << PAGE_BITS);
-                self.links |= u64::from(link) << PAGE_BITS;
-            }
-            Side::Right => {
-                self.links &= !PAGE_MASK;
-                self.links |= u64::from(child.unwrap_or(0));
-            }
-        }
-    }
-
-    /// The side that is higher by one, if one is.
-    #[inline(always)]
-    fn higher(&self) -> Option<Side> {
-        match (self.links & BALANCE_MASK) >> BALANCE_SHIFT {
-            0 => None,
-            1 => Some(Side::Left),
-            _ => Some(Side::Right),
-        }
-    }
-
-    /// Whether it says the truth about children of these heights, and they are no worse than AVL.
-    pub(super) fn is_balanced(&self, left: usize, right: usize) -> bool {
-        let higher = match left as isize - right as isize {
-            0 => None,
-            1 => Some(Side::Left),
-            -1 => Some(Side::Right),
-            _ => return false,
-        };
-        higher == self.higher()
-    }
-
-    #[inline(always)]
-    fn set_higher(&mut self, side: Option<Side>) {
-        let bits = match side {
-            None => 0,
-            Some(Side::Left) => 1,
-            Some(Side::Right) => 2,
-        };
-        self.links = self.links & !BALANCE_MASK | bits << BALANCE_SHIFT;
-    }
-
-    #[inline(always)]
-    pub(super) const fn reach(&self) -> Reach {
-        let longest = (self.sizes & PAGE_MASK) as u32 + 1;
-        let whole = (self.links >> WHOLE_SHIFT & 1) as u8;
-        Reach {
-            longest,
-            order: (longest.ilog2() as u8 + whole).wrapping_sub(1),
-            point: (self.sizes >> POINT_SHIFT) as u8,
-        }
-    }
-
-    #[inline(always)]
-    fn set_reach(&mut self, reach: Reach) {
-        let whole = u64::from(u32::from(reach.order) == reach.longest.ilog2());
-        self.links = self.links & !(1 << WHOLE_SHIFT) | whole << WHOLE_SHIFT;
-        self.sizes &= PAGE_MASK << PAGE_BITS;
-        self.sizes |= u64::from(reach.longest - 1) | u64::from(reach.point) << POINT_SHIFT;
-    }
-}
-
 /// The nodes from the root down to one of them, by their pages.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Path {
     pages: [u32; HEIGHT_MAX],
     len: usize,
@@ -174,7 +27,7 @@ pub(super) struct Path {
 
 impl Path {
     #[inline(always)]
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             pages: [0; HEIGHT_MAX],
             len: 0,
@@ -185,12 +38,6 @@ impl Path {
     fn push(&mut self, page: u32) {
         self.pages[self.len] = page;
         self.len += 1;
-    }
-
-    #[inline(always)]
-    fn pop(&mut self) -> Option<u32> {
-        self.len = self.len.checked_sub(1)?;
-        Some(self.pages[self.len])
     }
 
     #[inline(always)]
@@ -217,12 +64,19 @@ impl Path {
     }
 }
 
-/// Where a page lies among the gaps: the way down to it, and on it the last gap that starts at or
-/// before the page and the first that starts after it, by their depths.
+/// Where a page lies among the gaps: on the way down to it the last gap that starts at or before
+/// the page and the first that starts after it, by their depths.
+#[derive(Clone, Copy)]
 pub(super) struct Place {
-    pub(super) path: Path,
     pub(super) before: Option<usize>,
     pub(super) after: Option<usize>,
+}
+
+/// Something changed somewhere below: the reach of a subtree before and after.
+#[derive(Clone, Copy)]
+struct Change {
+    old: Reach,
+    new: Reach,
 }
 
 /// The tree. All operations are for the one who holds the arena's lock.
@@ -269,25 +123,68 @@ impl<'m> GapTree<'m> {
         Reach::of(self.base + u64::from(page), pages)
     }
 
+    /// The reach of what hangs on a link.
+    #[inline(always)]
+    fn reach_of(&self, link: Option<u32>) -> Reach {
+        link.map_or(Reach::NONE, |page| self.node(page).reach())
+    }
+
     /// The reach of a node, from its gap and its children.
     #[inline(always)]
     fn recount(&self, page: u32, node: &Node) -> Reach {
-        let mut reach = self.own(page, node.pages());
-        for child in [node.left(), node.right()].into_iter().flatten() {
-            reach = reach.or(self.node(child).reach());
-        }
-        reach
+        self.own(page, node.pages())
+            .or(self.reach_of(node.left()))
+            .or(self.reach_of(node.right()))
+    }
+
+    /// The same where the reach on one side is known.
+    #[inline(always)]
+    fn recount_beside(&self, page: u32, node: &Node, side: Side, reach: Reach) -> Reach {
+        self.reach_of(node.child(side.other()))
+            .or(reach)
+            .or(self.own(page, node.pages()))
     }
 
     /// The lowest gap that serves `wanted`, as the last node of the path, and where in it.
     ///
     /// Time: O(log n) where the reach is exact; else one way back up and down for each gap that
     /// reaches as far and yet does not serve.
-    #[inline]
-    pub(super) fn find(&self, wanted: &Wanted) -> Option<(Path, u32)> {
-        let mut path = Path::new();
-        let mut at = self.root()?;
-        let mut node = self.node(at);
+    #[inline(always)]
+    pub(super) fn find(&self, wanted: &Wanted, path: &mut Path) -> Option<u32> {
+        let root = self.root()?;
+        if wanted.is_unaligned() {
+            self.find_unaligned(root, wanted.pages(), path)
+        } else {
+            self.find_aligned(root, wanted, path)
+        }
+    }
+
+    #[inline(always)]
+    fn find_unaligned(&self, root: u32, pages: u32, path: &mut Path) -> Option<u32> {
+        let (mut at, mut node) = (root, self.node(root));
+        if !node.reaches(pages) {
+            return None;
+        }
+        loop {
+            path.push(at);
+            if let Some(left) = node.left() {
+                let below = self.node(left);
+                if below.reaches(pages) {
+                    (at, node) = (left, below);
+                    continue;
+                }
+            }
+            if node.pages() >= pages {
+                return Some(at);
+            }
+            // The reach has promised it.
+            at = node.right()?;
+            node = self.node(at);
+        }
+    }
+
+    fn find_aligned(&self, root: u32, wanted: &Wanted, path: &mut Path) -> Option<u32> {
+        let (mut at, mut node) = (root, self.node(root));
         if !wanted.may_lie_in(node.reach()) {
             return None;
         }
@@ -302,7 +199,7 @@ impl<'m> GapTree<'m> {
             }
             loop {
                 if let Some(start) = wanted.start_in(self.base, at, node.pages()) {
-                    return Some((path, start));
+                    return Some(start);
                 }
                 if let Some(right) = node.right() {
                     let below = self.node(right);
@@ -313,7 +210,7 @@ impl<'m> GapTree<'m> {
                 }
                 // Up to the first node whose left side this was: it is the next one.
                 loop {
-                    path.pop();
+                    path.len -= 1;
                     let parent = path.last()?;
                     let side = Side::of(at, parent);
                     at = parent;
@@ -327,27 +224,27 @@ impl<'m> GapTree<'m> {
     }
 
     /// Looks for `page`. Time: O(log n).
-    #[inline]
-    pub(super) fn place(&self, page: u32) -> Place {
-        let mut place = Place {
-            path: Path::new(),
-            before: None,
-            after: None,
-        };
+    #[inline(always)]
+    pub(super) fn place(&self, page: u32, path: &mut Path) -> Place {
+        let (mut before, mut after) = (usize::MAX, usize::MAX);
         let mut next = self.root();
         while let Some(at) = next {
-            let depth = place.path.len;
-            place.path.push(at);
-            let node = self.node(at);
-            next = if at <= page {
-                place.before = Some(depth);
-                node.right()
-            } else {
-                place.after = Some(depth);
-                node.left()
+            let depth = path.len;
+            path.push(at);
+            let node = Node {
+                links: self.table.words(at)[0].load(Relaxed),
+                sizes: 0,
             };
+            let (child, right) = node.towards(at, page);
+            before = if right { depth } else { before };
+            after = if right { after } else { depth };
+            next = child;
         }
-        place
+        let depth = |depth| (depth != usize::MAX).then_some(depth);
+        Place {
+            before: depth(before),
+            after: depth(after),
+        }
     }
 
     /// The gap furthest to one side.
@@ -374,9 +271,13 @@ impl<'m> GapTree<'m> {
 
     #[inline(always)]
     fn hang_at(&self, parent: u32, side: Side, page: Option<u32>) {
-        let mut node = self.node(parent);
+        let links = &self.table.words(parent)[0];
+        let mut node = Node {
+            links: links.load(Relaxed),
+            sizes: 0,
+        };
         node.set_child(side, page);
-        self.table.words(parent)[0].store(node.links, Relaxed);
+        links.store(node.links, Relaxed);
     }
 
     /// The gap at `depth` of the path becomes the `pages` pages from `page`, between the same
@@ -385,9 +286,9 @@ impl<'m> GapTree<'m> {
     pub(super) fn reshape(&self, path: &mut Path, depth: usize, page: u32, pages: u32) {
         let old_page = path.at(depth);
         let mut node = self.node(old_page);
-        let (old_pages, old) = (node.pages(), node.reach());
+        let (grows, old) = (pages >= node.pages(), node.reach());
         node.set_pages(pages);
-        let new = if pages >= old_pages {
+        let new = if grows {
             old.or(self.own(page, pages))
         } else {
             self.recount(page, &node)
@@ -398,36 +299,39 @@ impl<'m> GapTree<'m> {
             path.pages[depth] = page;
         }
         self.put(page, node);
-        self.settle(path, depth, old, new);
+        if old != new {
+            self.settle(path, depth, Change { old, new });
+        }
     }
 
-    /// Tells the nodes above `depth` that the reach there changed from `old` to `new`.
-    #[inline(always)]
-    fn settle(&self, path: &Path, mut depth: usize, mut old: Reach, mut new: Reach) {
-        while old != new && depth > 0 {
+    /// Tells the nodes above `depth` of a change there.
+    fn settle(&self, path: &Path, mut depth: usize, mut change: Change) {
+        while depth > 0 {
             depth -= 1;
             let page = path.at(depth);
             let mut node = self.node(page);
             let was = node.reach();
-            let now = if new.covers(old) {
-                was.or(new)
-            } else if was.hides(old, new) {
+            if was.hides(change.old, change.new) {
                 return;
+            }
+            let now = if change.new.covers(change.old) {
+                was.or(change.new)
             } else {
-                self.recount(page, &node)
+                let side = Side::of(path.at(depth + 1), page);
+                self.recount_beside(page, &node, side, change.new)
             };
             if now == was {
                 return;
             }
             node.set_reach(now);
             self.put(page, node);
-            (old, new) = (was, now);
+            change = Change { old: was, new: now };
         }
     }
 
     /// Adds the gap of `pages` pages from `page` below the last node of the path, which has no
     /// child on its side.
-    pub(super) fn insert(&self, path: &mut Path, page: u32, pages: u32) {
+    pub(super) fn insert(&self, path: &Path, page: u32, pages: u32) {
         let added = self.own(page, pages);
         self.put(page, Node::leaf(pages, added));
         let Some(parent) = path.last() else {
@@ -442,7 +346,9 @@ impl<'m> GapTree<'m> {
             let mut node = self.node(page);
             let (was, side) = (node.reach(), Side::of(child, page));
             let now = was.or(added);
-            node.set_reach(now);
+            if now != was {
+                node.set_reach(now);
+            }
             let higher = node.higher();
             if higher == Some(side) {
                 self.put(page, node);
@@ -457,12 +363,14 @@ impl<'m> GapTree<'m> {
                     continue;
                 }
             }
-            self.settle(path, depth, was, now);
+            if now != was {
+                self.settle(path, depth, Change { old: was, new: now });
+            }
             return;
         }
     }
 
-    /// Adds a gap directly behind the last one of the path.
+    /// Adds a gap directly behind the last one of the path, if there is one.
     pub(super) fn insert_behind(&self, path: &mut Path, page: u32, pages: u32) {
         let mut next = path.last().and_then(|last| self.node(last).right());
         while let Some(at) = next {
@@ -475,46 +383,55 @@ impl<'m> GapTree<'m> {
     /// Removes the gap at the end of the path.
     pub(super) fn remove(&self, path: &mut Path) {
         let depth = path.depth();
-        let page = path.at(depth);
-        let mut node = self.node(page);
-        let (side, seen) = if let (Some(_), Some(right)) = (node.left(), node.right()) {
-            // The next gap takes its place.
-            let (mut next, mut below) = (right, self.node(right));
-            while let Some(left) = below.left() {
-                path.push(next);
-                (next, below) = (left, self.node(left));
-            }
-            let side = if next == right {
-                node.set_child(Side::Right, below.right());
-                Side::Right
-            } else {
-                self.hang_at(path.at(path.depth()), Side::Left, below.right());
-                Side::Left
-            };
-            node.set_pages(below.pages());
-            self.put(next, node);
-            self.hang(path, depth, Some(next));
-            path.pages[depth] = next;
-            (side, depth)
-        } else {
-            self.hang(path, depth, node.left().or(node.right()));
-            path.pop();
-            let Some(parent) = path.last() else {
-                return;
-            };
-            (Side::of(page, parent), path.depth())
+        let mut node = self.node(path.at(depth));
+        let (Some(_), Some(right)) = (node.left(), node.right()) else {
+            let (side, change) = self.unhang(path);
+            self.lowered(path, side, change, usize::MAX);
+            return;
         };
-        self.lowered(path, side, seen);
+        // The next gap takes its place.
+        path.push(right);
+        let mut next = right;
+        while let Some(left) = self.node(next).left() {
+            next = left;
+            path.push(next);
+        }
+        let pages = self.node(next).pages();
+        let (side, change) = self.unhang(path);
+        if next == right {
+            node.set_child(Side::Right, self.node(next).right());
+        }
+        node.set_pages(pages);
+        self.put(next, node);
+        self.hang(path, depth, Some(next));
+        path.pages[depth] = next;
+        self.lowered(path, side, change, depth);
+    }
+
+    /// Takes the last node of the path, which has at most one child, out of the tree and the path.
+    /// Returns where it hung and what changed there.
+    #[inline(always)]
+    fn unhang(&self, path: &mut Path) -> (Side, Change) {
+        let depth = path.depth();
+        let node = self.node(path.at(depth));
+        let child = node.left().or(node.right());
+        self.hang(path, depth, child);
+        path.len = depth;
+        let side = match path.last() {
+            Some(parent) => Side::of(path.at(depth), parent),
+            None => Side::Left,
+        };
+        let change = Change {
+            old: node.reach(),
+            new: self.reach_of(child),
+        };
+        (side, change)
     }
 
     /// The gaps around a place become one, of `pages` pages from `page`: the one at the end of the
     /// path, which has at most one child, and the one at `depth`, above it.
     pub(super) fn join(&self, path: &mut Path, depth: usize, page: u32, pages: u32) {
-        let lower = path.at(path.depth());
-        let node = self.node(lower);
-        self.hang(path, path.depth(), node.left().or(node.right()));
-        path.pop();
-        let side = Side::of(lower, path.at(path.depth()));
+        let (side, change) = self.unhang(path);
         let upper = path.at(depth);
         let mut node = self.node(upper);
         node.set_pages(pages);
@@ -524,20 +441,23 @@ impl<'m> GapTree<'m> {
         }
         // Its reach is still that of before: `lowered` sees the difference.
         self.put(page, node);
-        self.lowered(path, side, depth);
+        self.lowered(path, side, change, depth);
     }
 
-    /// What hangs on `side` of the last node of the path has become lower by one. Nodes above
-    /// `seen` are visited only if they need be.
-    fn lowered(&self, path: &Path, side: Side, seen: usize) {
-        let (mut depth, mut side, mut lower) = (path.len, side, true);
+    /// What hangs on `side` of the last node of the path has become lower by one, and its reach
+    /// has changed. At the depth `other` the gap itself has changed, if there is such a depth.
+    fn lowered(&self, path: &Path, side: Side, change: Change, other: usize) {
+        let (mut depth, mut side, mut change, mut lower) = (path.len, side, change, true);
         while depth > 0 {
             depth -= 1;
             let page = path.at(depth);
             let mut node = self.node(page);
             let was = node.reach();
-            let now = self.recount(page, &node);
-            node.set_reach(now);
+            let mut now = was;
+            if depth == other || !was.hides(change.old, change.new) {
+                now = self.recount_beside(page, &node, side, change.new);
+                node.set_reach(now);
+            }
             match node.higher() {
                 _ if !lower => self.put(page, node),
                 None => {
@@ -556,9 +476,11 @@ impl<'m> GapTree<'m> {
                     lower = lowered;
                 }
             }
-            if !lower && now == was && depth <= seen {
+            // Above the gap that changed nothing can be different any more.
+            if !lower && now == was && depth <= other {
                 return;
             }
+            change = Change { old: was, new: now };
             if depth > 0 {
                 side = Side::of(page, path.at(depth - 1));
             }
@@ -572,6 +494,7 @@ impl<'m> GapTree<'m> {
         let mut top = self.node(page);
         let child = top.child(high).expect("the higher side has a node");
         let mut upper = self.node(child);
+        // The gaps stay the same, and so does what they reach together.
         let reach = top.reach();
         if upper.higher() != Some(low) {
             // Single: the child goes up.

@@ -1,0 +1,169 @@
+use super::fit::Reach;
+use super::table::{GAP, PAGE_BITS, PAGE_MASK};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Left,
+    Right,
+}
+
+impl Side {
+    #[inline(always)]
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Left => Self::Right,
+            Self::Right => Self::Left,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) const fn of(child: u32, parent: u32) -> Self {
+        if child < parent {
+            Self::Left
+        } else {
+            Self::Right
+        }
+    }
+}
+
+/// A node as it is read and written, packed as the [table](super::table) says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) links: u64,
+    pub(super) sizes: u64,
+}
+
+/// In `links`: whether the gaps below hold an aligned block of the order of the longest's length.
+const WHOLE_SHIFT: u32 = 62;
+/// In `links`: 0 balanced, 1 higher on the left, 2 higher on the right.
+const BALANCE_SHIFT: u32 = 2 * PAGE_BITS;
+const BALANCE_MASK: u64 = 3 << BALANCE_SHIFT;
+/// In `sizes`.
+const POINT_SHIFT: u32 = 2 * PAGE_BITS;
+
+impl Node {
+    /// A gap of `pages` pages with nothing below it.
+    #[inline(always)]
+    pub(super) fn leaf(pages: u32, reach: Reach) -> Self {
+        let mut leaf = Self {
+            links: GAP,
+            sizes: u64::from(pages - 1) << PAGE_BITS,
+        };
+        leaf.set_reach(reach);
+        leaf
+    }
+
+    #[inline(always)]
+    pub(super) const fn pages(&self) -> u32 {
+        (self.sizes >> PAGE_BITS & PAGE_MASK) as u32 + 1
+    }
+
+    #[inline(always)]
+    pub(super) fn set_pages(&mut self, pages: u32) {
+        self.sizes &= !(PAGE_MASK << PAGE_BITS);
+        self.sizes |= u64::from(pages - 1) << PAGE_BITS;
+    }
+
+    #[inline(always)]
+    pub(super) const fn left(&self) -> Option<u32> {
+        ((self.links >> PAGE_BITS & PAGE_MASK) as u32).checked_sub(1)
+    }
+
+    #[inline(always)]
+    pub(super) const fn right(&self) -> Option<u32> {
+        match (self.links & PAGE_MASK) as u32 {
+            0 => None,
+            page => Some(page),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) const fn child(&self, side: Side) -> Option<u32> {
+        match side {
+            Side::Left => self.left(),
+            Side::Right => self.right(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn set_child(&mut self, side: Side, child: Option<u32>) {
+        match side {
+            Side::Left => {
+                let link = child.map_or(0, |page| page + 1);
+                self.links &= !(PAGE_MASK << PAGE_BITS);
+                self.links |= u64::from(link) << PAGE_BITS;
+            }
+            Side::Right => {
+                self.links &= !PAGE_MASK;
+                self.links |= u64::from(child.unwrap_or(0));
+            }
+        }
+    }
+
+    /// The side that is higher by one, if one is.
+    #[inline(always)]
+    pub(super) fn higher(&self) -> Option<Side> {
+        match (self.links & BALANCE_MASK) >> BALANCE_SHIFT {
+            0 => None,
+            1 => Some(Side::Left),
+            _ => Some(Side::Right),
+        }
+    }
+
+    /// Whether it says the truth about children of these heights, and they are no worse than AVL.
+    pub(super) fn is_balanced(&self, left: usize, right: usize) -> bool {
+        let higher = match left as isize - right as isize {
+            0 => None,
+            1 => Some(Side::Left),
+            -1 => Some(Side::Right),
+            _ => return false,
+        };
+        higher == self.higher()
+    }
+
+    #[inline(always)]
+    pub(super) fn set_higher(&mut self, side: Option<Side>) {
+        let bits = match side {
+            None => 0,
+            Some(Side::Left) => 1,
+            Some(Side::Right) => 2,
+        };
+        self.links = self.links & !BALANCE_MASK | bits << BALANCE_SHIFT;
+    }
+
+    /// Whether a gap below, or this one, has so many pages.
+    #[inline(always)]
+    pub(super) const fn reaches(&self, pages: u32) -> bool {
+        self.sizes & PAGE_MASK >= pages as u64 - 1
+    }
+
+    /// Where to look on for `page`: the child towards it, and whether that is the right one,
+    /// because this gap, at `at`, starts at `page` or before. No branch: which side it is cannot
+    /// be guessed.
+    #[inline(always)]
+    pub(super) const fn towards(&self, at: u32, page: u32) -> (Option<u32>, bool) {
+        let left = (page < at) as u32;
+        let link = (self.links >> (left * PAGE_BITS) & PAGE_MASK) as u32;
+        let child = if link == 0 { None } else { Some(link - left) };
+        (child, left == 0)
+    }
+
+    #[inline(always)]
+    pub(super) const fn reach(&self) -> Reach {
+        let longest = (self.sizes & PAGE_MASK) as u32 + 1;
+        let whole = (self.links >> WHOLE_SHIFT & 1) as u8;
+        Reach {
+            longest,
+            order: (longest.ilog2() as u8 + whole).wrapping_sub(1),
+            point: (self.sizes >> POINT_SHIFT) as u8,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn set_reach(&mut self, reach: Reach) {
+        let whole = u64::from(u32::from(reach.order) == reach.longest.ilog2());
+        self.links = self.links & !(1 << WHOLE_SHIFT) | whole << WHOLE_SHIFT;
+        self.sizes &= PAGE_MASK << PAGE_BITS;
+        self.sizes |= u64::from(reach.longest - 1) | u64::from(reach.point) << POINT_SHIFT;
+    }
+}
