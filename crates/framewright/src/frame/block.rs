@@ -216,30 +216,51 @@ impl<P> Held<'_, '_, P> {
 
     /// Makes the taken run of `order` at bit `start` of a word, which has `bits`, free.
     ///
-    /// A run whose other half is not free is one more maximal run of its order, and nothing else
-    /// changes. Where runs join, the word is left to [`settle`](Self::settle): of many blocks that
-    /// are given back to one word, the word is summed up once.
+    /// It joins its other half, if that is free, and what they are together the same again: so
+    /// there is one more maximal run of the order where that ends, and of each order below one
+    /// less. Nothing else changes.
     #[inline(always)]
     fn give_run(&mut self, word: usize, bits: u64, start: u32, order: u8) {
-        let bit = 1 << word;
-        if self.ahead & bit == 0 {
-            let half = run_mask(start ^ 1 << order, order);
-            if bits & half != half {
-                self.orders[word / 8] |= 1 << (word % 8 * 8 + usize::from(order));
-                match order {
-                    0 | 1 => {}
-                    2 => self.order_2 += 1,
-                    _ => self.large += 1 << order,
-                }
-            } else {
-                self.ahead |= bit;
-                let (twos, threes) = count_orders_2_and_3(bits);
-                self.order_2 -= i64::from(twos);
-                self.large -= 8 * i64::from(threes);
-            }
-        }
         let now = bits | run_mask(start, order);
         self.zone.bitmap(self.id)[word].store(now, Relaxed);
+        if self.ahead >> word & 1 != 0 {
+            return;
+        }
+        let mut found = order;
+        while found < WORD_ORDER {
+            let half = run_mask(start >> found << found ^ 1 << found, found);
+            if bits & half != half {
+                break;
+            }
+            found += 1;
+        }
+        let mut orders = self.word_orders(word) | 1 << found;
+        for joined in order..found {
+            orders &= !(u8::from(runs_in(now, joined) == 0) << joined);
+        }
+        let shift = word % 8 * 8;
+        let all = &mut self.orders[word / 8];
+        *all = *all & !(0xff << shift) | u64::from(orders) << shift;
+        match found {
+            0 | 1 => {}
+            2 => self.order_2 += 1,
+            _ => {
+                self.large += if order > 3 { 1 << order } else { 8 };
+                self.order_2 -= i64::from(order <= 2);
+            }
+        }
+    }
+
+    /// Leaves a word, which has `bits` so far, to [`settle`](Self::settle).
+    #[inline(always)]
+    fn go_ahead(&mut self, word: usize, bits: u64) {
+        let bit = 1 << word;
+        if self.ahead & bit == 0 {
+            self.ahead |= bit;
+            let (twos, threes) = count_orders_2_and_3(bits);
+            self.order_2 -= i64::from(twos);
+            self.large -= 8 * i64::from(threes);
+        }
     }
 
     /// Sums up the words that are ahead.
@@ -336,6 +357,24 @@ impl<P> Held<'_, '_, P> {
             .counts
             .take(((taken - before) as u64) << order, mobility);
         taken
+    }
+
+    /// Takes up to `max` whole words of the lowest maximal free block of order `found`, which is at
+    /// least that of a word: the slot at which they begin, and how many there are.
+    #[inline]
+    pub(super) fn take_words(
+        &mut self,
+        found: u8,
+        max: usize,
+        mobility: Mobility,
+    ) -> (usize, usize) {
+        let runs = runs_in(self.full_words(), found - WORD_ORDER);
+        debug_assert!(runs != 0, "there is a free block of that order");
+        let word = runs.trailing_zeros() as usize;
+        let len = max.min(1 << (found - WORD_ORDER));
+        self.set_whole_words(word..word + len, false);
+        self.counts = self.counts.take(64 * len as u64, mobility);
+        (64 * word, len)
     }
 
     /// Marks the first `len` frames of the full words from `word` on as taken.
@@ -478,6 +517,55 @@ impl<P> Held<'_, '_, P> {
         true
     }
 
+    /// Gives blocks of `order` in one word back, all those of `mask`; returns how many. Others were
+    /// free already, or not of that mobility: the caller had no right to them, and each counts as
+    /// a corruption.
+    #[inline(always)]
+    pub(super) fn give_mask(
+        &mut self,
+        word: usize,
+        mask: u64,
+        order: Order,
+        mobility: Mobility,
+    ) -> u64 {
+        let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
+        let start = mask.trailing_zeros();
+        if mask >> (start % 64) == run_mask(0, order.get()) {
+            let given = self.give(word * 64 + start as usize, order, mobility);
+            if !given {
+                self.zone.count_corruption();
+            }
+            return u64::from(given);
+        }
+        if bits & mask != 0 {
+            return self.give_each(word, mask, order, mobility);
+        }
+        let frames = u64::from(mask.count_ones());
+        if u64::from(self.counts.by_mobility(mobility)) < frames {
+            return self.give_each(word, mask, order, mobility);
+        }
+        self.go_ahead(word, bits);
+        self.zone.bitmap(self.id)[word].store(bits | mask, Relaxed);
+        self.counts = self.counts.give(frames, mobility);
+        frames >> order.get()
+    }
+
+    /// [`give_mask`](Self::give_mask), block by block.
+    #[cold]
+    fn give_each(&mut self, word: usize, mut mask: u64, order: Order, mobility: Mobility) -> u64 {
+        let mut given = 0;
+        while mask != 0 {
+            let start = mask.trailing_zeros();
+            mask &= !run_mask(start, order.get());
+            if self.give(word * 64 + start as usize, order, mobility) {
+                given += 1;
+            } else {
+                self.zone.count_corruption();
+            }
+        }
+        given
+    }
+
     /// Makes the absent frames at `slots` present and free.
     pub(super) fn add(&mut self, slots: Range<usize>) {
         self.for_each_mask(slots.clone(), |bits, mask| bits | mask);
@@ -544,8 +632,11 @@ impl<P> Held<'_, '_, P> {
         let zone = self.zone;
         let before = Counts(self.words[COUNTS].load(Relaxed));
         self.words[COUNTS].store(self.counts.0, Relaxed);
-        self.words[ORDERS].store(self.orders[0], Relaxed);
-        self.words[ORDERS + 1].store(self.orders[1], Relaxed);
+        let mut is_same = true;
+        for (word, orders) in self.words[ORDERS..META].iter().zip(self.orders) {
+            is_same &= word.load(Relaxed) == orders;
+            word.store(orders, Relaxed);
+        }
         self.count_sums();
         let old = self.meta;
         let class =
@@ -559,7 +650,12 @@ impl<P> Held<'_, '_, P> {
             } else {
                 self.class(label)
             };
-        let new = Meta::new(self.all_orders(), class, label, isolated);
+        let orders = if is_same {
+            old.orders()
+        } else {
+            self.all_orders()
+        };
+        let new = Meta::new(orders, class, label, isolated);
         if new == old {
             return;
         }
@@ -584,10 +680,40 @@ impl<P> Held<'_, '_, P> {
 
     /// Gives the pageblock up, with what was freed from elsewhere collected and the index exact.
     /// Time: one compare-and-swap, and the index where something changed.
-    #[inline]
-    pub(super) fn unlock(self) {
+    #[inline(always)]
+    pub(super) fn unlock(mut self) {
+        let before = Counts(self.words[COUNTS].load(Relaxed));
+        let is_same = self.ahead == 0
+            && self.orders[0] == self.words[ORDERS].load(Relaxed)
+            && self.orders[1] == self.words[ORDERS + 1].load(Relaxed)
+            && self
+                .counts
+                .is_classed_like(before, self.zone.policy.classes());
+        if is_same {
+            // The index does not change.
+            self.words[COUNTS].store(self.counts.0, Relaxed);
+            self.count_sums();
+            if self.try_unlock() {
+                return;
+            }
+        }
         let (label, isolated) = (self.meta.label(), self.meta.is_isolated());
         self.unlock_as(label, isolated);
+    }
+
+    /// Gives the lock up, unless something was freed from elsewhere.
+    #[inline(always)]
+    fn try_unlock(&self) -> bool {
+        // Release pairs with the Acquire in `try_lock`.
+        let lock = &self.words[LOCK];
+        if !self.zone.index.alone() {
+            return lock.compare_exchange(LOCKED, 0, Release, Relaxed).is_ok();
+        }
+        let unlocked = lock.load(Relaxed) == LOCKED;
+        if unlocked {
+            lock.store(0, Relaxed);
+        }
+        unlocked
     }
 
     /// The same with a new label.
@@ -595,18 +721,7 @@ impl<P> Held<'_, '_, P> {
     pub(super) fn unlock_as(mut self, label: Label, isolated: bool) {
         loop {
             self.publish(label, isolated);
-            // Release pairs with the Acquire in `try_lock`.
-            let lock = &self.words[LOCK];
-            let unlocked = if self.zone.index.alone() {
-                let unlocked = lock.load(Relaxed) == LOCKED;
-                if unlocked {
-                    lock.store(0, Relaxed);
-                }
-                unlocked
-            } else {
-                lock.compare_exchange(LOCKED, 0, Release, Relaxed).is_ok()
-            };
-            if unlocked {
+            if self.try_unlock() {
                 return;
             }
             self.collect();

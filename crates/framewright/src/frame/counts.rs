@@ -67,7 +67,7 @@ impl Counts {
         (self.0 ^ before.0) & NONMOVABLE == 0
             && self.by_mobility(Mobility::Movable) != 0
             && before.by_mobility(Mobility::Movable) != 0
-            && classes.level(self.free()) == classes.level(before.free())
+            && classes.is_same_level(self.free(), before.free())
     }
 
     /// What is free, if there are both movable and non-movable frames.

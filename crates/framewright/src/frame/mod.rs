@@ -23,15 +23,16 @@
 //! A CPU works in its [`Seat`]: from caches of small blocks, one for each mobility and order, with
 //! plain loads and stores. When a cache is empty, the [policy](crate::policy) names the cheapest
 //! candidate, and the seat takes a batch out of it under the pageblock's lock; when it is full,
-//! the older half goes back.
+//! the older half goes back. While memory abounds, the batch for order 0 is up to a pageblock in
+//! whole words, which wait behind the cache in the seat's *stock*.
 //!
 //! # Invariants
 //! - **F1** Every frame of a pageblock is in exactly one state: absent, free, live, cached, remote.
 //! - **F2** An unlocked pageblock's counts are those of its bitmap and tags. Cached and remote
 //!   frames count as allocated with the mobility that they had.
-//! - **F3** A block is in a seat's cache if and only if its tag names that seat. A seat hands out
-//!   what its tag names and nothing else: so a block freed by two CPUs at the same moment is
-//!   handed out once.
+//! - **F3** A block is in a seat's cache if and only if its tag names that seat, and a word in its
+//!   stock likewise. A seat hands out what its tag names and nothing else: so a block freed by two
+//!   CPUs at the same moment is handed out once.
 //! - **F4** With all CPUs stopped no pageblock is locked, and no block is remote.
 //! - **F5** The index holds exactly the unlocked pageblocks that are not isolated, each in the rows
 //!   of its class and the orders of its maximal free blocks.
@@ -80,6 +81,7 @@ mod report;
 mod search;
 mod seat;
 mod slow;
+mod stock;
 mod tag;
 mod verify;
 mod whole;

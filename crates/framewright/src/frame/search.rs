@@ -4,6 +4,7 @@ use super::block::Held;
 use super::seat::{CACHED_ORDERS, SeatWords, counter};
 use super::zone::Zone;
 use crate::policy::{Label, ZoneFacts};
+use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
 /// How many pageblocks of one row are tried before the next row is.
@@ -19,6 +20,34 @@ const PASSED_BY: usize = 1;
 pub(super) struct Wanted {
     pub(super) order: Order,
     pub(super) mobility: Mobility,
+}
+
+/// What a search brings.
+pub(super) struct Batch<'o> {
+    /// The first frames of blocks, as offsets in the zone.
+    blocks: &'o mut [u32],
+    /// How many of them there are.
+    pub(super) taken: usize,
+    /// Instead of blocks of order 0, so many whole words may be taken at most.
+    pub(super) words_max: usize,
+    /// Where the words begin, and how many there are; then there are no blocks.
+    pub(super) words: Option<(usize, usize)>,
+}
+
+impl<'o> Batch<'o> {
+    /// A batch with room for as many blocks as `blocks`.
+    pub(super) const fn new(blocks: &'o mut [u32]) -> Self {
+        Self {
+            blocks,
+            taken: 0,
+            words_max: 0,
+            words: None,
+        }
+    }
+
+    const fn is_full(&self) -> bool {
+        self.taken == self.blocks.len() || self.words.is_some()
+    }
 }
 
 /// Orders inside a pageblock, 0 to 10.
@@ -135,10 +164,10 @@ impl Search {
 
 /// What came of a row.
 enum Outcome {
-    /// There are this many blocks now, and the label was the requester's own.
-    Own(usize),
-    /// There are this many blocks now; it was a fallback.
-    Fallback(usize),
+    /// Something was taken, and the label was the requester's own.
+    Own,
+    /// It was a fallback, or would have been: the batch ends.
+    Fallback,
     /// The row is empty.
     Empty,
     /// Other CPUs work in all of its pageblocks, or in all that were tried.
@@ -146,36 +175,49 @@ enum Outcome {
 }
 
 impl<'m, P> Zone<'m, P> {
-    /// Takes as many blocks as fit into `out`, or fewer; returns how many. Never waits.
+    /// Takes one block; its offset, if there is one. Never waits.
+    pub(super) fn take_one(&self, seat: SeatWords<'m>, wanted: Wanted) -> Option<usize> {
+        let mut out = [0];
+        let mut batch = Batch::new(&mut out);
+        self.take_some(seat, wanted, &mut batch);
+        (batch.taken == 1).then_some(out[0] as usize)
+    }
+
+    /// Takes as many blocks as fit into the batch, or fewer. Never waits.
     ///
     /// Goes from pageblock to pageblock as long as no request for one block would have to fall
     /// back: a batch is no reason to break up what another mobility needs. Tags and the `NET`
     /// counter are the caller's.
     #[inline]
-    pub(super) fn take_some(&self, seat: SeatWords<'m>, wanted: Wanted, out: &mut [u32]) -> usize {
-        let mut taken = 0;
+    pub(super) fn take_some(&self, seat: SeatWords<'m>, wanted: Wanted, batch: &mut Batch<'_>) {
         let mut search = Search::new(self, wanted);
         let mut spare = search.spare;
+        let mut ends_at_words = false;
         loop {
             let Some(order) = search.cheapest(self) else {
-                if taken == 0 && spare {
+                if batch.taken == 0 && spare {
                     spare = false;
                     search.look_again();
                     continue;
                 }
-                return taken;
+                return;
             };
+            if ends_at_words && order >= usize::from(WORD_ORDER) {
+                return;
+            }
             let Candidate { rank, class, .. } = search.best[order];
             let tidy = search.empty >= PASSED_BY;
-            match self.take_from_row(seat, (order, class), wanted, (spare, tidy), out, taken) {
-                Outcome::Own(now) => {
-                    taken = now;
-                    if taken == out.len() {
-                        return taken;
+            match self.take_from_row(seat, (order, class), wanted, (spare, tidy), batch) {
+                Outcome::Own => {
+                    if batch.is_full() {
+                        return;
                     }
                     search.look_again();
+                    // What whole words are there for begins with a whole word: not in the middle
+                    // of one, where each batch after it would begin too.
+                    ends_at_words = batch.words_max > 0;
                 }
-                Outcome::Fallback(now) => return now,
+                Outcome::Fallback => return,
                 Outcome::Empty => {
                     search.empty += 1;
                     if tidy {
@@ -222,8 +264,7 @@ impl<'m, P> Zone<'m, P> {
         (found, class): (usize, u16),
         wanted: Wanted,
         (spare, tidy): (bool, bool),
-        out: &mut [u32],
-        taken: usize,
+        batch: &mut Batch<'_>,
     ) -> Outcome {
         let end = self.policy.end(wanted.mobility);
         let row = self.row(found, class);
@@ -261,26 +302,32 @@ impl<'m, P> Zone<'m, P> {
             }
             let label = meta.label();
             let is_own = label == Label::Of(wanted.mobility) || label == Label::Contiguous;
-            if !is_own && taken > 0 {
+            if !is_own && batch.taken > 0 {
                 // Nothing more without a fallback: the batch ends here.
                 held.unlock();
-                return Outcome::Fallback(taken);
+                return Outcome::Fallback;
             }
             let becomes = if is_own {
                 label
             } else {
                 self.fall_back(seat, &held, wanted, found)
             };
-            let now = held.take(found, wanted.order, wanted.mobility, out, taken);
+            if is_own && batch.words_max > 0 && batch.taken == 0 && found >= WORD_ORDER {
+                let (slot, words) = held.take_words(found, batch.words_max, wanted.mobility);
+                batch.words = Some((id << self.map.pageblock_order | slot, words));
+            } else {
+                let (out, taken) = (&mut *batch.blocks, batch.taken);
+                batch.taken = held.take(found, wanted.order, wanted.mobility, out, taken);
+            }
             held.unlock_as(becomes, false);
             let is_small = wanted.order.index() < CACHED_ORDERS;
             if self.map.cpus > 1 && is_small && wanted.mobility.is_movable() {
                 self.reserve(seat, id);
             }
             return if is_own {
-                Outcome::Own(now)
+                Outcome::Own
             } else {
-                Outcome::Fallback(now)
+                Outcome::Fallback
             };
         }
         Outcome::Busy

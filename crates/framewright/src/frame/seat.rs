@@ -27,6 +27,12 @@ const BUSY: usize = 0;
 const CURRENT: usize = 1;
 /// The pageblock from which on it looks for entirely free ones, plus one; 0: from the end.
 const AWAY: usize = 2;
+/// By mobility: where the seat's stock begins, and below [`STOCK_WORDS`] how many words it has.
+const STOCK: usize = 3;
+/// How many words each stock may have.
+const STOCK_LIMIT: usize = STOCK + Mobility::ALL.len();
+/// What the limits were set by when they were last looked at.
+const BASIS: usize = STOCK_LIMIT + 1;
 const CLAIMED: usize = 8;
 const TAKEN: usize = 9;
 /// Whether there are pageblocks that not every request may be served from. Only changed with all
@@ -78,16 +84,23 @@ pub(super) mod counter {
 pub(super) const SEAT_WORDS: usize = 512;
 /// The bits of a place in a seat.
 const PLACES: u64 = SEAT_WORDS as u64 - 1;
+/// The bits of a stock's length.
+const STOCK_WORDS: u64 = 0xff;
 const _: () = {
     // 3 * (64 + 32 + 16 + 8) entries; the place behind the last one is a place too.
     assert!(entries_start(0, 3) + 3 * (CACHE_MAX >> 3) < SEAT_WORDS);
-    assert!(SEAT_WORDS.is_power_of_two() && AWAY < CLAIMED);
+    assert!(SEAT_WORDS.is_power_of_two() && BASIS < CLAIMED);
 };
 
 /// The number of the cache for that mobility and order.
 #[inline(always)]
 const fn cache_number(mobility: Mobility, order: usize) -> usize {
     (order * 4 + mobility.index()) % NUMBERS
+}
+
+/// The bit of that cache in a set of caches.
+pub(super) const fn cache_bit(mobility: Mobility, order: usize) -> u32 {
+    1 << cache_number(mobility, order)
 }
 
 /// Where the cache of that mobility and order begins.
@@ -233,12 +246,63 @@ impl<'m> SeatWords<'m> {
         at.store(full as u64, Relaxed);
     }
 
-    /// How many caches hold something, the one of `asking` and `order` taken for one.
-    pub(super) fn caches_in_use(self, asking: Mobility, order: usize) -> usize {
-        let is_used = |m: Mobility, o| (m, o) == (asking, order) || self.cached(m, o) > 0;
-        (0..CACHED_ORDERS)
-            .map(|o| Mobility::ALL.iter().filter(|&&m| is_used(m, o)).count())
-            .sum()
+    /// How many words a stock may have.
+    pub(super) fn stock_limit(self) -> usize {
+        self.words[STOCK_LIMIT].load(Relaxed) as usize
+    }
+
+    pub(super) fn set_stock_limit(self, words: usize) {
+        self.words[STOCK_LIMIT].store(words as u64, Relaxed);
+    }
+
+    /// Where the seat's stock begins and how many words it has, if there is any.
+    #[inline]
+    pub(super) fn stock(self, mobility: Mobility) -> Option<(usize, usize)> {
+        let stock = self.words[STOCK + mobility.index()].load(Relaxed);
+        let words = (stock & STOCK_WORDS) as usize;
+        (words > 0).then_some(((stock / (STOCK_WORDS + 1)) as usize, words))
+    }
+
+    pub(super) fn set_stock(self, mobility: Mobility, offset: usize, words: usize) {
+        let stock = (offset as u64 * (STOCK_WORDS + 1)) | words as u64;
+        self.words[STOCK + mobility.index()].store(stock, Relaxed);
+    }
+
+    /// Puts `count` frames from `offset` on, whose tags say so already, into the cache of order 0,
+    /// which is empty: the lowest is the first to be handed out.
+    pub(super) fn fill_cache(self, mobility: Mobility, offset: usize, count: usize) {
+        let entries = &self.entries(mobility, 0)[..count];
+        for (nth, entry) in entries.iter().rev().enumerate() {
+            entry.store((offset + nth) as u64, Relaxed);
+        }
+        self.set_cached(mobility, 0, count);
+    }
+
+    /// The caches that hold something, or have a stock behind them that does, by
+    /// [`cache_bit`].
+    pub(super) fn caches_in_use(self) -> u32 {
+        let mut used = 0;
+        for order in 0..CACHED_ORDERS {
+            for mobility in Mobility::ALL {
+                if self.cached(mobility, order) > 0 {
+                    used |= cache_bit(mobility, order);
+                }
+            }
+        }
+        for mobility in Mobility::ALL {
+            if self.stock(mobility).is_some() {
+                used |= cache_bit(mobility, 0);
+            }
+        }
+        used
+    }
+
+    /// Whether the limits were last set by the same; if not, they are to be set by this now.
+    pub(super) fn has_limits_by(self, basis: u64) -> bool {
+        let at = &self.words[BASIS];
+        let same = at.load(Relaxed) == basis;
+        at.store(basis, Relaxed);
+        same
     }
 
     /// The cache's blocks, oldest first; only the first [`cached`](Self::cached) are meant.
@@ -289,6 +353,9 @@ impl<'m> SeatWords<'m> {
 
     /// Gives everything cached back.
     pub(super) fn drain<P>(self, zone: &Zone<'m, P>) {
+        for mobility in Mobility::ALL {
+            self.give_stock(zone, mobility);
+        }
         for order in 0..CACHED_ORDERS {
             for mobility in Mobility::ALL {
                 let order = Order::new(order as u8).expect("cached orders are small");

@@ -1,12 +1,14 @@
 //! What a seat does when its cache does not help.
 
 use super::big;
-use super::search::Wanted;
-use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
+use super::search::{Batch, Wanted};
+use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, cache_bit, counter};
+use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
 use super::zone::{Stopped, Zone};
 use super::{AllocError, FreeError};
 use crate::platform::{Barrier, Relax};
+use crate::slots::run_mask;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Mobility, Order};
 
@@ -76,17 +78,29 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             return Some(offset);
         }
         if order.index() >= CACHED_ORDERS {
-            let mut out = [0];
-            let taken = self.zone.take_some(self.words, wanted, &mut out);
-            self.words
-                .count(counter::NET, (taken as u64) << order.get());
-            return (taken == 1).then_some(out[0] as usize);
+            let offset = self.zone.take_one(self.words, wanted)?;
+            self.words.count(counter::NET, order.frames());
+            return Some(offset);
+        }
+        if order == Order::ZERO
+            && let Some(offset) = self.words.unpack_word(self.zone, mobility)
+        {
+            return Some(offset);
         }
         self.look_at_limits(order, mobility);
         let limit = self.words.limit(mobility, order.index());
-        let batch = limit.div_ceil(2).clamp(1, BATCH);
+        let len = limit.div_ceil(2).clamp(1, BATCH);
         let mut out = [0u32; BATCH];
-        let taken = self.zone.take_some(self.words, wanted, &mut out[..batch]);
+        let mut batch = Batch::new(&mut out[..len]);
+        if order == Order::ZERO {
+            batch.words_max = self.words.stock_limit();
+        }
+        self.zone.take_some(self.words, wanted, &mut batch);
+        if let Some(words) = batch.words {
+            self.words.stock_up(self.zone, mobility, words);
+            return self.words.unpack_word(self.zone, mobility);
+        }
+        let taken = batch.taken;
         let (first, others) = out[..taken].split_first()?;
         self.words
             .count(counter::NET, (taken as u64) << order.get());
@@ -103,12 +117,10 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         if wanted.order > self.zone.pageblock_order() {
             return big::take(stopped.zone, self.words, wanted);
         }
-        let mut out = [0];
         let taken = if wanted.order == self.zone.pageblock_order() {
             self.zone.take_whole(self.words, wanted.mobility)
         } else {
-            let taken = self.zone.take_some(self.words, wanted, &mut out);
-            (taken == 1).then_some(out[0] as usize)
+            self.zone.take_one(self.words, wanted)
         };
         let offset = if let Some(offset) = taken {
             offset
@@ -144,18 +156,34 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             // Short of memory: what a cache holds is missing elsewhere.
             frames /= 4;
         }
-        let asking = (mobility, order);
-        let share = frames / words.caches_in_use(mobility, order.index()) as u64;
+        let used = words.caches_in_use() | cache_bit(mobility, order.index());
+        let share = frames / u64::from(used.count_ones());
+        let blocks_max = u64::from(config.cache_blocks_max);
+        // Only where a whole word fits into the cache in front.
+        let is_large = usize::from(config.cache_blocks_max) >= WORD_FRAMES;
+        let stock = if is_large { stock::words_of(share) } else { 0 };
+        let share = share.min(blocks_max);
+        // All that the limits depend on, in one word.
+        let basis = 1 << 63 | u64::from(used) << 32 | (stock as u64) << 16 | share;
+        if words.has_limits_by(basis) {
+            return;
+        }
+        words.set_stock_limit(stock);
         for order in (0..CACHED_ORDERS as u8).filter_map(Order::new) {
             // A block of several pageblocks cannot be given back by the half cache.
             let is_within = order <= self.zone.pageblock_order();
-            let max = usize::from(config.cache_blocks_max) >> order.get();
-            let max = if is_within { max } else { 0 };
-            let share = max.min((share >> order.get()) as usize);
+            let share = if is_within { share >> order.get() } else { 0 };
             for mobility in Mobility::ALL {
+                if order == Order::ZERO
+                    && words
+                        .stock(mobility)
+                        .is_some_and(|(_, words)| words > stock)
+                {
+                    words.give_stock(self.zone, mobility);
+                }
                 let cached = words.cached(mobility, order.index());
-                let is_used = cached > 0 || (mobility, order) == asking;
-                let limit = if is_used { share } else { 0 };
+                let is_used = used & cache_bit(mobility, order.index()) != 0;
+                let limit = if is_used { share as usize } else { 0 };
                 words.set_limit(mobility, order.index(), limit);
                 if cached > limit {
                     words.spill(self.zone, mobility, order, limit / 2);
@@ -304,7 +332,7 @@ impl<'m, P> Zone<'m, P> {
         mobility: Mobility,
     ) {
         let mut given = 0;
-        for blocks in blocks.chunks(Batch::MAX) {
+        for blocks in blocks.chunks(Chains::MAX) {
             given += self.give_batch(seat, blocks, order, mobility);
         }
         seat.count(counter::NET, (given * order.frames()).wrapping_neg());
@@ -321,16 +349,16 @@ impl<'m, P> Zone<'m, P> {
         mobility: Mobility,
     ) -> u64 {
         let cached = Tag::cached(seat.number, order, mobility);
-        let batch = Batch::new(blocks, self.map.pageblock_order);
+        let chains = Chains::new(blocks, self.map.pageblock_order);
         let mut done = 0u64;
         let mut given = 0;
         for first in 0..blocks.len() {
             if done >> first & 1 != 0 {
                 continue;
             }
-            let id = batch.pageblock(first);
+            let id = chains.pageblock(first);
             let Some(mut held) = self.try_lock(seat, id) else {
-                let offset = batch.offset(first);
+                let offset = chains.offset(first);
                 if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
                     given += 1;
                     self.leave(seat, offset);
@@ -340,24 +368,29 @@ impl<'m, P> Zone<'m, P> {
                 }
                 continue;
             };
+            // Blocks of one word are gathered, and given together.
+            let (mut word, mut mask) = (self.slot(chains.offset(first)) / 64, 0);
             let mut next = Some(first);
             while let Some(nth) = next {
-                next = batch.next(nth);
-                if batch.pageblock(nth) != id {
+                next = chains.next(nth);
+                if chains.pageblock(nth) != id {
                     continue;
                 }
                 done |= 1 << nth;
-                let offset = batch.offset(nth);
-                let is_ours = self.tag(offset) == cached && {
-                    self.set_tag(offset, Tag::NONE);
-                    held.give(self.slot(offset), order, mobility)
-                };
-                if is_ours {
-                    given += 1;
-                } else {
+                let offset = chains.offset(nth);
+                if self.tag(offset) != cached {
                     self.count_corruption();
+                    continue;
                 }
+                self.set_tag(offset, Tag::NONE);
+                let slot = self.slot(offset);
+                if slot / 64 != word {
+                    given += held.give_mask(word, mask, order, mobility);
+                    (word, mask) = (slot / 64, 0);
+                }
+                mask |= run_mask((slot % 64) as u32, order.get());
             }
+            given += held.give_mask(word, mask, order, mobility);
             held.unlock();
         }
         given
@@ -366,20 +399,20 @@ impl<'m, P> Zone<'m, P> {
 
 /// Up to 64 blocks, in chains by a few bits of their pageblocks: from a block to the next that may
 /// lie in the same one. So those of one pageblock are found without looking at all others.
-struct Batch {
+struct Chains {
     offsets: [u32; Self::MAX],
     /// The place of the next in the chain, [`NOBODY`](Self::NOBODY) at its end.
     next: [u8; Self::MAX],
     pageblock_order: u8,
 }
 
-impl Batch {
+impl Chains {
     const MAX: usize = 64;
     const NOBODY: u8 = 0xff;
 
     #[inline(always)]
     fn new(blocks: &[AtomicU64], pageblock_order: u8) -> Self {
-        let mut batch = Self {
+        let mut chains = Self {
             offsets: [0; Self::MAX],
             next: [Self::NOBODY; Self::MAX],
             pageblock_order,
@@ -387,12 +420,12 @@ impl Batch {
         let mut heads = [Self::NOBODY; Self::MAX];
         // From the last to the first: a chain goes from the first to the last.
         for (nth, block) in blocks.iter().enumerate().take(Self::MAX).rev() {
-            batch.offsets[nth] = block.load(Relaxed) as u32;
-            let head = &mut heads[batch.pageblock(nth) % Self::MAX];
-            batch.next[nth] = *head;
+            chains.offsets[nth] = block.load(Relaxed) as u32;
+            let head = &mut heads[chains.pageblock(nth) % Self::MAX];
+            chains.next[nth] = *head;
             *head = nth as u8;
         }
-        batch
+        chains
     }
 
     #[inline(always)]

@@ -1,3 +1,4 @@
+use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
 /// What stands beside each frame, in 16 bits: whether a block starts here, and in what state.
@@ -7,6 +8,7 @@ use crate::units::{Mobility, Order};
 ///     1                      absent: the frame does not exist
 ///     01.. .... .ooo oomm    live: handed out           m mobility, o order
 ///     10ss ssss ssss oomm    cached by seat s           s 10 bits, o 0 to 3
+///     10ss ssss ssss mm11    64 frames in seat s's stock
 ///     11.. .... .ooo oomm    freed from elsewhere, not yet collected
 /// ```
 ///
@@ -41,6 +43,12 @@ impl Tag {
     #[inline(always)]
     pub(super) const fn cached(seat: u16, order: Order, mobility: Mobility) -> Self {
         Self(CACHED | seat << 4 | (order.get() as u16) << 2 | mobility as u16)
+    }
+
+    /// A whole word in `seat`'s stock: no cache has that number.
+    #[inline(always)]
+    pub(super) const fn stocked(seat: u16, mobility: Mobility) -> Self {
+        Self(CACHED | seat << 4 | (mobility as u16) << 2 | 3)
     }
 
     #[inline(always)]
@@ -86,17 +94,19 @@ impl Tag {
         self.0 & CACHED != 0
     }
 
-    /// Seat, order and mobility, if a cached block starts here.
+    /// Seat, order and mobility, if a cached block starts here, or a word of a stock.
     pub(super) fn as_cached(self) -> Option<(u16, Order, Mobility)> {
         if self.0 & STATE != CACHED {
             return None;
         }
-        let mobility = Mobility::from_index(usize::from(self.0 & 3))?;
-        Some((
-            self.0 >> 4 & 0x3ff,
-            Order::new((self.0 >> 2 & 3) as u8)?,
-            mobility,
-        ))
+        let (high, low) = (self.0 >> 2 & 3, self.0 & 3);
+        let (order, mobility) = if low == 3 {
+            (WORD_ORDER, high)
+        } else {
+            (high as u8, low)
+        };
+        let mobility = Mobility::from_index(usize::from(mobility))?;
+        Some((self.0 >> 4 & 0x3ff, Order::new(order)?, mobility))
     }
 
     #[inline(always)]
@@ -135,6 +145,25 @@ mod tests {
                         assert!(cached.is_on_its_way());
                     }
                 }
+            }
+        }
+        for (seat, mobility) in [0, 1, 1023]
+            .map(|s| Mobility::ALL.map(|m| (s, m)))
+            .as_flattened()
+        {
+            let stocked = Tag::stocked(*seat, *mobility);
+            let word = Order::new(WORD_ORDER).unwrap();
+            assert_eq!(stocked.as_cached(), Some((*seat, word, *mobility)));
+            assert_eq!((stocked.as_live(), stocked.as_remote()), (None, None));
+            assert!(stocked.is_on_its_way());
+            for order in 0..4 {
+                let order = Order::new(order).unwrap();
+                assert!(
+                    Mobility::ALL
+                        .iter()
+                        .all(|&m| stocked != Tag::cached(*seat, order, m))
+                );
+                assert_eq!(stocked.as_live_of(order), None);
             }
         }
         for tag in [Tag::NONE, Tag::ABSENT] {

@@ -1,6 +1,7 @@
 //! The slow, obvious count of everything, and the invariants as assertions.
 
 use super::seat::CACHED_ORDERS;
+use super::stock::WORD_FRAMES;
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
@@ -104,6 +105,20 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         of_zone("F5", self.index.is_consistent())?;
         let mut cached = 0;
         for seat in self.all_seats() {
+            for mobility in Mobility::ALL {
+                let (start, words) = seat.stock(mobility).unwrap_or((0, 0));
+                for word in 0..words {
+                    let tag = self.tag(start + word * WORD_FRAMES);
+                    if tag != Tag::stocked(seat.number, mobility) {
+                        let at = usize::from(seat.number);
+                        return Err(Broken {
+                            invariant: "F3",
+                            at,
+                        });
+                    }
+                    cached += WORD_FRAMES as u64;
+                }
+            }
             for order in 0..CACHED_ORDERS {
                 let order = Order::new(order as u8).expect("cached orders are small");
                 for mobility in Mobility::ALL {

@@ -180,6 +180,17 @@ impl Classes {
         }
     }
 
+    /// Whether so many and so many free frames are of one [`level`](Self::level).
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_same_level(self, free: u32, other: u32) -> bool {
+        if free < 4 || other < 4 {
+            return self.level(free) == self.level(other);
+        }
+        // The octave is the place of the highest bit, its half the bit below.
+        (free ^ other).leading_zeros() >= free.leading_zeros() + 2
+    }
+
     /// The share of that many non-movable frames.
     #[inline]
     #[must_use]
@@ -298,6 +309,19 @@ mod tests {
                     "{free} of order {order}"
                 );
                 last = level;
+            }
+            for (free, other) in (0..=1 << order).flat_map(|a| [a, a + 1, a + 7].map(|b| (a, b))) {
+                let same = classes.level(free) == classes.level(other);
+                assert_eq!(
+                    classes.is_same_level(free, other),
+                    same,
+                    "{free} and {other}"
+                );
+                assert_eq!(
+                    classes.is_same_level(other, free),
+                    same,
+                    "{other} and {free}"
+                );
             }
             assert!(last < classes.levels());
         }

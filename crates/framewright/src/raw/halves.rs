@@ -78,6 +78,17 @@ impl<'m> Halves<'m> {
         self.halves[index].store(value, order);
     }
 
+    /// Sets `len` numbers from `start` on.
+    ///
+    /// # Panics
+    /// If they are not all below [`len`](Self::len).
+    #[inline]
+    pub fn fill(self, start: usize, len: usize, value: u16, order: Ordering) {
+        for half in &self.halves[start..start + len] {
+            half.store(value, order);
+        }
+    }
+
     /// Sets number `index` and returns what it was.
     ///
     /// # Panics
@@ -137,6 +148,12 @@ impl<'m> Halves<'m> {
 
     pub fn store(self, index: usize, value: u16, order: Ordering) {
         self.swap(index, value, order);
+    }
+
+    pub fn fill(self, start: usize, len: usize, value: u16, order: Ordering) {
+        for index in start..start + len {
+            self.store(index, value, order);
+        }
     }
 
     pub fn swap(self, index: usize, value: u16, order: Ordering) -> u16 {
@@ -199,5 +216,8 @@ mod tests {
         assert_eq!(all, [0x1000, 0x1001, 0x1002, 7, 2, 0x1005, 0x1006, 0x1007]);
         assert_eq!(halves.get(7, Ordering::Relaxed), Some(0x1007));
         assert_eq!(halves.get(8, Ordering::Relaxed), None);
+        halves.fill(1, 5, 9, Ordering::Relaxed);
+        let all: [u16; 8] = core::array::from_fn(|index| halves.load(index, Ordering::Relaxed));
+        assert_eq!(all, [0x1000, 9, 9, 9, 9, 9, 0x1006, 0x1007]);
     }
 }

@@ -9,6 +9,7 @@ mod counters;
 mod ranges;
 mod regions;
 mod remote;
+mod stock;
 
 use super::*;
 use crate::platform::{Fenced, SingleThread};

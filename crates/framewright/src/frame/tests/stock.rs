@@ -1,0 +1,174 @@
+//! The stock of whole words behind the caches of order 0.
+
+use super::*;
+use crate::frame::seat::counter;
+use crate::frame::tag::Tag;
+
+/// 20480 frames, of which one CPU may hold 2048: a stock of 8 words.
+fn layout() -> ZoneLayout {
+    ZoneLayout::new(Frame(0), 512 * 40).with_cpus(1)
+}
+
+fn large_caches() -> Config {
+    Config {
+        cache_permille: 100,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn while_memory_abounds_a_refill_brings_a_pageblock_in_whole_words() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for nth in 0..512 {
+        let frame = seat.alloc(order(0), Movable).unwrap();
+        assert_eq!(frame, Frame(512 * 39 + nth));
+        let cached = zone.recount().cached;
+        assert_eq!(cached, 511 - nth);
+        assert_eq!(zone.stats().nr_free_pages, 512 * 40 - nth - 1);
+        if nth % 37 == 0 {
+            zone.verify().unwrap();
+        }
+    }
+    assert_eq!(seat.words.read(counter::LOOKS), 1);
+    assert_eq!(seat.words.stock(Movable), None);
+    for nth in 0..512 {
+        seat.free(Frame(512 * 39 + nth), order(0)).unwrap();
+    }
+    zone.drain();
+    zone.verify().unwrap();
+    assert_eq!(zone.recount().free, 512 * 40);
+}
+
+#[test]
+fn a_stock_is_half_of_what_a_cpu_may_hold_and_none_where_a_word_does_not_fit() {
+    for (permille, blocks, expected) in [
+        (100, 64, 8),
+        (45, 64, 7),
+        (10, 64, 1),
+        (6, 64, 0),
+        (100, 63, 0),
+    ] {
+        let config = Config {
+            cache_permille: permille,
+            cache_blocks_max: blocks,
+            ..Config::default()
+        };
+        let mut memory = memory(&layout());
+        let zone = full_zone(&layout(), &config, &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        seat.alloc(order(0), Movable).unwrap();
+        assert_eq!(seat.words.stock_limit(), expected, "{permille} permille");
+        let stock = seat.words.stock(Movable).map_or(0, |(_, words)| words);
+        assert_eq!(stock, expected.saturating_sub(1));
+    }
+}
+
+#[test]
+fn a_stock_goes_back_when_its_seat_may_hold_less_and_when_caches_are_drained() {
+    let mut memory = memory(&layout());
+    for drains in [false, true] {
+        let zone = full_zone(&layout(), &large_caches(), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        seat.alloc(order(0), Movable).unwrap();
+        assert_eq!(seat.words.stock(Movable), Some((512 * 39 + 64, 7)));
+        if drains {
+            zone.drain();
+        } else {
+            // 10 % of what is left is no word, shared by two caches.
+            zone.alloc_run(run(0, 512 * 38), Unmovable).unwrap();
+            seat.alloc(order(0), Movable).unwrap();
+            seat.alloc(order(1), Movable).unwrap();
+        }
+        assert_eq!(seat.words.stock(Movable), None);
+        zone.verify().unwrap();
+        assert_eq!(zone.stats().remote_frees, 0);
+    }
+}
+
+#[test]
+fn a_stock_goes_back_into_a_pageblock_that_is_held() {
+    let layout = layout().with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(0), Movable).unwrap();
+    let other = zone.seat(CpuId(1)).unwrap();
+    let held = zone.try_lock(other.words, 39).unwrap();
+    seat.words.give_stock(&zone, Movable);
+    assert_eq!(zone.pageblock(39).free, 0);
+    held.unlock();
+    assert!(zone.pageblock(39).free >= 64);
+    zone.verify().unwrap();
+}
+
+#[test]
+fn f3_frames_in_a_stock_are_free_to_everybody_who_frees_them() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(0), Movable).unwrap();
+    for slot in [64, 65, 127, 511] {
+        let frame = Frame(512 * 39 + slot);
+        let refused = Err(FreeError::AlreadyFree(frame));
+        assert_eq!(seat.free(frame, order(0)), refused);
+        let refused = seat.free(frame, order(6));
+        assert!(refused.is_err());
+    }
+    // A seat whose cache is empty, and whose stock is not, hands out nothing the short way.
+    while seat.words.cached(Movable, 0) > 0 {
+        seat.alloc(order(0), Movable).unwrap();
+    }
+    let frame = seat.alloc(order(0), Movable).unwrap();
+    assert_eq!(frame, Frame(512 * 39 + 64));
+    zone.verify().unwrap();
+}
+
+#[test]
+fn f7_a_word_whose_first_frame_has_somebody_elses_tag_loses_that_frame_alone() {
+    let layout = layout().with_cpus(2);
+    let mut memory = memory(&layout);
+    for gives_back in [false, true] {
+        let zone = full_zone(&layout, &large_caches(), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let mut frames = Vec::new();
+        frames.push(seat.alloc(order(0), Movable).unwrap());
+        let first = 512 * 39 + 64;
+        zone.set_tag(first, Tag::cached(1, order(0), Movable));
+        if gives_back {
+            zone.drain();
+        } else {
+            for _ in 0..64 {
+                frames.push(seat.alloc(order(0), Movable).unwrap());
+            }
+            assert!(!frames.contains(&Frame(first as u64)));
+            assert_eq!(frames[64], Frame(first as u64 + 1));
+            zone.drain();
+        }
+        assert_eq!(zone.stats().bad_frees, 1);
+        // Its place stays taken, and every other one is free or handed out.
+        let recount = zone.recount();
+        assert_eq!(recount.free, 512 * 40 - frames.len() as u64 - 1);
+        assert_eq!(recount.cached, 1);
+        for frame in frames {
+            seat.free(frame, order(0)).unwrap();
+        }
+        zone.drain();
+        assert_eq!(zone.recount().free, 512 * 40 - 1);
+    }
+}
+
+#[test]
+fn a_batch_does_not_begin_a_word_that_a_stock_could_have() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    // One frame is left of the pageblock from which requests are served first.
+    zone.alloc_run(run(512 * 39, 511), Movable).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    assert_eq!(seat.alloc(order(0), Movable), Ok(Frame(512 * 40 - 1)));
+    assert_eq!(zone.recount().cached, 0);
+    assert_eq!(seat.alloc(order(0), Movable), Ok(Frame(512 * 38)));
+    assert_eq!(zone.recount().cached, 511);
+    zone.verify().unwrap();
+}
