@@ -247,15 +247,6 @@ impl<'m> GapTree<'m> {
         }
     }
 
-    /// The gap furthest to one side.
-    pub(super) fn outermost(&self, side: Side) -> Option<u32> {
-        let mut at = self.root()?;
-        while let Some(child) = self.node(at).child(side) {
-            at = child;
-        }
-        Some(at)
-    }
-
     /// Puts `page` where the path's node at `depth` hung.
     #[inline(always)]
     fn hang(&self, path: &Path, depth: usize, page: Option<u32>) {
