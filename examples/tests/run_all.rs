@@ -40,6 +40,20 @@ fn threads_take_all_frames_and_one_gives_them_back() {
 }
 
 #[test]
+fn areas_are_memory_and_are_kept_and_listed() {
+    let out = output(env!("CARGO_BIN_EXE_ranges"));
+    let expected = "\
+in the second frame: wo pages
+the same area: true, zeroed: true
+0x...-0x...   24576 writer pages=5 vmalloc
+0x...-0x...   12288 reader ioremap
+refused: the area at page ... was not made by the call's counterpart
+mappings in the window: 1
+";
+    assert_eq!(out, expected);
+}
+
+#[test]
 fn a_policy_answers_without_a_zone() {
     let out = output(env!("CARGO_BIN_EXE_policy"));
     let expected = "\

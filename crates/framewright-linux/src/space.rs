@@ -47,8 +47,9 @@ pub type HostRangeSeat<'h, B> = RangeSeat<'h, 'h, Paged<B>, Seat<'h, 'h, Linux<B
 /// The space's metadata is memory of its own, of which only what is used costs anything.
 ///
 /// ```
+/// use framewright::Frame;
 /// use framewright::frame::ZoneLayout;
-/// use framewright::{Frame, Mobility, Order};
+/// use framewright::vrange::AreaRequest;
 /// use framewright_linux::{HostSpace, Options, RangeOptions};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,8 +57,12 @@ pub type HostRangeSeat<'h, B> = RangeSeat<'h, 'h, Paged<B>, Seat<'h, 'h, Linux<B
 /// // HostSpace::fenced(..) where there is no membarrier
 /// let host = HostSpace::new(&options, &RangeOptions::new(1 << 20))?;
 /// let mut seat = host.range_seat()?;
-/// let frame = seat.frames().alloc(Order::ZERO, Mobility::Movable)?;
-/// seat.frames().free(frame, Order::ZERO)?;
+/// let area = seat.vmalloc(&AreaRequest::new(3).zeroed())?;
+/// host.window().write(area, 4094, b"over two pages")?;
+/// let mut bytes = [0; 8];
+/// host.window().read(area, 4090, &mut bytes)?;
+/// assert_eq!(&bytes, b"\0\0\0\0over");
+/// assert_eq!(seat.vfree(area)?, 3);
 /// # Ok(())
 /// # }
 /// ```

@@ -76,6 +76,13 @@ fn fill(paging: &Paging, cpu: u16, at: Page, pages: u64, number: u64) {
     assert_eq!(paging.access(CpuId(cpu), Page(at.0 + pages)), None, "guard");
 }
 
+/// The engine says of each page what the page table says.
+fn check_frames(space: &Space<'_, &Paging>, at: Page, pages: u64) {
+    for page in (at.0..=at.0 + pages).map(Page) {
+        assert_eq!(space.frame_behind(page), space.platform().mapped(page));
+    }
+}
+
 fn check(paging: &Paging, cpu: u16, at: Page, pages: u64, number: u64) {
     for nth in 0..pages {
         let read = paging.read(CpuId(cpu), Page(at.0 + nth));
@@ -152,6 +159,7 @@ fn areas_have_frames_of_their_own_and_all_come_back() {
                     for (&at, &(pages, number)) in &live {
                         let cpu = random.below(u64::from(cpus)) as u16;
                         check(paging, cpu, at, pages, number);
+                        check_frames(space, at, pages);
                         let area = space.find(Page(at.0 + pages)).unwrap();
                         assert_eq!((area.start, area.pages, area.guard), (at, pages, 1));
                         assert_eq!(area.tag, Tag(number as u32));
@@ -384,6 +392,7 @@ fn wrong_frees_between_kinds_are_refused_and_change_nothing() {
     let bench = Bench::new(2, 512, 128);
     bench.run(|space, seats| {
         let area = seats[0].alloc_area(&AreaRequest::new(4)).unwrap();
+        assert_eq!(space.frame_behind(area), None);
         let mapped = seats[0].vmalloc(&AreaRequest::new(4)).unwrap();
         let long = seats[0].vmalloc(&AreaRequest::new(100)).unwrap();
         let before = space.stats();

@@ -14,10 +14,10 @@ use super::kept::KEPT_MAX;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{AreaKind, AreaRequest, AreaState, FrameSource, Header, RangeError, RangeFreeError};
-use super::{RangeSeat, bits};
+use super::{RangeSeat, Space, bits};
 use crate::frame::AllocError;
 use crate::platform::{Barrier, Map, MapError, Relax, Zero};
-use crate::units::{Context, Page, Run};
+use crate::units::{Context, Frame, Page, Run};
 
 impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Allocates an area, its frames, and maps them \[`vmalloc`\]: as many pages as asked for, with
@@ -129,7 +129,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 self.space.platform.zero(run);
             }
             for frame in run.start().0..run.end().0 {
-                let frame = Some(crate::units::Frame(frame));
+                let frame = Some(Frame(frame));
                 self.space.table.set_frame(at + done, frame);
                 done += 1;
             }
@@ -146,7 +146,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
             return run;
         }
         let part = |from: u64, frames| {
-            let start = crate::units::Frame(run.start().0 + from);
+            let start = Frame(run.start().0 + from);
             Run::new(start, frames).expect("a part of a run ends where the run does, or before")
         };
         self.frames.free_run(part(asked, run.frames() - asked));
@@ -244,6 +244,23 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 None => return self.free_kind(page, AreaKind::Vmalloc),
             }
         }
+    }
+}
+
+impl<P: Relax + Barrier + Map> Space<'_, P> {
+    /// The frame behind a page of an area made by [`vmalloc`](RangeSeat::vmalloc)
+    /// \[`vmalloc_to_pfn`\]; `None` for its guard page, and for all other pages.
+    ///
+    /// Time: O(1). While others free, the answer may be out of date as soon as it is returned, and
+    /// while an area is being built it may be anything.
+    #[must_use]
+    pub fn frame_behind(&self, page: Page) -> Option<Frame> {
+        let area = self.find(page)?;
+        let is_built = area.kind == AreaKind::Vmalloc && area.state != AreaState::Lazy;
+        if !is_built || !area.range().contains(page) {
+            return None;
+        }
+        self.table.frame(self.offset_unchecked(page) as u32)
     }
 }
 

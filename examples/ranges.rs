@@ -1,0 +1,74 @@
+//! Virtual ranges on a host: areas of scattered frames that are memory like any other.
+//!
+//! `cargo run -p framewright-examples --bin ranges`
+
+use framewright::frame::ZoneLayout;
+use framewright::platform::Barrier;
+use framewright::vrange::{AreaRequest, Tag};
+use framewright::{Frame, Page};
+use framewright_linux::{HostError, HostSpace, Options, RangeOptions};
+use std::error::Error;
+
+const READER: Tag = Tag(1);
+const WRITER: Tag = Tag(2);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // 64 MiB of frames, and a window of 4 GiB in which they appear.
+    let options = Options::new(ZoneLayout::new(Frame(0), 16384).with_cpus(2));
+    let ranges = RangeOptions::new(1 << 20);
+    match HostSpace::new(&options, &ranges) {
+        Ok(host) => run(&host),
+        Err(HostError::NoMembarrier) => run(&HostSpace::fenced(&options, &ranges)?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn run<B: Barrier + Clone>(host: &HostSpace<B>) -> Result<(), Box<dyn Error>> {
+    let mut seat = host.range_seat()?;
+
+    // Bytes written through the area are those of the frames behind it.
+    let area = seat.vmalloc(&AreaRequest::new(5).zeroed().tagged(READER))?;
+    host.window().write(area, 4090, b"over two pages")?;
+    let second = Page(area.0 + 1);
+    let frame = host.space().frame_behind(second).ok_or("no frame")?;
+    let mut bytes = [0; 4096];
+    host.host().ram().read(frame, &mut bytes)?;
+    println!("in the second frame: {}", str::from_utf8(&bytes[..8])?);
+
+    // A freed area is kept as it stands, and the next of its length is the same one.
+    seat.vfree(area)?;
+    let again = seat.vmalloc(&AreaRequest::new(5).zeroed().tagged(WRITER))?;
+    host.window().read(again, 0, &mut bytes)?;
+    let is_zero = bytes.iter().all(|&byte| byte == 0);
+    println!("the same area: {}, zeroed: {is_zero}", again == area);
+
+    // Every area, in the layout of /proc/vmallocinfo; the addresses differ from run to run.
+    let other = seat.alloc_area(&AreaRequest::new(2).tagged(READER))?;
+    host.space().for_each_area(|area| {
+        let line = area.listed(|tag, f| {
+            f.write_str(match tag {
+                READER => "reader",
+                WRITER => "writer",
+                _ => "?",
+            })
+        });
+        let line = line.to_string();
+        println!("0x...-0x...{}", line.get(37..).unwrap_or_default());
+    });
+
+    // What is wrong is said, and changes nothing.
+    if let Err(error) = seat.vfree(other) {
+        println!(
+            "refused: {}",
+            error.to_string().replace(&other.to_string(), "...")
+        );
+    }
+    seat.free_area(other)?;
+    seat.vfree(again)?;
+
+    // Everything back: one gap, one mapping of the kernel's.
+    seat.drain();
+    host.space().verify()?;
+    println!("mappings in the window: {}", host.window().mappings());
+    Ok(())
+}
