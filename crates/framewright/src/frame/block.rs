@@ -14,13 +14,13 @@ use core::ops::Range;
 
 // The words of a descriptor.
 /// [`LOCKED`] and [`PENDING`].
-const LOCK: usize = 0;
+pub(super) const LOCK: usize = 0;
 /// Free frames and allocated frames by mobility, 16 bits each, free frames lowest.
-const COUNTS: usize = 1;
+pub(super) const COUNTS: usize = 1;
 /// One byte a bitmap word: the orders of its maximal free runs ([`orders_in`]).
-const ORDERS: usize = 2; // and 3
+pub(super) const ORDERS: usize = 2; // and 3
 /// See [`Meta`].
-const META: usize = 4;
+pub(super) const META: usize = 4;
 /// Absent frames (16 bits), and pins above them.
 const ABSENT: usize = 5;
 /// The CPU that works in it, plus one; a hint.
@@ -29,17 +29,17 @@ const RESERVED: usize = 6;
 const _: () = assert!(RESERVED < BLOCK_WORDS);
 
 /// Somebody holds the pageblock.
-const LOCKED: u64 = 1;
+pub(super) const LOCKED: u64 = 1;
 /// A block was freed from elsewhere and not yet collected: whoever unlocks collects.
 const PENDING: u64 = 2;
 
 /// In each byte of [`ORDERS`], the bit of a full word.
-const FULL_WORDS: u64 = 0x4040_4040_4040_4040;
+pub(super) const FULL_WORDS: u64 = 0x4040_4040_4040_4040;
 
 /// A look at a pageblock without holding it: true at some moment, stale at once.
 impl<'m, P> Zone<'m, P> {
     #[inline(always)]
-    fn descriptor(&self, id: usize) -> &'m [AtomicU64; BLOCK_WORDS] {
+    pub(super) fn descriptor(&self, id: usize) -> &'m [AtomicU64; BLOCK_WORDS] {
         let start = id * BLOCK_WORDS;
         let words: &'m [AtomicU64] = self.descriptors;
         (&words[start..start + BLOCK_WORDS])
@@ -119,8 +119,15 @@ impl<'m, P> Zone<'m, P> {
                 Err(now) => found = now,
             }
         }
+        Some(self.hold(seat, id))
+    }
+
+    /// Pageblock `id`, which this CPU has locked.
+    #[inline(always)]
+    pub(super) fn hold(&self, seat: SeatWords<'m>, id: usize) -> Held<'_, 'm, P> {
+        let words = self.descriptor(id);
         let counts = Counts(words[COUNTS].load(Relaxed));
-        Some(Held {
+        Held {
             zone: self,
             seat,
             id,
@@ -132,7 +139,7 @@ impl<'m, P> Zone<'m, P> {
             ahead: 0,
             free_mixed: counts.free_mixed(),
             meta: Meta(words[META].load(Relaxed)),
-        })
+        }
     }
 
     /// Leaves the block at `offset`, whose tag is already [`Tag::remote`], for whoever holds its
@@ -409,63 +416,6 @@ impl<P> Held<'_, '_, P> {
         self.large += if free { large } else { -large };
     }
 
-    /// Takes the pageblock, which is entirely free, as one block, and gives it up with `label`:
-    /// no live block started in it, so nothing can have been freed from elsewhere.
-    #[inline(always)]
-    pub(super) fn take_whole_as(mut self, mobility: Mobility, label: Label) {
-        let order = self.zone.pageblock_order();
-        if order.get() < WORD_ORDER {
-            let taken = self.take_at(0, order, mobility);
-            debug_assert!(taken, "a pageblock with a free block of its order is free");
-            return self.unlock_alone_as(label, false);
-        }
-        self.set_whole_words(0..self.zone.map.words_per_block, false);
-        self.counts = self.counts.take(order.frames(), mobility);
-        let class = self.zone.whole.taken(label, mobility);
-        let new = Meta::new(0, class, label, false);
-        self.publish_whole(new);
-        let row = self.zone.row(order.index(), self.meta.class());
-        self.zone.index.remove(row, self.id);
-        // Release pairs with the Acquire in `try_lock`.
-        self.words[LOCK].store(0, Release);
-    }
-
-    /// Gives the pageblock, which was taken as one block, back, and gives it up. False if it was
-    /// not taken as one block: it is given up all the same.
-    #[inline(always)]
-    pub(super) fn give_whole(mut self, mobility: Mobility) -> bool {
-        let order = self.zone.pageblock_order();
-        let label = self.meta.label();
-        if order.get() < WORD_ORDER || self.counts.by_mobility(mobility) != order.frames() as u32 {
-            let given = self.give(0, order, mobility);
-            self.unlock();
-            return given;
-        }
-        self.set_whole_words(0..self.zone.map.words_per_block, true);
-        self.counts = self.counts.give(order.frames(), mobility);
-        let class = self.zone.whole.free(label);
-        let isolated = self.meta.is_isolated();
-        self.publish_whole(Meta::new(1 << order.get(), class, label, isolated));
-        if !isolated {
-            let row = self.zone.row(order.index(), class);
-            self.zone.index.insert(row, self.id);
-        }
-        // Release pairs with the Acquire in `try_lock`.
-        self.words[LOCK].store(0, Release);
-        true
-    }
-
-    /// Writes the descriptor of a pageblock that is entirely free or entirely one block: neither
-    /// is mixed.
-    #[inline(always)]
-    fn publish_whole(&mut self, meta: Meta) {
-        self.words[COUNTS].store(self.counts.0, Relaxed);
-        self.words[ORDERS].store(self.orders[0], Relaxed);
-        self.words[ORDERS + 1].store(self.orders[1], Relaxed);
-        self.words[META].store(meta.0, Relaxed);
-        self.seat.count(counter::LARGE, self.large as u64);
-    }
-
     /// Takes the block of `order` at `slot` of the pageblock. False, and nothing done, if one of
     /// its frames is not free.
     pub(super) fn take_at(&mut self, slot: usize, order: Order, mobility: Mobility) -> bool {
@@ -726,16 +676,6 @@ impl<P> Held<'_, '_, P> {
             }
             self.collect();
         }
-    }
-
-    /// The same for a pageblock in which no live block starts, or none did when it was locked:
-    /// nothing can be freed from elsewhere, so nothing is looked for. If a racing double free
-    /// leaves something all the same, it is found with the next that is.
-    #[inline(always)]
-    fn unlock_alone_as(mut self, label: Label, isolated: bool) {
-        self.publish(label, isolated);
-        // Release pairs with the Acquire in `try_lock`.
-        self.words[LOCK].store(0, Release);
     }
 
     /// Frees what was freed from elsewhere.

@@ -5,7 +5,7 @@ use crate::units::Mobility;
 
 /// What the index and searches need to know of a pageblock, in one word: the orders of its maximal
 /// free blocks (bits 0 to 10), its class (16 to 31), its label (32 to 34), isolation (bit 35).
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Meta(pub(super) u64);
 
 impl Meta {
@@ -44,7 +44,7 @@ impl Meta {
 }
 
 /// Free frames and allocated frames by mobility.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Counts(pub(super) u64);
 
 impl Counts {

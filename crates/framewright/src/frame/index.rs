@@ -41,6 +41,9 @@ use crate::sync::{
 };
 
 const NO_RANK: u64 = 0xffff;
+/// Pageblocks of which the bits of one row share a cache line, and one word of its summary.
+pub(super) const REGION: usize = 512;
+const _: () = assert!(4096 % REGION == 0);
 const _: () = assert!(LISTS <= 4, "a word holds four ranks of 16 bits");
 
 /// The size of an index.
@@ -180,7 +183,7 @@ impl<'m> Index<'m> {
     }
 
     /// Adds pageblock `id` to `row`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&self, row: usize, id: usize) {
         let leaf = &self.leaves[row * self.shape.leaf + id / 64];
         set_bits(leaf, 1 << (id % 64), self.alone);
@@ -188,7 +191,7 @@ impl<'m> Index<'m> {
     }
 
     /// Makes the bits above leaf word `leaf` of `row` set.
-    #[inline]
+    #[inline(always)]
     fn raise(&self, row: usize, leaf: usize) {
         model_fence();
         let summary = &self.summaries[row * self.shape.summary + leaf / 64];
@@ -289,33 +292,38 @@ impl<'m> Index<'m> {
         tidy: bool,
     ) -> Option<usize> {
         if from.is_none() {
-            // Nearly always the first look finds one.
-            let start = row * self.shape.summary;
-            let nearest = match end {
-                End::Lowest => 0,
-                End::Highest => self.shape.summary - 1,
-            };
-            let bits = self.summaries[start + nearest].load(SeqCst);
-            if bits == 0 && self.shape.summary == 1 {
-                return None;
+            let found = self.find_at_end(row, end);
+            if found.is_some() {
+                return found;
             }
-            if bits != 0 {
-                let leaf = match end {
-                    End::Lowest => bits.trailing_zeros(),
-                    End::Highest => bits.ilog2(),
-                };
-                let leaf = nearest * 64 + leaf as usize;
-                let ids = self.leaf(row, leaf);
-                if ids != 0 {
-                    let id = match end {
-                        End::Lowest => ids.trailing_zeros(),
-                        End::Highest => ids.ilog2(),
-                    };
-                    return Some(leaf * 64 + id as usize);
-                }
+            let summary = &self.summaries[row * self.shape.summary];
+            if self.shape.summary == 1 && summary.load(SeqCst) == 0 {
+                return None;
             }
         }
         self.find_on(row, end, from, tidy)
+    }
+
+    /// The pageblock of `row` nearest to `end`, if the first look finds it, as it nearly always does.
+    #[inline(always)]
+    pub(super) fn find_at_end(&self, row: usize, end: End) -> Option<usize> {
+        let nearest = match end {
+            End::Lowest => 0,
+            End::Highest => self.shape.summary - 1,
+        };
+        let bits = self.summaries[row * self.shape.summary + nearest].load(SeqCst);
+        let leaf = nearest * 64 + nearest_bit(bits, end)?;
+        Some(leaf * 64 + nearest_bit(self.leaf(row, leaf), end)?)
+    }
+
+    /// The same in a [`REGION`] alone.
+    #[inline(always)]
+    pub(super) fn find_in_region(&self, row: usize, end: End, region: usize) -> Option<usize> {
+        let first = region * (REGION / 64);
+        let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
+        let bits = summaries.get(first / 64)?.load(SeqCst) >> (first % 64);
+        let leaf = first + nearest_bit(bits & !(!0 << (REGION / 64)), end)?;
+        Some(leaf * 64 + nearest_bit(self.leaf(row, leaf), end)?)
     }
 
     /// [`find`](Self::find), the whole way.
@@ -340,12 +348,7 @@ impl<'m> Index<'m> {
                 End::Lowest => bits & (!0 << (leaf % 64)),
                 End::Highest => bits & (!0 >> (63 - leaf % 64)),
             };
-            let found = match end {
-                _ if near == 0 => None,
-                End::Lowest => Some(near.trailing_zeros() as usize),
-                End::Highest => Some(near.ilog2() as usize),
-            };
-            let Some(found) = found else {
+            let Some(found) = nearest_bit(near, end) else {
                 match end {
                     End::Lowest => low = (top + 1) * 4096,
                     End::Highest => high = top * 4096,
@@ -355,11 +358,8 @@ impl<'m> Index<'m> {
             let found = top * 64 + found;
             let word = self.leaf(row, found);
             let ids = word & within(found * 64, low, high);
-            if ids != 0 {
-                return Some(match end {
-                    End::Lowest => found * 64 + ids.trailing_zeros() as usize,
-                    End::Highest => found * 64 + ids.ilog2() as usize,
-                });
+            if let Some(nearest) = nearest_bit(ids, end) {
+                return Some(found * 64 + nearest);
             }
             if word == 0 && (tidy || wrong) {
                 self.lower(row, found);
@@ -418,6 +418,18 @@ impl<'m> Index<'m> {
             })
         })
     }
+}
+
+/// The set bit nearest to `end`.
+#[inline(always)]
+const fn nearest_bit(bits: u64, end: End) -> Option<usize> {
+    if bits == 0 {
+        return None;
+    }
+    Some(match end {
+        End::Lowest => bits.trailing_zeros() as usize,
+        End::Highest => bits.ilog2() as usize,
+    })
 }
 
 /// The bits of the word that starts at `start` which lie in `low..high`.

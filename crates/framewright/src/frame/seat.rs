@@ -2,6 +2,7 @@ use super::tag::Tag;
 use super::zone::Zone;
 use super::{AllocError, FreeError};
 use crate::platform::{Barrier, Relax};
+use crate::policy::End;
 use crate::raw::Halves;
 use crate::sync::{
     AtomicU64,
@@ -25,7 +26,7 @@ const NUMBERS: usize = 4 * CACHED_ORDERS;
 const BUSY: usize = 0;
 /// The pageblock that the CPU works in for movable requests, plus one.
 const CURRENT: usize = 1;
-/// The pageblock from which on it looks for entirely free ones, plus one; 0: from the end.
+/// Where it looks for entirely free pageblocks: see `away`; 0: from the end.
 const AWAY: usize = 2;
 /// By mobility: where the seat's stock begins, and below [`STOCK_WORDS`] how many words it has.
 const STOCK: usize = 3;
@@ -320,14 +321,24 @@ impl<'m> SeatWords<'m> {
         self.words[CURRENT].store(id as u64 + 1, Relaxed);
     }
 
+    /// The region to which it went away, and from which end of memory.
     #[inline(always)]
-    pub(super) fn away(self) -> Option<usize> {
-        (self.words[AWAY].load(Relaxed) as usize).checked_sub(1)
+    pub(super) fn away(self) -> Option<(usize, End)> {
+        let away = (self.words[AWAY].load(Relaxed) as usize).checked_sub(1)?;
+        let end = if away % 2 == 0 {
+            End::Lowest
+        } else {
+            End::Highest
+        };
+        Some((away / 2, end))
     }
 
     #[inline(always)]
-    pub(super) fn set_away(self, id: Option<usize>) {
-        self.words[AWAY].store(id.map_or(0, |id| id as u64 + 1), Relaxed);
+    pub(super) fn set_away(self, to: Option<(usize, End)>) {
+        let away = to.map_or(0, |(region, end)| {
+            2 * region + usize::from(end == End::Highest) + 1
+        });
+        self.words[AWAY].store(away as u64, Relaxed);
     }
 
     /// Gives the oldest blocks of one cache back to their pageblocks, until `keep` are left.
@@ -602,6 +613,15 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     #[inline(never)]
     fn free_otherwise(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.wait_if_claimed();
+        if order == self.zone.whole.order && self.free_whole(frame).is_some() {
+            self.exit();
+            return Ok(());
+        }
+        self.free_any(frame, order)
+    }
+
+    #[inline(never)]
+    fn free_any(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         let freed = self.free_entered(frame, order);
         self.exit();
         freed

@@ -26,6 +26,13 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
         self.wait_if_claimed();
+        if order == self.zone.whole.order
+            && let Some(offset) = self.fetch_whole(mobility)
+        {
+            self.hand_out(offset, order, mobility);
+            self.exit();
+            return Ok(self.zone.frame(offset));
+        }
         let cached = if order.index() < CACHED_ORDERS {
             self.words.pop(self.zone, mobility, order)
         } else {
@@ -73,9 +80,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             return big::take(self.zone, self.words, wanted);
         }
         if order == self.zone.pageblock_order() {
-            let offset = self.zone.take_whole(self.words, mobility)?;
-            self.words.count(counter::NET, order.frames());
-            return Some(offset);
+            return self.fetch_whole(mobility);
         }
         if order.index() >= CACHED_ORDERS {
             let offset = self.zone.take_one(self.words, wanted)?;
@@ -111,6 +116,13 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             self.words.push(mobility, order.index(), offset as usize);
         }
         Some(*first as usize)
+    }
+
+    fn fetch_whole(&self, mobility: Mobility) -> Option<usize> {
+        let offset = self.zone.take_whole(self.words, mobility)?;
+        let frames = self.zone.whole.order.frames();
+        self.words.count(counter::NET, frames);
+        Some(offset)
     }
 
     fn fetch_at_rest(&self, stopped: &Stopped<'_, 'm, P>, wanted: Wanted) -> Option<usize> {
@@ -228,6 +240,20 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         freed.map_err(|()| self.refuse(self.zone.frame(offset), order))
     }
 
+    /// Frees a whole pageblock. `None`, and nothing done, if it is not one, or is not free to be
+    /// changed at once.
+    #[inline(always)]
+    pub(super) fn free_whole(&self, frame: Frame) -> Option<()> {
+        let order = self.zone.whole.order;
+        let offset = self.zone.offset_unchecked(frame);
+        let mobility = self.zone.tag_if_inside(offset)?.as_live_of(order)?;
+        self.zone.give_whole(self.words, offset, mobility)?;
+        self.words
+            .count(counter::NET, order.frames().wrapping_neg());
+        self.words.count(counter::PGFREE, order.frames());
+        Some(())
+    }
+
     /// Gives a live block back to its pageblock. `Err` if it is not live any more: another CPU was
     /// faster with the same free.
     pub(super) fn give_live(
@@ -243,13 +269,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             if is_live {
                 zone.set_tag(offset, Tag::NONE);
             }
-            let given = if is_live && order == zone.pageblock_order() {
-                held.give_whole(mobility)
-            } else {
-                let given = is_live && held.give(zone.slot(offset), order, mobility);
-                held.unlock();
-                given
-            };
+            let given = is_live && held.give(zone.slot(offset), order, mobility);
+            held.unlock();
             if !given {
                 return Err(());
             }

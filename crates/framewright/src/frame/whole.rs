@@ -6,57 +6,93 @@
 //! # CPUs that meet
 //! All CPUs begin at the same end of memory, where the policy says. Two that meet at a pageblock
 //! would meet at each one after it, and at the cache lines of the index: so the one that finds it
-//! locked goes to the next [`REGION`] in which there is one, and stays there as long as there is
-//! any. A CPU that meets nobody follows the policy alone.
+//! locked goes away, to the next [`REGION`] in which there is one and no other that went away is,
+//! stays there as long as there is any, and then goes to the next such region. A CPU that meets
+//! nobody follows the policy alone.
 
+use super::block::{COUNTS, FULL_WORDS, LOCK, LOCKED, META, ORDERS};
+use super::counts::{Counts, Meta};
+use super::index::REGION;
+use super::layout::BLOCK_WORDS;
 use super::search::Wanted;
-use super::seat::SeatWords;
+use super::seat::{SeatWords, counter};
+use super::tag::Tag;
 use super::zone::Zone;
-use crate::policy::{BlockFacts, End, Label, Policy, Pressure};
+use crate::policy::{End, Label, Policy, Pressure};
+use crate::slots::WORD_ORDER;
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::units::{Mobility, Order};
 
-/// Pageblocks of which the bits of one row share a cache line.
-const REGION: usize = 512;
+/// How often a search goes away before it goes on from where it is, to the end of the row.
+const TRIES: usize = 8;
 
-/// The classes of pageblocks that are entirely free, or entirely one block.
+/// What requests for whole pageblocks look at and write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WholeClasses {
-    /// By label.
-    free: [u16; Label::COUNT],
-    /// By label and mobility.
-    taken: [[u16; 3]; Label::COUNT],
+pub(super) struct Whole {
+    pub(super) order: Order,
+    frames: u64,
+    /// The orders of the words of a free pageblock's bitmap, one byte a word.
+    orders: [u64; 2],
+    /// By mobility.
+    ways: [Way; 3],
 }
 
-impl WholeClasses {
-    pub(super) fn new(policy: &Policy, pageblock_order: Order) -> Self {
-        let frames = pageblock_order.frames() as u32;
-        let class = |label: usize, free: u32, by_mobility: [u32; 3]| {
-            let label = Label::from_index(label).unwrap_or(Label::HighOrder);
-            let facts = BlockFacts {
-                label,
-                free,
-                by_mobility,
-                absent: 0,
+/// The way of one mobility, where the pageblock has its label: what does not change is known.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    /// The index's list, and where it begins.
+    list: usize,
+    end: End,
+    /// The row of entirely free pageblocks.
+    row: usize,
+    /// What a pageblock is that is entirely free.
+    free: Meta,
+    /// What it is when it is entirely one block, and its counts.
+    taken: Meta,
+    counts: Counts,
+}
+
+impl Whole {
+    pub(super) fn new(policy: &Policy, order: Order) -> Self {
+        let frames = order.frames();
+        let way = |mobility| {
+            let label = Label::Of(mobility);
+            let meta = |orders, counts: Counts| {
+                let class = policy.class(&counts.facts(label, 0));
+                Meta::new(orders, policy.classes().number(class), label, false)
             };
-            policy.classes().number(policy.class(&facts))
+            let free = meta(1 << order.get(), Counts(frames));
+            let counts = Counts(frames).take(frames, mobility);
+            Way {
+                list: policy.list(mobility, Pressure::default()),
+                end: policy.end(mobility),
+                row: order.index() * policy.classes().count() + usize::from(free.class()),
+                free,
+                taken: meta(0, counts),
+                counts,
+            }
         };
-        let full = |mobility: usize| core::array::from_fn(|m| u32::from(m == mobility) * frames);
+        // Of pageblocks of less than a word nothing is written as a whole.
+        let bytes = 8 * ((1 << order.get()) / 64);
+        let orders = [0, 64].map(|before| match bytes - before {
+            ..=0 => 0,
+            bytes @ 1..64 => FULL_WORDS & ((1 << bytes) - 1),
+            64.. => FULL_WORDS,
+        });
         Self {
-            free: core::array::from_fn(|label| class(label, frames, [0; 3])),
-            taken: core::array::from_fn(|label| {
-                core::array::from_fn(|mobility| class(label, 0, full(mobility)))
-            }),
+            order,
+            frames,
+            orders,
+            ways: Mobility::ALL.map(way),
         }
     }
 
     #[inline(always)]
-    pub(super) const fn free(&self, label: Label) -> u16 {
-        self.free[label.index()]
-    }
-
-    #[inline(always)]
-    pub(super) const fn taken(&self, label: Label, mobility: Mobility) -> u16 {
-        self.taken[label.index()][mobility.index()]
+    const fn way(&self, mobility: Mobility) -> &Way {
+        &self.ways[mobility.index()]
     }
 }
 
@@ -67,39 +103,89 @@ impl<'m, P> Zone<'m, P> {
     /// weighed: a whole pageblock is a whole pageblock, and which is the cheapest is ranked.
     #[inline]
     pub(super) fn take_whole(&self, seat: SeatWords<'m>, mobility: Mobility) -> Option<usize> {
-        let order = self.pageblock_order();
-        let list = self.policy.list(mobility, Pressure::default());
-        let end = self.policy.end(mobility);
+        let order = self.whole.order;
+        let way = self.whole.way(mobility);
+        if let Some((_, class, _)) = self.index.cheapest(way.list, order.index(), 0)
+            && class == usize::from(way.free.class())
+            && let Some(id) = match seat.away() {
+                None => self.index.find_at_end(way.row, way.end),
+                Some((region, end)) if end == way.end => {
+                    self.index.find_in_region(way.row, end, region)
+                }
+                Some(_) => None,
+            }
+            && self.take_this(seat, id, way)
+        {
+            return Some(id << order.get());
+        }
+        self.take_whole_slowly(seat, mobility)
+    }
+
+    /// The same wherever one is, and if somebody else is met there.
+    #[inline(never)]
+    fn take_whole_slowly(&self, seat: SeatWords<'m>, mobility: Mobility) -> Option<usize> {
+        let order = self.whole.order;
+        let way = self.whole.way(mobility);
+        let (list, end) = (way.list, way.end);
         let mut from = 0;
         while let Some((rank, class, _)) = self.index.cheapest(list, order.index(), from) {
             let class = class as u16;
             let row = self.row(order.index(), class);
             let mut at = self.begin_away(seat, row, end);
-            let Some(first) = self.index.find(row, end, at, true) else {
+            let mut found = self.index.find(row, end, at, true);
+            if found.is_none() {
                 self.index.lower_flag(list, row);
-                from = rank + 1;
-                continue;
-            };
-            let mut id = first;
-            loop {
-                if self.take_this(seat, id, class, Wanted { order, mobility }) {
-                    return Some(id << self.map.pageblock_order);
+            }
+            let mut met = 0;
+            while let Some(id) = found {
+                if row == way.row && self.take_this(seat, id, way)
+                    || self.take_any(seat, id, class, Wanted { order, mobility })
+                {
+                    return Some(id << order.get());
                 }
-                at = self.go_away(seat, row, end, id).or(at);
-                match self.index.find(row, end, at, true) {
-                    Some(next) => id = next,
-                    None => break,
-                }
+                met += 1;
+                at = if met < TRIES {
+                    self.go_away(seat, row, end, id)
+                } else {
+                    Some(id)
+                };
+                found = self.index.find(row, end, at, true);
             }
             from = rank + 1;
         }
         None
     }
 
-    /// Takes pageblock `id` if it is entirely free, of `class`, and nobody holds it.
+    /// Takes pageblock `id` if it is entirely free, has the requester's label, and nobody holds it
+    /// or left something in it.
     #[inline(always)]
-    fn take_this(&self, seat: SeatWords<'m>, id: usize, class: u16, wanted: Wanted) -> bool {
-        let Some(held) = self.try_lock(seat, id) else {
+    fn take_this(&self, seat: SeatWords<'m>, id: usize, way: &Way) -> bool {
+        let words = self.descriptor(id);
+        let is_free = || Meta(words[META].load(Relaxed)) == way.free;
+        // Two looks that only bring the cache lines, all at once, before the lock lets nothing pass.
+        let bitmap = self.bitmap(id);
+        let looks =
+            self.tag(id << self.whole.order.get()) == Tag::NONE && bitmap[0].load(Relaxed) == !0;
+        if !looks || !is_free() || !self.lock_untouched(words) {
+            return false;
+        }
+        if !is_free() {
+            self.let_go(seat, id);
+            return false;
+        }
+        write_words(bitmap, 0);
+        write_descriptor(words, way.taken, way.counts, [0; 2]);
+        seat.count(counter::LARGE, self.whole.frames.wrapping_neg());
+        self.index.remove(way.row, id);
+        // Release pairs with the Acquire in `lock_untouched` and `try_lock`. No live block started
+        // in the pageblock, so nothing can have been freed from elsewhere.
+        words[LOCK].store(0, Release);
+        true
+    }
+
+    /// Takes pageblock `id` if it is entirely free, of `class`, and nobody holds it.
+    fn take_any(&self, seat: SeatWords<'m>, id: usize, class: u16, wanted: Wanted) -> bool {
+        let Some(mut held) = self.try_lock(seat, id) else {
             return false;
         };
         let meta = held.meta();
@@ -115,29 +201,88 @@ impl<'m, P> Zone<'m, P> {
         } else {
             self.fall_back(seat, &held, wanted, self.map.pageblock_order)
         };
-        held.take_whole_as(wanted.mobility, becomes);
-        true
+        let taken = held.take_at(0, wanted.order, wanted.mobility);
+        debug_assert!(taken, "a pageblock with a free block of its order is free");
+        held.unlock_as(becomes, false);
+        taken
+    }
+
+    /// Gives the pageblock at `offset`, a live block of `mobility`, back. `None`, and nothing done, if not all
+    /// is as it mostly is: somebody else holds the pageblock, or it is isolated, or no such block.
+    #[inline(always)]
+    pub(super) fn give_whole(
+        &self,
+        seat: SeatWords<'m>,
+        offset: usize,
+        mobility: Mobility,
+    ) -> Option<()> {
+        let id = offset >> self.whole.order.get();
+        let words = self.descriptor(id);
+        let way = self.whole.way(mobility);
+        // As in `take_this`; bits of a pageblock of less than a word are looked at elsewhere.
+        let is_taken = || Meta(words[META].load(Relaxed)) == way.taken;
+        let bitmap = self.bitmap(id);
+        let looks = is_taken() && bitmap[0].load(Relaxed) == 0;
+        if !looks || self.whole.order.get() < WORD_ORDER || !self.lock_untouched(words) {
+            return None;
+        }
+        let is_live = self.tag(offset) == Tag::live(self.whole.order, mobility)
+            && is_taken()
+            && words[COUNTS].load(Relaxed) == way.counts.0;
+        if !is_live {
+            self.let_go(seat, id);
+            return None;
+        }
+        self.set_tag(offset, Tag::NONE);
+        let frames = self.whole.frames;
+        write_words(bitmap, !0);
+        write_descriptor(words, way.free, Counts(frames), self.whole.orders);
+        seat.count(counter::LARGE, frames);
+        self.index.insert(way.row, id);
+        // As in `take_this`.
+        words[LOCK].store(0, Release);
+        Some(())
+    }
+
+    /// Gives up a pageblock that was locked and is not what it seemed.
+    #[cold]
+    #[inline(never)]
+    fn let_go(&self, seat: SeatWords<'m>, id: usize) {
+        self.hold(seat, id).unlock();
+    }
+
+    /// Locks a pageblock in which nobody works and nobody left anything.
+    #[inline(always)]
+    fn lock_untouched(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
+        let lock = &words[LOCK];
+        if self.index.alone() {
+            let is_untouched = lock.load(Relaxed) == 0;
+            if is_untouched {
+                lock.store(LOCKED, Relaxed);
+            }
+            return is_untouched;
+        }
+        // Acquire pairs with the Release of the last holder's unlock.
+        lock.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
     }
 
     /// From where on this seat looks for an entirely free pageblock in `row`: `None` at the end
     /// where the policy begins.
-    #[inline(always)]
+    #[inline]
     pub(super) fn begin_away(&self, seat: SeatWords<'m>, row: usize, end: End) -> Option<usize> {
-        let at = seat.away()?;
-        let next = self.index.find(row, end, Some(at), false);
-        // Nothing is left there; or the other end of memory is asked for.
-        let is_there = next.is_some_and(|id| match end {
-            End::Lowest => at + 1 == at / REGION * REGION + REGION && id - at <= REGION,
-            End::Highest => at % REGION == 0 && at - id <= REGION,
-        });
-        if is_there {
-            return Some(at);
+        // At the other end nobody was met.
+        let (region, _) = seat.away().filter(|&(_, away)| away == end)?;
+        let at = before(region, end);
+        let next = self.index.find(row, end, at, false);
+        if next.is_some_and(|id| id / REGION == region) {
+            return at;
         }
-        seat.set_away(None);
-        None
+        let next = self.next_region(seat, row, end, None);
+        seat.set_away(next.map(|region| (region, end)));
+        before(next?, end)
     }
 
-    /// Where to look after somebody else was met at `id`: in the next region, if there is one, and
+    /// Where to look after somebody else was met at `id`: in another region, if there is one, and
     /// from then on.
     #[cold]
     pub(super) fn go_away(
@@ -147,14 +292,77 @@ impl<'m, P> Zone<'m, P> {
         end: End,
         id: usize,
     ) -> Option<usize> {
-        let region = match end {
-            End::Lowest => id / REGION * REGION + REGION - 1,
-            End::Highest => id / REGION * REGION,
+        let met = id / REGION;
+        let Some(region) = self
+            .next_region(seat, row, end, Some(met))
+            .or_else(|| self.next_region(seat, row, end, None))
+            .filter(|&region| region != met)
+        else {
+            return Some(id);
         };
-        if self.index.find(row, end, Some(region), false).is_some() {
-            seat.set_away(Some(region));
-            return Some(region);
-        }
-        Some(id)
+        seat.set_away(Some((region, end)));
+        before(region, end)
     }
+
+    /// The first region, counted from `end` or from behind `met`, that has an entirely free
+    /// pageblock in `row` and to which no other CPU went away.
+    ///
+    /// Time: O(CPUs²), because no more regions than there are CPUs are passed by; mostly O(CPUs).
+    #[cold]
+    fn next_region(
+        &self,
+        seat: SeatWords<'m>,
+        row: usize,
+        end: End,
+        met: Option<usize>,
+    ) -> Option<usize> {
+        let behind = |region: usize| match end {
+            End::Lowest => region * REGION + REGION - 1,
+            End::Highest => region * REGION,
+        };
+        let mut at = met.map(behind);
+        loop {
+            let region = self.index.find(row, end, at, false)? / REGION;
+            let is_there = |other: SeatWords<'m>| {
+                other.number != seat.number && other.away() == Some((region, end))
+            };
+            if !self.all_seats().any(is_there) {
+                return Some(region);
+            }
+            at = Some(behind(region));
+        }
+    }
+}
+
+/// From where on a search meets `region` first.
+#[inline(always)]
+const fn before(region: usize, end: End) -> Option<usize> {
+    match end {
+        End::Lowest => (region * REGION).checked_sub(1),
+        End::Highest => Some((region + 1) * REGION),
+    }
+}
+
+/// Writes the bitmap of a pageblock that becomes entirely free or one block, and was the other.
+#[inline(always)]
+fn write_words(bitmap: &[AtomicU64], bits: u64) {
+    if let Ok(bitmap) = <&[AtomicU64; 8]>::try_from(bitmap) {
+        // Without a loop: pageblocks of 512 frames.
+        _ = bitmap.each_ref().map(|word| word.store(bits, Relaxed));
+    } else {
+        bitmap.iter().for_each(|word| word.store(bits, Relaxed));
+    }
+}
+
+#[inline(always)]
+fn write_descriptor(
+    words: &[AtomicU64; BLOCK_WORDS],
+    meta: Meta,
+    counts: Counts,
+    orders: [u64; 2],
+) {
+    words[COUNTS].store(counts.0, Relaxed);
+    words[ORDERS].store(orders[0], Relaxed);
+    words[ORDERS + 1].store(orders[1], Relaxed);
+    words[META].store(meta.0, Relaxed);
 }

@@ -2,7 +2,7 @@ use super::index::Index;
 use super::layout::Map;
 use super::seat::{Seat, SeatWords};
 use super::tag::Tag;
-use super::whole::WholeClasses;
+use super::whole::Whole;
 use super::{SeatError, SetupError, ZoneLayout};
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Config, Label, Policy, Watermarks};
@@ -36,7 +36,7 @@ pub struct Zone<'m, P> {
     pub(super) map: Map,
     pub(super) policy: Policy,
     classes: usize,
-    pub(super) whole: WholeClasses,
+    pub(super) whole: Whole,
     pub(super) config: Config,
     pub(super) platform: P,
     words: &'m [AtomicU64],
@@ -90,7 +90,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             map,
             policy,
             classes: policy.classes().count(),
-            whole: WholeClasses::new(&policy, layout.pageblock_order),
+            whole: Whole::new(&policy, layout.pageblock_order),
             config: *config,
             platform,
             words,

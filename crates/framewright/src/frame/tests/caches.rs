@@ -1,6 +1,7 @@
 //! The caches of a seat: how much they hold, what they hold, and what they must not.
 
 use super::*;
+use crate::policy::End;
 
 fn with_caches(permille: u16, blocks: u16) -> Config {
     Config {
@@ -375,7 +376,7 @@ fn above_order_3_no_cache_is_asked() {
         assert_ne!(seat.alloc(order(4), mobility), Ok(Frame(0)));
         assert_ne!(seat.try_alloc(order(4), mobility), Some(Frame(0)));
     }
-    seat.words.set_away(Some(511));
+    seat.words.set_away(Some((255, End::Highest)));
     for size in 4..9 {
         for mobility in Mobility::ALL {
             let frame = seat.try_alloc(order(size), mobility).unwrap();

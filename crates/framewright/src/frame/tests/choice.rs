@@ -98,27 +98,32 @@ fn a_request_takes_the_cheapest_of_all_candidates() {
 
 #[test]
 fn f5_a_pageblock_taken_and_given_whole_is_of_the_class_that_its_facts_say() {
-    let layout = ZoneLayout::new(Frame(0), 512 * 4);
-    let mut memory = memory(&layout);
-    for fallback in ALL {
-        for mobility in Mobility::ALL {
-            for label in [Label::Of(Unmovable), Label::Of(Movable), Label::Contiguous] {
-                let zone = full_zone(&layout, &uncached(fallback), &mut memory);
-                zone.set_label(whole(&layout), label).unwrap();
-                let mut seat = zone.seat(CpuId(0)).unwrap();
-                while let Some(frame) = seat.try_alloc(order(9), mobility) {
-                    zone.verify().unwrap();
-                    seat.free(frame, order(9)).unwrap();
-                    zone.verify().unwrap();
-                    zone.alloc_at(frame, order(0), mobility).unwrap();
+    // Of less than a word, and of 1, 2, 8 and 16 words.
+    for whole_order in [3, 6, 7, 9, 10].map(order) {
+        let frames = whole_order.frames() * 4;
+        let layout = ZoneLayout::new(Frame(0), frames).with_orders(whole_order, whole_order);
+        let mut memory = memory(&layout);
+        for fallback in ALL {
+            for mobility in Mobility::ALL {
+                for label in [Label::Of(Unmovable), Label::Of(Movable), Label::Contiguous] {
+                    let zone = full_zone(&layout, &uncached(fallback), &mut memory);
+                    zone.set_label(whole(&layout), label).unwrap();
+                    let mut seat = zone.seat(CpuId(0)).unwrap();
+                    while let Some(frame) = seat.try_alloc(whole_order, mobility) {
+                        zone.verify().unwrap();
+                        seat.free(frame, whole_order).unwrap();
+                        zone.verify().unwrap();
+                        zone.alloc_at(frame, order(0), mobility).unwrap();
+                    }
                 }
             }
         }
     }
 }
 
-/// In a zone of 1300 pageblocks, what a request for a whole one takes while `held` are held.
-fn met(mobility: Mobility, held: &[usize], expected: &[usize]) {
+/// In a zone of 1300 pageblocks, what requests for whole ones take of which the first meets another
+/// CPU at `held`, while that one is `away` in a region.
+fn met(mobility: Mobility, held: &[usize], away: Option<usize>, expected: &[usize]) {
     let layout = ZoneLayout::new(Frame(0), 1300 * 8).with_orders(order(3), order(3));
     let layout = layout.with_cpus(2);
     let mut memory = memory(&layout);
@@ -130,6 +135,8 @@ fn met(mobility: Mobility, held: &[usize], expected: &[usize]) {
         .iter()
         .map(|&id| zone.try_lock(other.words, id).unwrap())
         .collect();
+    let end = zone.policy.end(mobility);
+    other.words.set_away(away.map(|region| (region, end)));
     let mut take = || seat.try_alloc(order(3), mobility).unwrap().0 as usize / 8;
     let first = take();
     held.into_iter().for_each(|held| held.unlock());
@@ -141,10 +148,22 @@ fn met(mobility: Mobility, held: &[usize], expected: &[usize]) {
 
 #[test]
 fn a_cpu_that_meets_another_goes_to_the_next_region_and_stays_there() {
-    met(Unmovable, &[], &[0, 1, 2]);
-    met(Unmovable, &[0], &[512, 513, 514]);
-    met(Unmovable, &[0, 512], &[1024, 1025]);
-    met(Movable, &[], &[1299, 1298]);
-    met(Movable, &[1299], &[1023, 1022, 1021]);
-    met(Movable, &[1299, 1023], &[511, 510]);
+    met(Unmovable, &[], None, &[0, 1, 2]);
+    met(Unmovable, &[0], None, &[512, 513, 514]);
+    met(Unmovable, &[0, 512], None, &[1024, 1025]);
+    met(Movable, &[], None, &[1299, 1298]);
+    met(Movable, &[1299], None, &[1023, 1022, 1021]);
+    met(Movable, &[1299, 1023], None, &[511, 510]);
+}
+
+#[test]
+fn a_cpu_that_goes_away_leaves_a_region_to_the_one_that_went_there() {
+    met(Unmovable, &[], Some(0), &[0, 1]);
+    met(Unmovable, &[0], Some(1), &[1024, 1025]);
+    met(Movable, &[1299], Some(1), &[511, 510]);
+    // With its own region at an end it goes to the first one that nobody has.
+    let far: Vec<_> = (1024..1300).chain([0, 1]).collect();
+    met(Unmovable, &[0], Some(1), &far);
+    let near: Vec<_> = (512..1024).chain([1024, 1025]).collect();
+    met(Unmovable, &[0], Some(0), &near);
 }
