@@ -1,7 +1,8 @@
 //! What `vmalloc` and `vfree` cost on real memory.
 //!
 //! `cargo bench -p framewright-linux --bench ranges` prints nanoseconds for a pair of calls, the
-//! least and the median of 15 repetitions, and how often anything was torn down.
+//! least and the median of 15 repetitions, and how often anything was torn down. With
+//! `-- --only NAME`, those whose names start so.
 
 use framewright::frame::ZoneLayout;
 use framewright::platform::Barrier;
@@ -56,7 +57,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     // `cargo test --benches` runs this too, to see that it works.
     let quick = std::env::args().all(|argument| argument != "--bench");
     println!("ns for a pair of vmalloc and vfree        min  median   maps/1000  unmaps/1000");
-    for churn in &CHURNS {
+    let only = std::env::args()
+        .skip_while(|argument| argument != "--only")
+        .nth(1);
+    let only = only.unwrap_or_default();
+    for churn in CHURNS.iter().filter(|churn| churn.name.starts_with(&only)) {
         let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
         let mut ranges = RangeOptions::new(1 << 16);
         let mut config = RangeConfig::for_cpus(2);

@@ -191,6 +191,19 @@ impl Ram {
         Ok(())
     }
 
+    /// Fills frames with zeroes (about 0.2 µs each). Words that somebody writes meanwhile are old or
+    /// new.
+    ///
+    /// # Errors
+    /// If a frame is not in RAM: the first one. Those before it are zero then.
+    pub fn zero(&self, run: Run) -> Result<(), NotInRam> {
+        for frame in run.start().0..run.end().0 {
+            let words = self.words(Frame(frame))?;
+            words.iter().for_each(|word| word.store(0, Relaxed));
+        }
+        Ok(())
+    }
+
     /// The bytes of the frames of `run`, for their owner.
     ///
     /// # Safety
@@ -301,6 +314,24 @@ mod tests {
                 assert_eq!(ram.words(outside).unwrap_err(), NotInRam(outside));
                 assert_eq!(ram.write(outside, &pattern), Err(NotInRam(outside)));
             }
+        }
+    }
+
+    #[test]
+    fn zeroing_reaches_all_of_its_frames_and_no_other() {
+        let ram = Ram::new(run(8, 16), Pages::Base).unwrap();
+        for frame in 8..24 {
+            ram.write(Frame(frame), &[3; FRAME_BYTES]).unwrap();
+        }
+        ram.zero(run(10, 4)).unwrap();
+        assert_eq!(ram.zero(run(22, 3)), Err(NotInRam(Frame(24))));
+        assert_eq!(ram.zero(run(7, 2)), Err(NotInRam(Frame(7))));
+        ram.zero(run(9, 0)).unwrap();
+        for frame in 8..24 {
+            let mut out = [1; FRAME_BYTES];
+            ram.read(Frame(frame), &mut out).unwrap();
+            let zeroed = (10..14).contains(&frame) || frame >= 22;
+            assert_eq!(out, [if zeroed { 0 } else { 3 }; FRAME_BYTES]);
         }
     }
 

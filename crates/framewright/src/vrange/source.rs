@@ -48,20 +48,28 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
     }
 }
 
-/// Unmovable frames, in blocks: the largest that fits and is there at once, or smaller ones.
+/// Unmovable frames, in blocks: the largest that is there at once and fits, or that is longer by a
+/// third at most; what is not needed of it is freed again. Else smaller ones.
 impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
-        let zone = self.zone();
-        let fits = frames.max(1).ilog2() as u8;
-        let largest = fits.min(zone.pageblock_order().get());
+        let asked = frames.max(1);
+        let largest = self.zone().pageblock_order().get();
+        let fits = asked.ilog2() as u8;
+        let above = fits + 1;
+        let is_close = above <= largest && asked >= 3 << above >> 2 && !asked.is_power_of_two();
         // The largest, and if that is not there those that the seat caches: what lies between
         // would mostly be missing too, and costs a search each time.
         let blocks = (1..=fits.min(CACHED_ORDER_MAX))
-            .chain((largest > CACHED_ORDER_MAX).then_some(largest))
+            .chain((fits.min(largest) > CACHED_ORDER_MAX).then_some(fits.min(largest)))
+            .chain(is_close.then_some(above))
             .rev();
         for order in blocks.filter_map(Order::new) {
             if let Some(frame) = self.try_alloc(order, Mobility::Unmovable) {
-                return Ok(run_of(frame, order));
+                let (run, rest) = split(run_of(frame, order), asked);
+                if !rest.is_empty() {
+                    self.free_run(rest);
+                }
+                return Ok(run);
             }
         }
         let frame = if context.may_block {
@@ -86,6 +94,18 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
 /// The largest order that a seat caches.
 const CACHED_ORDER_MAX: u8 = 3;
 
+/// The first `frames` of a run, and the rest.
+fn split(run: Run, frames: u64) -> (Run, Run) {
+    let frames = frames.min(run.frames());
+    let part =
+        |start, frames| Run::new(start, frames).expect("it ends where the run does, or before");
+    let behind = Frame(run.start().0 + frames);
+    (
+        part(run.start(), frames),
+        part(behind, run.frames() - frames),
+    )
+}
+
 fn run_of(frame: Frame, order: Order) -> Run {
     Run::new(frame, order.frames()).expect("a block of a zone is below the number range's end")
 }
@@ -102,7 +122,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn a_seat_gives_the_largest_block_that_fits_and_takes_any_part_of_it_back() {
+    fn a_seat_gives_the_largest_run_that_one_block_has_and_takes_any_part_of_it_back() {
         let layout = ZoneLayout::new(Frame(0), 2048);
         let mut memory = vec![0; layout.words_needed().unwrap()];
         let zone = Zone::new(
@@ -114,7 +134,7 @@ mod tests {
         .unwrap();
         zone.add(Run::new(Frame(0), 2048).unwrap()).unwrap();
         let mut seat = zone.seat(CpuId(0)).unwrap();
-        let lengths = [0, 1, 2, 3, 7, 8, 15, 16, 100, 511, 600].map(|asked| {
+        let lengths = [0, 1, 2, 3, 5, 7, 8, 11, 15, 16, 95, 100, 511, 600].map(|asked| {
             let run = seat.alloc_run(asked, Context::NOWAIT).unwrap();
             let got = run.frames();
             // Back in parts that are no blocks, and not from the front.
@@ -124,7 +144,7 @@ mod tests {
             seat.free_run(part(0, third));
             got
         });
-        assert_eq!(lengths, [1, 1, 2, 2, 4, 8, 8, 16, 64, 256, 512]);
+        assert_eq!(lengths, [1, 1, 2, 3, 4, 7, 8, 8, 15, 16, 64, 100, 511, 512]);
         zone.drain();
         zone.verify().unwrap();
         assert_eq!(zone.stats().nr_free_pages, 2048);
