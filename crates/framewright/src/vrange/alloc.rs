@@ -129,7 +129,11 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     pub(super) fn finish(&self, at: u32, header: Header) {
         self.space.table.set_header(at, header);
         let (number, place) = self.space.spans.place(at);
-        self.span(number).set_start(place);
+        let span = self.span(number);
+        span.set_start(place);
+        if header.kind() == AreaKind::Vmalloc {
+            span.set_frames(true);
+        }
         self.words.count(Count::Allocs, 1);
         self.words.add(Own::Live, u64::from(header.pages()));
     }

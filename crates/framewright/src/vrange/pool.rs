@@ -38,7 +38,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     pub(super) fn list(&self, number: u32) {
         let span = self.span(number);
         let free = span.bits(Bits::Free);
-        let longest = bits::longest(free);
+        let (longest, pages) = bits::survey(free);
         if longest == 0 {
             span.set_listed(0);
             return;
@@ -47,7 +47,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         let list = if longest == all {
             self.words.add(Own::Empties, 1);
             EMPTY
-        } else if bits::count(free) >= all / 8 {
+        } else if pages >= all / 8 {
             CLASSES + longest.ilog2() as usize
         } else {
             longest.ilog2() as usize
@@ -295,6 +295,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     fn unown(&self, number: u32) {
         let span = self.span(number);
         bits::clear(span.bits(Bits::Free), 0, self.space.spans.pages());
+        span.set_frames(false);
         span.set_owner(Owner::Arena);
     }
 }

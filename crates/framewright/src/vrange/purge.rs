@@ -156,43 +156,35 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         if count == 0 {
             return false;
         }
-        numbers.sort_unstable();
-        let mut unmapped = 0;
+        sort(numbers);
+        // Runs of pages in which nobody is and something is lazy, joined where spans touch.
+        let mut failed = false;
         let mut pending: Option<(u32, u32)> = None;
         for &number in &*numbers {
             let first = self.space.spans.first(number);
-            let mut from = 0;
-            while let Some((start, end)) = self.next_dead_run(number, from) {
-                from = end;
+            self.for_each_dead_run(number, |start, end| {
                 let (start, end) = (first + start, first + end);
                 match &mut pending {
                     Some(run) if run.1 == start => run.1 = end,
                     _ => {
-                        if let Some(run) = pending.replace((start, end)) {
-                            unmapped += self.unmap_in_spans(run);
+                        if let Some((start, end)) = pending.replace((start, end)) {
+                            failed |= self.fails_to_unmap(start, end);
                         }
                     }
                 }
-            }
+            });
         }
-        if let Some(run) = pending {
-            unmapped += self.unmap_in_spans(run);
+        if let Some((start, end)) = pending {
+            failed |= self.fails_to_unmap(start, end);
         }
         let stamp = self.space.stamp();
+        let mut unmapped = 0;
         for &number in &*numbers {
-            let span = self.span(number);
-            let lazy = bits::count(span.bits(Bits::Lazy));
-            let now = span.lazy_pages() - lazy;
-            span.set_lazy_pages(lazy);
-            if lazy != 0 {
-                self.append_lazy(number);
-            }
-            if now != 0 {
-                if span.waiting_pages() == 0 {
-                    self.append_waiting(number);
-                }
-                span.set_waiting_pages(span.waiting_pages() + now);
-                span.set_stamp(stamp);
+            unmapped += self.wait_for(number, stamp);
+        }
+        if failed {
+            for &number in &*numbers {
+                self.collect_span(number);
             }
         }
         self.words.sub(Own::Purgeable, unmapped);
@@ -200,53 +192,94 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         unmapped != 0
     }
 
-    /// The next run of pages of a span in which nobody is and something is lazy.
-    fn next_dead_run(&self, number: u32, from: u32) -> Option<(u32, u32)> {
+    /// What was lazy in a span and is unmapped now waits for that generation. Returns how many
+    /// pages that are.
+    fn wait_for(&self, number: u32, stamp: u64) -> u64 {
         let span = self.span(number);
-        let all = self.space.spans.pages();
-        let lazy = span.bits(Bits::Lazy);
-        let dead = |word: usize| {
-            lazy[word].load(Relaxed)
-                | span.bits(Bits::Free)[word].load(Relaxed)
-                | span.bits(Bits::Waiting)[word].load(Relaxed)
-        };
-        let mut at = from;
-        while at < all {
-            let (first, _) = bits::runs(lazy, at).next()?;
-            // Back to where the dead pages around it begin, and on to where they end.
-            let start = dead_run_start(&dead, first, from);
-            let end = dead_run_end(&dead, first, all);
-            at = end;
-            if start < end {
-                return Some((start, end));
+        let now = span.lazy_pages();
+        for word in 0..span.bits(Bits::Lazy).len() {
+            let lazy = &span.bits(Bits::Lazy)[word];
+            let freed = lazy.load(Relaxed);
+            if freed != 0 {
+                lazy.store(0, Relaxed);
+                let waiting = &span.bits(Bits::Waiting)[word];
+                waiting.store(waiting.load(Relaxed) | freed, Relaxed);
             }
         }
-        None
+        span.set_lazy_pages(0);
+        if now != 0 {
+            if span.waiting_pages() == 0 {
+                self.append_waiting(number);
+            }
+            span.set_waiting_pages(span.waiting_pages() + now);
+            span.set_stamp(stamp);
+        }
+        u64::from(now)
     }
 
-    /// Unmaps a range of pages in spans of the seat's; what was lazy in it waits then. Returns how
-    /// many pages that were.
-    fn unmap_in_spans(&self, (start, end): (u32, u32)) -> u64 {
-        if !self.unmap(start, end) {
-            return 0;
+    /// Calls `sink` with each run of pages of a span in which nobody is and something is lazy.
+    #[inline(always)]
+    fn for_each_dead_run(&self, number: u32, mut sink: impl FnMut(u32, u32)) {
+        let span = self.span(number);
+        let (lazy, free) = (span.bits(Bits::Lazy), span.bits(Bits::Free));
+        let waiting = span.bits(Bits::Waiting);
+        // The run that reaches the end of the last word, and whether something in it is lazy.
+        let (mut start, mut some_lazy) = (0, false);
+        for word in 0..lazy.len() {
+            let freed = lazy[word].load(Relaxed);
+            let dead = freed | free[word].load(Relaxed) | waiting[word].load(Relaxed);
+            let base = word as u32 * 64;
+            let mut at = 0;
+            loop {
+                // Dead pages from `at` on, then live ones.
+                let len = (!(dead >> at)).trailing_zeros().min(64 - at);
+                if len != 0 {
+                    some_lazy |= freed >> at & (!0 >> (64 - len)) != 0;
+                    at += len;
+                }
+                if at == 64 {
+                    break;
+                }
+                if some_lazy {
+                    sink(start, base + at);
+                    some_lazy = false;
+                }
+                at += (dead >> at).trailing_zeros().min(64 - at);
+                start = base + at;
+                if at == 64 {
+                    break;
+                }
+            }
         }
-        let mut unmapped = 0;
+        if some_lazy {
+            sink(start, lazy.len() as u32 * 64);
+        }
+    }
+
+    /// Unmaps a range of pages in spans of the seat's. True if that failed: what was lazy in it is
+    /// then as if others had freed it, for [`collect_span`](Self::collect_span).
+    fn fails_to_unmap(&self, start: u32, end: u32) -> bool {
+        if self.unmap(start, end) {
+            return false;
+        }
         let mut at = start;
         while at < end {
             let (number, place) = self.space.spans.place(at);
             let span = self.span(number);
             let here = (self.space.spans.pages() - place).min(end - at);
+            let mut kept = 0;
             bits::for_each_part(place, here, |word, mask| {
                 let lazy = &span.bits(Bits::Lazy)[word];
-                let waiting = &span.bits(Bits::Waiting)[word];
-                let now = lazy.load(Relaxed) & mask;
-                waiting.store(waiting.load(Relaxed) | now, Relaxed);
-                lazy.store(lazy.load(Relaxed) & !now, Relaxed);
-                unmapped += u64::from(now.count_ones());
+                let again = lazy.load(Relaxed) & mask;
+                lazy.store(lazy.load(Relaxed) & !again, Relaxed);
+                span.remote()[word].fetch_or(again, Release);
+                kept += again.count_ones();
             });
+            span.set_lazy_pages(span.lazy_pages() - kept);
+            self.words.sub(Own::Purgeable, u64::from(kept));
             at += here;
         }
-        unmapped
+        true
     }
 
     fn unmap(&self, start: u32, end: u32) -> bool {
@@ -278,7 +311,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
         self.words.set_link(Own::AreasLazy, next);
         let areas = &mut areas[..count];
-        areas.sort_unstable();
+        sort(areas);
         let mut unmapped = 0;
         let mut rest = &*areas;
         while let Some(&(start, _)) = rest.first() {
@@ -339,6 +372,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         if !is_current {
             self.unlist(number);
         }
+        let has_frames = span.may_have_frames();
         for word in 0..span.bits(Bits::Waiting).len() {
             let waiting = span.bits(Bits::Waiting)[word].load(Relaxed);
             if waiting == 0 {
@@ -346,7 +380,11 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             }
             span.bits(Bits::Waiting)[word].store(0, Relaxed);
             let starts = &span.bits(Bits::Starts)[word];
-            let mut freed = starts.load(Relaxed) & waiting;
+            let mut freed = if has_frames {
+                starts.load(Relaxed) & waiting
+            } else {
+                0
+            };
             starts.store(starts.load(Relaxed) & !waiting, Relaxed);
             let free = &span.bits(Bits::Free)[word];
             free.store(free.load(Relaxed) | waiting, Relaxed);
@@ -438,34 +476,17 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     }
 }
 
-/// Back from a dead page to where the dead ones around it begin.
-fn dead_run_start(dead: &impl Fn(usize) -> u64, at: u32, least: u32) -> u32 {
-    let mut start = at;
-    while start > least {
-        let bit = (start - 1) % 64;
-        let alive = !dead(((start - 1) / 64) as usize) << (63 - bit);
-        let free = alive.leading_zeros().min(bit + 1);
-        start -= free;
-        if free <= bit {
-            break;
+/// Sorts a few numbers: an insertion sort, because most come in order.
+fn sort<T: Ord + Copy>(items: &mut [T]) {
+    for end in 1..items.len() {
+        let item = items[end];
+        let mut at = end;
+        while at > 0 && items[at - 1] > item {
+            items[at] = items[at - 1];
+            at -= 1;
         }
+        items[at] = item;
     }
-    start.max(least)
-}
-
-/// On from a dead page to where the dead ones end.
-fn dead_run_end(dead: &impl Fn(usize) -> u64, at: u32, most: u32) -> u32 {
-    let mut end = at;
-    while end < most {
-        let bit = end % 64;
-        let alive = !dead((end / 64) as usize) >> bit;
-        let free = alive.trailing_zeros().min(64 - bit);
-        end += free;
-        if free < 64 - bit {
-            break;
-        }
-    }
-    end.min(most)
 }
 
 /// A count of all seats.

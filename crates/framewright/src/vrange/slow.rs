@@ -279,6 +279,7 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
         let first = space.spans.first(number);
         let free = span.bits(Bits::Free);
         span.set_listed(0);
+        span.set_frames(false);
         span.set_owner(Owner::Arena);
         space.give(
             own.words,

@@ -110,7 +110,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             table,
             arena,
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
-            batch: (config.lazy_pages_max / (4 * u64::from(shape.cpus))).clamp(1, 256),
+            batch: (config.lazy_pages_max / (8 * u64::from(shape.cpus))).clamp(1, 512),
             empties_max: (config.lazy_pages_max >> shape.span_shift).max(2),
         };
         let mut guard = space.arena.lock(|attempt| space.platform.relax(attempt));

@@ -1,7 +1,7 @@
 //! A span's record: who has it, its five bitmaps, and its places in its owner's lists.
 //!
 //! ```text
-//!     line 0       owner, covering area           read by everybody, rarely written
+//!     line 0       owner, covering area, frames   read by everybody, rarely written
 //!     line 1       links, counts, stamp           the owner's
 //!     line 2       pending, inbox link            whoever frees from elsewhere, and the owner
 //!     bitmaps      free, starts, lazy, waiting    the owner's; starts of an arena's span: atomic
@@ -19,6 +19,7 @@ use crate::sync::{
 
 const STATE: usize = 0;
 const COVERS: usize = 1;
+const FRAMES: usize = 2;
 const NEXT: usize = 8;
 const PREV: usize = 9;
 const LISTED: usize = 10;
@@ -190,6 +191,18 @@ impl<'m> Span<'m> {
 
     pub(super) fn set_covers(self, page: u32) {
         self.write(COVERS, word_of(Some(page)));
+    }
+
+    /// Whether frames of the space's may be behind areas of the span.
+    #[inline(always)]
+    pub(super) fn may_have_frames(self) -> bool {
+        self.read(FRAMES) != 0
+    }
+
+    /// For the owner: an area with frames has been made, or all have been released.
+    #[inline(always)]
+    pub(super) fn set_frames(self, may_have: bool) {
+        self.write(FRAMES, u64::from(may_have));
     }
 
     #[inline(always)]

@@ -108,7 +108,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let waiting = bits::count(span.bits(Bits::Waiting));
         let counts = (span.lazy_pages(), span.waiting_pages()) == (lazy, waiting);
         self.check("V3: a span's counts", first, counts)?;
-        let longest = bits::longest(span.bits(Bits::Free));
+        let (longest, _) = bits::survey(span.bits(Bits::Free));
         let listed = (span.listed() >> 8) as u32;
         let is_listed = is_current && listed == 0 || !is_current && listed == longest;
         self.check("V3: a span's list", first, is_listed)?;
