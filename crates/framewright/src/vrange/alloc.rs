@@ -10,6 +10,9 @@ use crate::units::{Context, Page};
 /// Areas of the arena that one allocation from it gives back first.
 const GIVES: usize = 8;
 
+/// Purgeable pages of a CPU that are worth a flush where the window is crowded.
+const WORTH_A_FLUSH: u64 = 512;
+
 /// What a request comes to: guard page included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Need {
@@ -176,6 +179,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.finish(at, header);
                 return Some(at);
             }
+        }
+        if need.context.may_block
+            && self.space.is_crowded()
+            && self.words.get(Own::Purgeable) >= WORTH_A_FLUSH
+        {
+            // First fit packs closer the more of what is low is free.
+            self.purge_all(frames);
         }
         if let Some(at) = self.alloc_in_arena(need, GIVES, frames) {
             self.finish_in_arena(at, header);

@@ -200,37 +200,31 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     }
 
     fn choose(&self, pages: u32, align: u32, choice: Choice) -> Option<u32> {
-        let class = pages.ilog2() as usize;
-        let mask = self.words.get(Own::Mask);
-        let rich = mask >> CLASSES & ((1 << CLASSES) - 1);
-        let found = match choice {
-            Choice::Rich => self.choose_from(rich, CLASSES, class, pages, align),
-            Choice::Poor => {
-                let poor = mask & ((1 << CLASSES) - 1);
-                self.choose_from(poor, 0, class, pages, align)
-            }
-        };
-        found.or_else(|| match choice {
-            Choice::Rich => self.words.head(EMPTY),
-            Choice::Poor => None,
-        })
+        let found = self.choose_partly_free(choice, pages, align);
+        match choice {
+            Choice::Rich => found.or_else(|| self.words.head(EMPTY)),
+            Choice::Poor => found,
+        }
     }
 
-    /// A span that has an aligned run, from the lists of the longest runs down.
-    fn choose_from(
-        &self,
-        lists: u64,
-        offset: usize,
-        class: usize,
-        pages: u32,
-        align: u32,
-    ) -> Option<u32> {
+    /// A span that has an aligned run: of the rich ones from the lists of the longest runs down, of
+    /// the poor ones from those of the shortest up, so that long runs stay for whom they are.
+    fn choose_partly_free(&self, choice: Choice, pages: u32, align: u32) -> Option<u32> {
+        let offset = match choice {
+            Choice::Rich => CLASSES,
+            Choice::Poor => 0,
+        };
+        let lists = self.words.get(Own::Mask) >> offset & ((1 << CLASSES) - 1);
+        let class = pages.ilog2();
         let mut left = lists >> class << class;
         let mut tries = TRIES;
         while left != 0 {
-            let highest = left.ilog2() as usize;
-            left &= !(1 << highest);
-            let mut next = self.words.head(offset + highest);
+            let list = match choice {
+                Choice::Rich => left.ilog2(),
+                Choice::Poor => left.trailing_zeros(),
+            };
+            left &= !(1 << list);
+            let mut next = self.words.head(offset + list as usize);
             while let Some(number) = next {
                 let span = self.span(number);
                 let longest = (span.listed() >> 8) as u32;
@@ -254,13 +248,20 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     }
 
     /// Takes a span from the arena; it becomes the current one.
+    ///
+    /// Not if much of the window lies idle in spans: where it is small, or nearly full, first fit
+    /// packs closer.
     pub(super) fn take_span(&self) -> bool {
         let pages = self.space.spans.pages();
+        if self.space.has_enough_spans() {
+            return false;
+        }
         let Some(first) = self.space.cut(self.words, pages, u64::from(pages)) else {
             return false;
         };
         let (number, _) = self.space.spans.place(first);
         self.retire_current();
+        self.space.add_span();
         self.span(number).set_owner(Owner::Areas(self.cpu));
         self.words.count(Count::SpanTakes, 1);
         self.words.set_link(Own::Current, Some(number));
@@ -297,5 +298,6 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         bits::clear(span.bits(Bits::Free), 0, self.space.spans.pages());
         span.set_frames(false);
         span.set_owner(Owner::Arena);
+        self.space.sub_span();
     }
 }

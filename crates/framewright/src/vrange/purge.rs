@@ -12,9 +12,11 @@ use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::units::{PageRange, Run};
 
 /// Spans, or areas of the arena, that are purged in one pass.
-const PASS: usize = 16;
+const PASS: usize = 8;
+/// Calls of the platform's `unmap` after which a pass takes no further span.
+const UNMAPS: u64 = 32;
 /// Spans whose waiting pages become free in one request.
-pub(super) const RELEASES: usize = 16;
+pub(super) const RELEASES: usize = 4;
 
 impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Pages of a span of the seat's have become lazy, and its bitmap says so.
@@ -157,10 +159,17 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             return false;
         }
         sort(numbers);
+        let numbers = &*numbers;
         // Runs of pages in which nobody is and something is lazy, joined where spans touch.
         let mut failed = false;
         let mut pending: Option<(u32, u32)> = None;
-        for &number in &*numbers {
+        let unmaps = self.words.read(Count::Unmaps) + UNMAPS;
+        let mut looked_at = 0;
+        for &number in numbers {
+            if self.words.read(Count::Unmaps) > unmaps {
+                break;
+            }
+            looked_at += 1;
             let first = self.space.spans.first(number);
             self.for_each_dead_run(number, |start, end| {
                 let (start, end) = (first + start, first + end);
@@ -177,13 +186,17 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         if let Some((start, end)) = pending {
             failed |= self.fails_to_unmap(start, end);
         }
+        let (numbers, later) = numbers.split_at(looked_at);
+        for &number in later {
+            self.append_lazy(number);
+        }
         let stamp = self.space.stamp();
         let mut unmapped = 0;
-        for &number in &*numbers {
+        for &number in numbers {
             unmapped += self.wait_for(number, stamp);
         }
         if failed {
-            for &number in &*numbers {
+            for &number in numbers {
                 self.collect_span(number);
             }
         }

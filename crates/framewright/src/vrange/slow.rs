@@ -98,7 +98,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Does some of the purge ahead of the bound, if much is lazy and enough of it is this CPU's:
     /// so that nobody has to do all of it at once.
     pub(super) fn relieve(&self) {
-        let bound = self.space.config.lazy_pages_max;
+        let bound = self.space.lazy_max;
         let own = self.words.get(Own::Purgeable);
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
         if own > ahead && self.space.told_lazy() > bound / 2 {
@@ -114,7 +114,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         reserved: u64,
         frames: &mut impl FrameSource,
     ) -> bool {
-        let bound = self.space.config.lazy_pages_max;
+        let bound = self.space.lazy_max;
         self.collect_inbox();
         if self.space.add_lazy(pages) <= bound {
             self.relieve();
@@ -141,7 +141,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Purges what other CPUs hold, one after another, until the bound is kept.
     #[cold]
     pub(super) fn purge_others(&mut self, reserved: u64) {
-        let bound = self.space.config.lazy_pages_max;
+        let bound = self.space.lazy_max;
         let claims = self.space.claims();
         for cpu in 0..self.space.shape.cpus {
             if self.space.told_lazy() <= bound {
@@ -281,6 +281,7 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
         span.set_listed(0);
         span.set_frames(false);
         span.set_owner(Owner::Arena);
+        space.sub_span();
         space.give(
             own.words,
             bits::runs(free, 0).map(|(start, end)| (first + start, end - start)),

@@ -33,6 +33,8 @@ const HIGHEST: usize = 27;
 /// Frees and takes of spans when stopping all CPUs brought nothing, plus one; written under the
 /// stop lock.
 const FRUITLESS: usize = 28;
+/// Spans that CPUs have.
+const SPANS_OUT: usize = 29;
 const ARENA: usize = 32;
 /// Words of the space itself: whole cache lines.
 pub(super) const SPACE_WORDS: usize = 64;
@@ -57,6 +59,12 @@ pub struct Space<'m, P> {
     pub(super) arena: Arena<'m>,
     /// The longest area that is cut from a span, in pages, guard page included.
     pub(super) small_max: u32,
+    /// The most lazy pages: the configured bound, or an eighth of the window if that is less.
+    pub(super) lazy_max: u64,
+    /// The most pages of spans, whoever is in them: a quarter of the window, and at least one span
+    /// for each CPU. And the most pages of spans in which nobody is, above that.
+    pub(super) span_pages_max: u64,
+    pub(super) idle_max: u64,
     /// Lazy pages that a seat keeps to itself.
     pub(super) batch: u64,
     /// Entirely free spans that a seat keeps.
@@ -100,6 +108,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let spans = Spans::new(cut(records), &shape);
         let table = Table::new(cut(table));
         let arena = Arena::new(table, &words[ARENA..], shape.start.0);
+        let lazy_max = config.lazy_pages_max.min(layout.pages / 8);
         let space = Self {
             shape,
             config: *config,
@@ -110,8 +119,11 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             table,
             arena,
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
-            batch: (config.lazy_pages_max / (8 * u64::from(shape.cpus))).clamp(1, 512),
-            empties_max: (config.lazy_pages_max >> shape.span_shift).max(2),
+            lazy_max,
+            span_pages_max: (layout.pages / 4).max(u64::from(shape.cpus) << shape.span_shift),
+            idle_max: layout.pages / 16,
+            batch: (lazy_max / (8 * u64::from(shape.cpus))).clamp(1, 256),
+            empties_max: (lazy_max >> shape.span_shift).max(2),
         };
         let mut guard = space.arena.lock(|attempt| space.platform.relax(attempt));
         let given = guard.give(0, shape.pages as u32);
@@ -277,6 +289,35 @@ impl<'m, P> Space<'m, P> {
                 || seat.link(Own::AreasWait).is_some()
         };
         self.look_at_lazy(0) != 0 || self.all_seats().any(has_some)
+    }
+
+    /// Whether no more spans are to be taken: because they are a good part of the window, and
+    /// either half of it is gone or a good part of them is idle. Areas of the arena are taken for
+    /// such in spans: so what is idle is rather more.
+    pub(super) fn has_enough_spans(&self) -> bool {
+        let pages = self.words[SPANS_OUT].load(Relaxed) << self.shape.span_shift;
+        if pages < self.span_pages_max {
+            return false;
+        }
+        if u64::from(self.arena.free_pages()) < self.pages() / 2 {
+            return true;
+        }
+        let live = self.all_seats().map(|seat| seat.get(Own::Live));
+        let live = not_negative(live.fold(0, u64::wrapping_add));
+        pages.saturating_sub(live) >= self.idle_max
+    }
+
+    /// Whether so little is free that it should be packed closely.
+    pub(super) fn is_crowded(&self) -> bool {
+        u64::from(self.arena.free_pages()) < self.pages() / 4
+    }
+
+    pub(super) fn add_span(&self) {
+        self.words[SPANS_OUT].fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn sub_span(&self) {
+        self.words[SPANS_OUT].fetch_sub(1, Relaxed);
     }
 
     pub(super) fn stop_lock(&self) -> &'m AtomicU64 {

@@ -176,7 +176,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let counted = self.look_at_lazy(0);
         let same = lazy + self.unflushed() == counted;
         self.check("V6: all lazy pages", 0, same)?;
-        let most = self.config.lazy_pages_max + self.batch * u64::from(self.shape.cpus);
+        let most = self.lazy_max + self.batch * u64::from(self.shape.cpus);
         self.check("V6: the bound", 0, counted <= most || failures != 0)
     }
 
