@@ -72,7 +72,11 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn alloc_slowly(&mut self, request: &AreaRequest, kind: AreaKind) -> Result<Page, RangeError> {
         // It may be entered, while somebody claims it.
         self.exit();
-        let need = self.space.need(request)?;
+        let need = match self.space.need(request) {
+            Ok(need) => need,
+            Err(error @ RangeError::NoSpace { .. }) => return Err(self.failed(error)),
+            Err(error) => return Err(error),
+        };
         let header = Header::live(kind, need.pages, request.tag.0);
         self.enter();
         let found = self.held().alloc_entered(&need, header, &mut self.frames);
@@ -83,16 +87,19 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         };
         match found {
             Some(at) => Ok(self.space.page(at)),
-            None => {
-                self.enter();
-                self.words.count(Count::Failures, 1);
-                self.exit();
-                Err(RangeError::NoSpace {
-                    pages: request.pages,
-                    align_bytes: request.align_bytes,
-                })
-            }
+            None => Err(self.failed(RangeError::NoSpace {
+                pages: request.pages,
+                align_bytes: request.align_bytes,
+            })),
         }
+    }
+
+    /// Counts a failure for want of space.
+    fn failed(&self, error: RangeError) -> RangeError {
+        self.enter();
+        self.words.count(Count::Failures, 1);
+        self.exit();
+        error
     }
 }
 
@@ -195,7 +202,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             return None;
         }
         // What this CPU has made lazy itself is had without disturbing others.
-        self.release_kept(frames);
+        self.release_kept(false, frames);
         self.purge_all(frames);
         if need.pages <= self.space.small_max
             && need.align_pages <= all

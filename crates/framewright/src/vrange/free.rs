@@ -80,8 +80,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let at = self.space.offset_unchecked(page) as u32;
             if held.free_checked(at, header) {
                 told = 0;
-                if pages > self.space.lazy_max {
-                    // Nobody made room for it: nobody could. It goes at once, wherever it is.
+                if self.space.told_lazy() > self.space.lazy_max {
+                    // Nobody made room for it: nobody could, or several told of theirs at the same
+                    // time. It goes at once, wherever it is.
                     self.exit();
                     self.purge_others(pages);
                     self.enter();

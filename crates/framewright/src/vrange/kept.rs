@@ -101,15 +101,10 @@ impl<'m> Kept<'m> {
         self.set(PAGES, self.pages() + u64::from(live.pages()) - 1);
     }
 
-    /// Takes an area out: first what was parked, then of each length in turn, so that what nobody asks for any more does not
-    /// stay for ever.
-    pub(super) fn take_any(self) -> Option<u32> {
+    /// The area that [`take_any`](Self::take_any) would take, and its list; none if it was parked.
+    fn next_out(self) -> Option<(u32, Option<u32>)> {
         if let Some(at) = (self.get(PARKED) as u32).checked_sub(1) {
-            let pages = self.table.header(at).map_or(1, Header::pages);
-            let next = self.next(at).map_or(0, |next| u64::from(next) + 1);
-            self.set(PARKED, next);
-            self.set(PAGES, self.pages() + 1 - u64::from(pages));
-            return Some(at);
+            return Some((at, None));
         }
         let mask = self.get(MASK);
         if mask == 0 {
@@ -117,8 +112,26 @@ impl<'m> Kept<'m> {
         }
         let from = self.get(NEXT_OUT) as u32 % KEPT_MAX;
         let list = (mask.rotate_right(from).trailing_zeros() + from) % KEPT_MAX;
+        Some((self.head(list)?, Some(list)))
+    }
+
+    /// The area that [`take_any`](Self::take_any) would take.
+    pub(super) fn peek_any(self) -> Option<u32> {
+        self.next_out().map(|(at, _)| at)
+    }
+
+    /// Takes an area out: first what was parked, then of each length in turn, so that what nobody
+    /// asks for any more does not stay for ever.
+    pub(super) fn take_any(self) -> Option<u32> {
+        let (at, list) = self.next_out()?;
+        let Some(list) = list else {
+            let pages = self.table.header(at).map_or(1, Header::pages);
+            let next = self.next(at).map_or(0, |next| u64::from(next) + 1);
+            self.set(PARKED, next);
+            self.set(PAGES, self.pages() + 1 - u64::from(pages));
+            return Some(at);
+        };
         self.set(NEXT_OUT, u64::from(list) + 1);
-        let at = self.head(list)?;
         self.unlink(list, None, self.next(at));
         Some(at)
     }

@@ -253,7 +253,8 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
     fn release_kept(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
         let space = self.space;
         for seat in self.seats() {
-            while !seat.release_kept(frames) {
+            let mut is_forced = false;
+            while !seat.release_kept(is_forced, frames) {
                 let mut unmapped = false;
                 for other in self.seats() {
                     other.collect_inbox();
@@ -264,7 +265,9 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
                 if space.unflushed() != 0 {
                     space.flush(own.words);
                 }
-                if !unmapped {
+                // An area that is above the bound by itself goes alone, and at once.
+                is_forced = !unmapped && space.told_lazy() == 0;
+                if !unmapped && !is_forced {
                     // What cannot be unmapped stays lazy, and what would be above the bound, kept.
                     return;
                 }

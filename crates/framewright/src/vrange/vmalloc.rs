@@ -67,44 +67,52 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
             // The first sign of pressure: what this CPU keeps is worth less than free frames.
             self.purge_kept();
         }
-        let built = self.construct(request);
+        let (error, had_spare) = match self.construct(request) {
+            Ok(page) => return Ok(page),
+            Err(failed) => failed,
+        };
         // What is kept and lazy has frames, and takes mappings of those that the host allows.
         let would_a_drain_help = matches!(
-            built,
-            Err(RangeError::Frames(_)
-                | RangeError::Map(MapError::NoMemory | MapError::Limit { .. }))
+            error,
+            RangeError::Frames(_) | RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
         );
-        if would_a_drain_help && may_block && self.space.has_spare() {
+        if would_a_drain_help && may_block && had_spare {
             self.drain();
-            return self.construct(request);
+            return self.construct(request).map_err(|(error, _)| error);
         }
-        built
+        Err(error)
     }
 
-    fn construct(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        let page = self.alloc_kind(request, AreaKind::Vmalloc)?;
+    /// On failure, whether something was kept, lazy or waiting then.
+    fn construct(&mut self, request: &AreaRequest) -> Result<Page, (RangeError, bool)> {
+        let page = self
+            .alloc_kind(request, AreaKind::Vmalloc)
+            .map_err(|error| (error, false))?;
         let at = self.space.offset_unchecked(page) as u32;
         let pages = request.pages as u32;
         if let Err((done, error)) = self.gather(at, pages, request) {
             self.give_back(at, done, pages);
+            let had_spare = self.space.has_spare();
             self.undo(at, request.context);
-            return Err(RangeError::Frames(error));
+            return Err((RangeError::Frames(error), had_spare));
         }
         match self.map_area(at, pages, request.context) {
             Ok(()) => Ok(page),
             Err((0, error)) => {
                 self.give_back(at, pages, pages);
+                let had_spare = self.space.has_spare();
                 self.undo(at, request.context);
-                Err(RangeError::Map(error))
+                Err((RangeError::Map(error), had_spare))
             }
             Err((_, error)) => {
                 // What is mapped must be unmapped and flushed before its frames are anybody's: it
                 // goes the way of all areas.
+                let had_spare = self.space.has_spare();
                 self.free_unused(at, request.context);
                 if request.context.may_block {
                     self.purge();
                 }
-                Err(RangeError::Map(error))
+                Err((RangeError::Map(error), had_spare))
             }
         }
     }
@@ -355,19 +363,22 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     }
 
     /// Everything that the seat keeps becomes lazy, as far as the bound allows; whether that was
-    /// all.
-    pub(super) fn release_kept(&self, frames: &mut impl FrameSource) -> bool {
-        while let Some(at) = self.kept().take_any() {
-            let header = self.header(at);
-            let pages = u64::from(header.pages());
-            if !self.make_room(pages, pages, frames) {
+    /// all. If it is forced, one area beyond the bound too, which must be purged then.
+    pub(super) fn release_kept(&self, is_forced: bool, frames: &mut impl FrameSource) -> bool {
+        while let Some(at) = self.kept().peek_any() {
+            let pages = u64::from(self.header(at).pages());
+            let has_room = self.make_room(pages, pages, frames);
+            if !has_room && !is_forced {
                 self.space.sub_lazy(pages);
-                self.kept().put(at, header, header.pages() - 1, true);
                 return false;
             }
+            self.kept().take_any();
             self.unkeep(at);
             let freed = self.free_checked(at, self.header(at));
             debug_assert!(freed, "nobody else has it");
+            if !has_room {
+                return false;
+            }
         }
         true
     }
