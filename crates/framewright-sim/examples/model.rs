@@ -1,47 +1,79 @@
 //! Runs engine and model in step for as many operations as asked:
 //! `cargo run --release -p framewright-sim --example model -- --ops 100000000 --seed 1`.
 //!
-//! Each case gets its share, in segments with a new zone each. `--case NAME` runs that one alone,
-//! in one segment, so that the command that a failure prints repeats it.
+//! Page frames, or virtual ranges with `--ranges`. Each case gets its share, in segments with a new
+//! zone or space each. `--case NAME` runs that one alone, so that the command that a failure prints
+//! repeats it.
 
-use framewright_sim::{Case, frame};
+use framewright_sim::{Summary, frame, range};
 use std::process::ExitCode;
 use std::time::Instant;
 
 /// Long enough for a zone to be filled and emptied many times, short enough to be shrunk.
 const SEGMENT: usize = 1_000_000;
 
+/// A case of either kind, by its name and its run.
+struct Case {
+    name: &'static str,
+    check: Box<dyn Fn(u64, usize) -> Result<Summary, String>>,
+}
+
+fn cases(ranges: bool) -> Vec<Case> {
+    if ranges {
+        let case = |case: range::Case| Case {
+            name: case.name,
+            check: Box::new(move |seed, ops| range::check(&case.sparse(), seed, ops)),
+        };
+        range::Case::all().into_iter().map(case).collect()
+    } else {
+        let case = |case: frame::Case| Case {
+            name: case.name,
+            check: Box::new(move |seed, ops| frame::check(&case.sparse(), seed, ops)),
+        };
+        frame::Case::all().into_iter().map(case).collect()
+    }
+}
+
 struct Options {
     ops: usize,
     seed: u64,
-    case: Option<Case>,
+    cases: Vec<Case>,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options {
-        ops: 1_000_000,
-        seed: 1,
-        case: None,
-    };
+    let (mut ops, mut seed, mut ranges, mut only) = (1_000_000, 1, false, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
+        if name == "--ranges" {
+            ranges = true;
+            continue;
+        }
         let value = arguments.next().ok_or(format!("{name} needs a value"))?;
         let number = || {
             let number: Result<u64, _> = value.replace('_', "").parse();
             number.map_err(|_| format!("{name} {value} is not a number"))
         };
         match name.as_str() {
-            "--ops" => options.ops = number()? as usize,
-            "--seed" => options.seed = number()?,
-            "--case" => {
-                let names: Vec<&str> = Case::all().iter().map(|case| case.name).collect();
-                let unknown = format!("{value} is not one of {}", names.join(", "));
-                options.case = Some(Case::named(&value).ok_or(unknown)?);
+            "--ops" => ops = number()? as usize,
+            "--seed" => seed = number()?,
+            "--case" => only = Some(value),
+            _ => {
+                return Err(format!(
+                    "{name} is not one of --ranges, --ops, --seed, --case"
+                ));
             }
-            _ => return Err(format!("{name} is not one of --ops, --seed, --case")),
         }
     }
-    Ok(options)
+    let mut cases = cases(ranges);
+    if let Some(only) = only {
+        let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
+        let unknown = format!("{only} is not one of {}", names.join(", "));
+        cases.retain(|case| case.name == only);
+        if cases.is_empty() {
+            return Err(unknown);
+        }
+    }
+    Ok(Options { ops, seed, cases })
 }
 
 /// The segments of one case: seeds and lengths.
@@ -62,7 +94,7 @@ fn main() -> ExitCode {
     };
     // A panic of the engine is reported as a difference, with the way there.
     std::panic::set_hook(Box::new(|_| ()));
-    let cases = options.case.map_or_else(Case::all, |case| vec![case]);
+    let cases = options.cases;
     let share = options.ops.div_ceil(cases.len());
     let start = Instant::now();
     let mut total = 0;
@@ -70,7 +102,7 @@ fn main() -> ExitCode {
         let case_start = Instant::now();
         let (mut served, mut refused) = (0, 0);
         for (seed, ops) in segments(share, options.seed) {
-            match frame::check(&case.sparse(), seed, ops) {
+            match (case.check)(seed, ops) {
                 Ok(summary) => {
                     served += summary.served;
                     refused += summary.refused;
@@ -83,7 +115,7 @@ fn main() -> ExitCode {
         }
         let rate = share as f64 / case_start.elapsed().as_secs_f64() / 1e6;
         println!(
-            "{:>10}: {share} operations, {served} requests served, {refused} refused, no \
+            "{:>12}: {share} operations, {served} requests served, {refused} refused, no \
              difference; {rate:.2} M/s",
             case.name
         );

@@ -13,9 +13,11 @@
 //!   use of what is stale.
 //! - [`FrameModel`]: the page-frame allocator's obviously right, slow twin: one state a frame. It
 //!   does not say which block is handed out, only which could be, and when one must be.
+//! - [`RangeModel`](range::RangeModel): that of virtual ranges, a sorted list of the live areas.
 //! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
-//!   sequence. One `u64` repeats a run.
-//! - [`run`](frame::run) runs a sequence on both; [`shrink`] makes a failing one short.
+//!   sequence. One `u64` repeats a run. A space has [its own](range::Case).
+//! - [`frame::run`] and [`range::run`] run a sequence on both; [`shrink`] makes a failing one short.
+//! - [`Hammer`](range::Hammer): threads in one space, with every mapping and word checked.
 #![forbid(unsafe_code)]
 
 mod difference;
@@ -23,11 +25,12 @@ pub mod frame;
 mod machine;
 mod paging;
 mod random;
+pub mod range;
 mod shrink;
 
 pub use difference::{Difference, Finding, Summary};
 pub use frame::{Case, FrameModel, Op};
 pub use machine::{Call, Injected, Machine, MetadataError};
-pub use paging::{Lie, Paging, PoolFrames};
+pub use paging::{Lie, Paging, PoolFrames, SharedFrames, SharedPaging};
 pub use random::Random;
 pub use shrink::shrink;

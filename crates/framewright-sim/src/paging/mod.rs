@@ -1,8 +1,10 @@
 //! The simulated page table, with TLBs that keep what was unmapped until they are flushed.
 
 mod pool;
+mod shared;
 
 pub use pool::PoolFrames;
+pub use shared::{SharedFrames, SharedPaging};
 
 use crate::{Call, Machine, Random};
 use framewright::platform::{Barrier, Clock, Cpus, Map, MapError, Relax, Zero};
@@ -38,6 +40,7 @@ pub struct Paging {
     /// A translation is loaded by all CPUs as soon as it exists: a CPU may do that, and nothing
     /// that is stale stays unseen for want of an access.
     is_eager: bool,
+    mapped_max: u64,
     lie: Cell<Option<Lie>>,
     expected: Cell<Option<Context>>,
     state: RefCell<State>,
@@ -48,7 +51,7 @@ pub struct Paging {
 pub enum Lie {
     /// A flush leaves all TLBs as they are.
     FlushNothing,
-    /// Unmapping leaves the last page mapped.
+    /// Unmapping leaves the first page mapped that is.
     UnmapAllButOne,
     /// Unmapping does nothing.
     UnmapNothing,
@@ -64,12 +67,8 @@ pub enum Lie {
 struct State {
     /// Each page's frame + 1, or 0.
     table: Vec<u32>,
-    /// For each CPU and page: the flush epoch in which the translation was loaded, and its frame.
-    tlbs: Vec<Vec<(u32, u32)>>,
-    /// For each page the last epoch in which some CPU loaded a translation of it.
-    loaded: Vec<u32>,
+    tlbs: Vec<Tlb>,
     frames: Vec<Physical>,
-    epoch: u32,
     free_frames: u64,
     cursor: usize,
     mapped_pages: u64,
@@ -82,9 +81,33 @@ struct Physical {
     contents: u64,
     /// Page table entries that reach it.
     entries: u32,
-    /// The last epoch in which some CPU loaded a translation to it.
-    loaded: u32,
     is_taken: bool,
+}
+
+/// What one CPU keeps of the page table. It forgets all of it by moving its epoch on.
+#[derive(Debug)]
+struct Tlb {
+    epoch: u32,
+    /// For each page the epoch in which its translation was loaded, and its frame + 1.
+    pages: Vec<(u32, u32)>,
+    /// For each frame the last epoch in which a translation to it was loaded.
+    frames: Vec<u32>,
+}
+
+impl Tlb {
+    fn translation(&self, at: usize) -> Option<Frame> {
+        let (epoch, entry) = self.pages[at];
+        (epoch == self.epoch).then(|| frame_of(entry)).flatten()
+    }
+
+    fn reaches(&self, frame: Frame) -> bool {
+        self.frames[frame.0 as usize] == self.epoch
+    }
+
+    fn load(&mut self, at: usize, frame: Frame) {
+        self.pages[at] = (self.epoch, frame.0 as u32 + 1);
+        self.frames[frame.0 as usize] = self.epoch;
+    }
 }
 
 const FLUSH_NS: u64 = 4_000;
@@ -104,23 +127,26 @@ impl Paging {
         let physical = |nth| Physical {
             contents: 0xa5a5_0000_0000_0000 | u64::from(nth),
             entries: 0,
-            loaded: 0,
             is_taken: nth >= pool_frames,
         };
         let pages = pages as usize;
+        let tlb = || Tlb {
+            epoch: 1,
+            pages: vec![(0, 0); pages],
+            frames: vec![0; frames as usize],
+        };
         Self {
             machine: Machine::new(cpus),
             start,
             pool_frames,
             is_eager: false,
+            mapped_max: u64::MAX,
             lie: Cell::new(None),
             expected: Cell::new(None),
             state: RefCell::new(State {
                 table: vec![0; pages],
-                tlbs: vec![vec![(0, 0); pages]; usize::from(cpus)],
-                loaded: vec![0; pages],
+                tlbs: (0..cpus).map(|_| tlb()).collect(),
                 frames: (0..frames).map(physical).collect(),
-                epoch: 1,
                 free_frames: u64::from(pool_frames),
                 cursor: 0,
                 mapped_pages: 0,
@@ -134,6 +160,13 @@ impl Paging {
     #[must_use]
     pub const fn eager(mut self, is_eager: bool) -> Self {
         self.is_eager = is_eager;
+        self
+    }
+
+    /// The same, where no more than that many pages can be mapped.
+    #[must_use]
+    pub const fn limited(mut self, mapped_max: u64) -> Self {
+        self.mapped_max = mapped_max;
         self
     }
 
@@ -197,11 +230,7 @@ impl Paging {
     pub fn reached(&self, page: Page) -> Option<Frame> {
         let state = self.state.borrow();
         let at = self.offset(&state, page, 1)?;
-        let kept = |tlb: &Vec<(u32, u32)>| {
-            let (epoch, entry) = tlb[at];
-            (epoch == state.epoch).then(|| frame_of(entry)).flatten()
-        };
-        frame_of(state.table[at]).or_else(|| state.tlbs.iter().find_map(kept))
+        frame_of(state.table[at]).or_else(|| state.tlbs.iter().find_map(|tlb| tlb.translation(at)))
     }
 
     /// The frame that an access by `cpu` through `page` reaches, by the translation that its TLB
@@ -215,12 +244,12 @@ impl Paging {
         if at >= state.table.len() {
             return None;
         }
-        let (epoch, kept) = state.tlbs[usize::from(cpu.0)][at];
-        if epoch == state.epoch {
-            return frame_of(kept);
+        let kept = state.tlbs[usize::from(cpu.0)].translation(at);
+        if kept.is_some() {
+            return kept;
         }
         let frame = frame_of(state.table[at])?;
-        state.load(usize::from(cpu.0), at, frame);
+        state.tlbs[usize::from(cpu.0)].load(at, frame);
         Some(frame)
     }
 
@@ -254,6 +283,36 @@ impl Paging {
     /// If there is no such frame.
     pub fn fill(&self, frame: Frame, word: u64) {
         self.state.borrow_mut().frames[frame.0 as usize].contents = word;
+    }
+
+    /// Maps one page for its user: neither counted, nor made to fail, nor ever wrong.
+    ///
+    /// # Panics
+    /// If the page is not in the window, or there is no such frame.
+    pub fn map_page(&self, page: Page, frame: Frame) {
+        let state = &mut *self.state.borrow_mut();
+        let at = self.offset(state, page, 1).expect("a page of the window");
+        state.map(page, at, frame);
+    }
+
+    /// Empties one CPU's TLB; to flush all of them is to do that for each, from CPU 0 on.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    pub fn flush(&self, cpu: CpuId) {
+        let state = &mut *self.state.borrow_mut();
+        if cpu.0 == 0 {
+            let slow = if self.machine.is_hit(Call::Flush) {
+                1000
+            } else {
+                1
+            };
+            self.machine.advance(FLUSH_NS * slow);
+            self.check_context(state, "flush", None);
+        }
+        if !self.lies(Lie::FlushNothing) {
+            state.tlbs[usize::from(cpu.0)].epoch += 1;
+        }
     }
 
     fn offset(&self, state: &State, page: Page, pages: u64) -> Option<usize> {
@@ -292,12 +351,6 @@ impl State {
         }
     }
 
-    fn load(&mut self, cpu: usize, at: usize, frame: Frame) {
-        self.tlbs[cpu][at] = (self.epoch, frame.0 as u32 + 1);
-        self.loaded[at] = self.epoch;
-        self.frames[frame.0 as usize].loaded = self.epoch;
-    }
-
     fn map(&mut self, page: Page, at: usize, frame: Frame) {
         if !self.frames[frame.0 as usize].is_taken {
             self.record(|| format!("{frame} was mapped at {page}, and nobody has taken it"));
@@ -306,7 +359,7 @@ impl State {
             self.record(|| format!("page {page} was mapped, and is mapped already"));
             self.unmap(at);
         }
-        if self.loaded[at] == self.epoch {
+        if self.tlbs.iter().any(|tlb| tlb.translation(at).is_some()) {
             self.record(|| {
                 format!("V5: page {page} was mapped while a TLB has an old translation")
             });
@@ -340,6 +393,10 @@ impl Map for Paging {
         if self.machine.is_hit(Call::Map) {
             return Err(MapError::NoMemory);
         }
+        if state.mapped_pages + frames.frames() > self.mapped_max {
+            let max = self.mapped_max;
+            return Err(MapError::Limit { max });
+        }
         for nth in 0..frames.frames() {
             let from = if self.lies(Lie::MapReversed) {
                 frames.frames() - 1 - nth
@@ -363,16 +420,17 @@ impl Map for Paging {
         if self.machine.is_hit(Call::Unmap) {
             return Err(MapError::NoMemory);
         }
-        let pages = match self.lie.get() {
-            Some(Lie::UnmapNothing) => 0,
-            Some(Lie::UnmapAllButOne) => range.pages().saturating_sub(1),
-            _ => range.pages(),
+        let pages = offset..offset + range.pages() as usize;
+        let skipped = match self.lie.get() {
+            Some(Lie::UnmapNothing) => return Ok(()),
+            Some(Lie::UnmapAllButOne) => pages.clone().find(|&at| state.table[at] != 0),
+            _ => None,
         };
-        for at in offset..offset + pages as usize {
+        for at in pages.filter(|&at| Some(at) != skipped) {
             if let (true, Some(frame)) = (self.is_eager, frame_of(state.table[at])) {
                 // It was there until now, so that each CPU may have loaded it since the last flush.
-                for cpu in 0..state.tlbs.len() {
-                    state.load(cpu, at, frame);
+                for tlb in &mut state.tlbs {
+                    tlb.load(at, frame);
                 }
             }
             state.unmap(at);
@@ -381,16 +439,8 @@ impl Map for Paging {
     }
 
     fn flush_all(&self) {
-        let slow = if self.machine.is_hit(Call::Flush) {
-            1000
-        } else {
-            1
-        };
-        self.machine.advance(FLUSH_NS * slow);
-        let state = &mut *self.state.borrow_mut();
-        self.check_context(state, "flush", None);
-        if !self.lies(Lie::FlushNothing) {
-            state.epoch += 1;
+        for cpu in 0..self.machine.cpus() {
+            self.flush(CpuId(cpu));
         }
     }
 }

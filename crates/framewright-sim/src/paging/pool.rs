@@ -61,7 +61,7 @@ impl FrameSource for PoolFrames<'_> {
             if physical.entries > 0 {
                 state.record(|| format!("V5: {} was given back and is mapped", Frame(frame)));
             }
-            if physical.loaded == state.epoch {
+            if state.tlbs.iter().any(|tlb| tlb.reaches(Frame(frame))) {
                 state
                     .record(|| format!("V5: {} was given back and a TLB reaches it", Frame(frame)));
             }

@@ -177,6 +177,15 @@ fn the_nth_call_fails_and_changes_nothing() {
 }
 
 #[test]
+fn at_the_limit_nothing_more_is_mapped() {
+    let paging = small().limited(3);
+    let map = |at, pages| paging.map(Page(at), run(4, pages), Context::ANY);
+    assert_eq!(map(100, 2), Ok(()));
+    assert_eq!(map(102, 2), Err(MapError::Limit { max: 3 }));
+    assert_eq!((paging.mapped_pages(), map(102, 1)), (2, Ok(())));
+}
+
+#[test]
 fn a_platform_that_lies_does_what_the_lie_says() {
     let lying = |lie| {
         let paging = small();

@@ -1,0 +1,91 @@
+use super::{Paging, PoolFrames};
+use framewright::frame::AllocError;
+use framewright::platform::{Barrier, Cpus, Fenced, Map, MapError, Relax, Zero};
+use framewright::vrange::FrameSource;
+use framewright::{Context, CpuId, Page, PageRange, Run};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A [`Paging`] for several threads, behind a lock that is not the engine's business.
+///
+/// Before each of its calls, and between the CPUs of one flush, `pause` is called: a place where
+/// other threads may go on.
+#[derive(Debug)]
+pub struct SharedPaging {
+    paging: Mutex<Paging>,
+    pause: fn(),
+}
+
+impl SharedPaging {
+    /// That machine, with that pause.
+    #[must_use]
+    pub const fn new(paging: Paging, pause: fn()) -> Self {
+        Self {
+            paging: Mutex::new(paging),
+            pause,
+        }
+    }
+
+    /// The machine, for as long as nobody else is to use it.
+    pub fn lock(&self) -> MutexGuard<'_, Paging> {
+        self.paging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn paused(&self) -> MutexGuard<'_, Paging> {
+        (self.pause)();
+        self.lock()
+    }
+}
+
+impl Relax for SharedPaging {
+    fn relax(&self, attempt: u32) {
+        Fenced.relax(attempt);
+        // The one waited for may have no CPU.
+        (self.pause)();
+    }
+}
+
+impl Barrier for SharedPaging {
+    const ASYMMETRIC: bool = Fenced::ASYMMETRIC;
+
+    fn barrier_all(&self) {
+        Fenced.barrier_all();
+    }
+}
+
+impl Map for SharedPaging {
+    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+        self.paused().map(at, frames, context)
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        self.paused().unmap(range)
+    }
+
+    fn flush_all(&self) {
+        let cpus = self.lock().cpus();
+        for cpu in 0..cpus {
+            self.paused().flush(CpuId(cpu));
+        }
+        (self.pause)();
+    }
+}
+
+impl Zero for SharedPaging {
+    fn zero(&self, frames: Run) {
+        self.paused().zero(frames);
+    }
+}
+
+/// The pool of a [`SharedPaging`]'s frames.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedFrames<'p>(pub &'p SharedPaging);
+
+impl FrameSource for SharedFrames<'_> {
+    fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+        PoolFrames(&self.0.paused()).alloc_run(frames, context)
+    }
+
+    fn free_run(&mut self, frames: Run) {
+        PoolFrames(&self.0.paused()).free_run(frames);
+    }
+}

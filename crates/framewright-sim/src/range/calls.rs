@@ -1,0 +1,175 @@
+//! The three pairs of calls as one.
+
+use super::Area;
+use crate::Paging;
+use framewright::platform::{Barrier, Map, Relax, Zero};
+use framewright::vrange::{
+    AreaInfo, AreaKind, AreaRequest, FrameSource, RangeError, RangeFreeError, RangeSeat, Tag,
+};
+use framewright::{Context, CpuId, Frame, Page};
+
+/// Frames that are the callers' own, for what they map themselves.
+pub(super) const OWN_FRAMES: u32 = 256;
+
+/// A request, as the engine gets it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) cpu: u16,
+    pub(super) kind: AreaKind,
+    pub(super) pages: u64,
+    pub(super) align_bytes: u64,
+    pub(super) zero: bool,
+    pub(super) context: Context,
+    pub(super) tag: Tag,
+    /// The number that the area will have.
+    pub(super) id: u64,
+}
+
+/// What of the window belongs to an area of so many pages.
+pub(super) fn covers(kind: AreaKind, pages: u64) -> u64 {
+    let _ = kind;
+    pages.saturating_add(1)
+}
+
+pub(super) fn alloc<P: Relax + Barrier + Map + Zero, F: FrameSource>(
+    seat: &mut RangeSeat<'_, '_, P, F>,
+    own: u64,
+    request: &Request,
+) -> Result<Page, RangeError> {
+    let area = AreaRequest {
+        pages: request.pages,
+        align_bytes: request.align_bytes,
+        zero: request.zero,
+        context: request.context,
+        tag: request.tag,
+    };
+    match request.kind {
+        AreaKind::Plain => seat.alloc_area(&area),
+        AreaKind::Vmalloc => seat.vmalloc(&area),
+        AreaKind::Ram => unreachable!("no case maps the frame {own}"),
+    }
+}
+
+pub(super) fn free<P: Relax + Barrier + Map + Zero, F: FrameSource>(
+    seat: &mut RangeSeat<'_, '_, P, F>,
+    page: Page,
+    kind: AreaKind,
+    pages: u64,
+) -> Result<u64, RangeFreeError> {
+    match kind {
+        AreaKind::Plain => seat.free_area(page),
+        AreaKind::Vmalloc => seat.vfree(page),
+        AreaKind::Ram => unreachable!("no case unmaps {pages} pages"),
+    }
+}
+
+/// The callers' own frame behind a page of an area that they map themselves.
+pub(super) fn own_frame(pool_frames: u32, id: u64, nth: u64) -> Frame {
+    Frame(u64::from(pool_frames) + (id * 7 + nth) % u64::from(OWN_FRAMES))
+}
+
+/// What the word of an area's page must be.
+pub(super) const fn word(id: u64, nth: u64) -> u64 {
+    id << 32 | nth << 8 | 0xff
+}
+
+impl Area {
+    /// Whether the engine says the same of it.
+    pub(super) fn is(&self, info: &AreaInfo) -> bool {
+        (info.start, info.pages, info.kind, info.tag)
+            == (self.start, self.pages, self.kind, self.tag)
+            && info.pages + info.guard == self.covers
+    }
+
+    /// Maps the first `pages` pages of a plain area, as its user does.
+    pub(super) fn map_own(&self, paging: &Paging, pages: u64) {
+        for nth in 0..pages {
+            let frame = own_frame(paging.pool_frames(), self.id, nth);
+            paging.map_page(Page(self.start.0 + nth), frame);
+        }
+    }
+
+    /// What the pages of a new area reach: nothing but what was mapped there, and zeroes if they
+    /// were asked for. Then the area is used for the first time.
+    pub(super) fn inspect(
+        &self,
+        paging: &Paging,
+        cpu: u16,
+        zero: bool,
+        own_pages: u64,
+    ) -> Result<(), String> {
+        let mapped = match self.kind {
+            AreaKind::Plain => 0,
+            AreaKind::Vmalloc | AreaKind::Ram => self.pages,
+        };
+        for nth in mapped..self.covers {
+            let page = Page(self.start.0 + nth);
+            if let Some(frame) = paging.reached(page) {
+                return Err(format!(
+                    "V5: page {page} of the new {self:?} still reaches {frame}"
+                ));
+            }
+        }
+        match self.kind {
+            AreaKind::Plain => self.map_own(paging, own_pages),
+            AreaKind::Vmalloc => {
+                for nth in 0..self.pages {
+                    let page = Page(self.start.0 + nth);
+                    let found = paging.read(CpuId(cpu), page);
+                    if found.is_none() || (zero && found != Some(0)) {
+                        return Err(format!("page {page} of the new {self:?} has {found:x?}"));
+                    }
+                    paging.write(CpuId(cpu), page, word(self.id, nth));
+                }
+            }
+            AreaKind::Ram => {}
+        }
+        for nth in [0, self.pages / 2, self.pages - 1] {
+            self.touch(paging, cpu, nth)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a page of a live area through a CPU's TLB, and writes it anew.
+    pub(super) fn touch(&self, paging: &Paging, cpu: u16, nth: u64) -> Result<(), String> {
+        let (cpu, page) = (CpuId(cpu), Page(self.start.0 + nth));
+        let reached = paging.access(cpu, page);
+        let mapped = paging.mapped(page);
+        if reached != mapped {
+            return Err(format!(
+                "V5: {cpu:?} reaches {reached:?} through page {page} of {self:?}, not {mapped:?}"
+            ));
+        }
+        let expected = word(self.id, nth);
+        match (self.kind, reached) {
+            (AreaKind::Vmalloc, Some(_)) => {
+                let found = paging.read(cpu, page);
+                if found != Some(expected) {
+                    return Err(format!(
+                        "page {page} of {self:?} has {found:x?}, not {expected:#x}"
+                    ));
+                }
+                paging.write(cpu, page, expected);
+            }
+            // Its user may have mapped only a part.
+            (AreaKind::Plain, None) => {}
+            (AreaKind::Plain | AreaKind::Ram, Some(frame)) => {
+                let own = own_frame(paging.pool_frames(), self.id, nth);
+                if frame != own {
+                    return Err(format!("page {page} of {self:?} is {frame}, not {own}"));
+                }
+                // What is written through this mapping is read in the frame.
+                paging.write(cpu, page, expected);
+                if paging.contents(own) != expected {
+                    return Err(format!(
+                        "what was written to {page} of {self:?} is not in {own}"
+                    ));
+                }
+            }
+            (AreaKind::Vmalloc | AreaKind::Ram, None) => {
+                return Err(format!("page {page} of {self:?} is not mapped"));
+            }
+        }
+        Ok(())
+    }
+}

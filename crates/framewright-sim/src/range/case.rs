@@ -1,0 +1,302 @@
+use super::Op;
+use crate::Random;
+use framewright::policy::{Insert, RangeConfig};
+use framewright::vrange::{AreaKind, SpaceLayout};
+use framewright::{Context, Page};
+
+/// What is run: a space, its policies, and the mixture of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The name, for the command that repeats a run.
+    pub name: &'static str,
+    /// The space; as many seats as it has CPUs are used in turn by one thread.
+    pub layout: SpaceLayout,
+    /// Its policies.
+    pub config: RangeConfig,
+    /// Frames in the pool behind `vmalloc`.
+    pub pool_frames: u32,
+    /// How many pages the platform can map.
+    pub mapped_max: u64,
+    /// Whether each CPU's TLB loads what is mapped without an access.
+    pub is_eager: bool,
+    /// The mixture of operations.
+    pub mixture: Mixture,
+    /// After how many operations the counters are compared; 1 for each.
+    pub compare_every: u32,
+    /// After how many operations `verify`, `find` and the listing are compared.
+    pub verify_every: u32,
+}
+
+/// How often what happens, in a thousand operations; the rest are requests and frees.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixture {
+    /// Frees of what is not allocated, not so, or not there; requests that nobody can serve.
+    pub misuse: u64,
+    /// Reads and writes, lookups.
+    pub touch: u64,
+    /// Purges, drains, seats that are given back.
+    pub whole: u64,
+    /// Requests that may not wait.
+    pub nowait: u64,
+    /// How often an area is plain, of `vmalloc`, of `map_ram`.
+    pub kinds: [u64; 3],
+    /// The longest of the usual requests, in pages.
+    pub usual_pages: u64,
+}
+
+impl Case {
+    /// The cases that every check runs: windows of one to a thousand spans, with the smallest
+    /// spans and the usual ones, and each policy off and on.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let everything = Mixture {
+            misuse: 80,
+            touch: 100,
+            whole: 30,
+            nowait: 100,
+            kinds: [2, 2, 0],
+            usual_pages: 8,
+        };
+        let plain = Mixture {
+            misuse: 20,
+            touch: 20,
+            whole: 1,
+            nowait: 20,
+            kinds: [4, 2, 0],
+            usual_pages: 20,
+        };
+        let case = |name, (start, pages, span_pages), cpus, lazy_pages_max, kept_pages_max| Self {
+            name,
+            layout: SpaceLayout::new(Page(start), pages)
+                .with_span_pages(span_pages)
+                .with_cpus(cpus),
+            config: RangeConfig {
+                lazy_pages_max,
+                kept_pages_max,
+                ..RangeConfig::default()
+            },
+            pool_frames: pages as u32,
+            mapped_max: u64::MAX,
+            is_eager: true,
+            mixture: if pages > 4096 { plain } else { everything },
+            compare_every: 1,
+            verify_every: 1,
+        };
+        let mut cases = vec![
+            case("eight", (0, 8, 4), 2, 4, 0),
+            case("one-span", (64, 8, 8), 1, 2, 2),
+            case("seven", (32, 39, 16), 3, 0, 0),
+            case("kept", (1 << 20, 200, 32), 2, 64, 64),
+            case("arena", (4096, 300, 64), 2, 40, 0),
+            case("blocks", (0, 256, 64), 4, 60, 0),
+            case("head", (512, 200, 32), 2, 32, 16),
+            case("few-frames", (128, 500, 128), 4, 100, 100),
+            case("access", (1024, 128, 16), 4, 30, 20),
+            case("limit", (0, 256, 32), 2, 60, 30),
+            case("usual", (1 << 30, 8192, 1024), 4, 2000, 300),
+            case("large", (1 << 22, 100_000, 512), 2, 8192, 1024),
+            case("large-arena", (1024, 50_000, 1024), 1, 1000, 0),
+        ];
+        for case in &mut cases {
+            match case.name {
+                "arena" | "large-arena" => case.config.spans = false,
+                "blocks" => {
+                    case.config.recycle = false;
+                    case.mixture.kinds = [1, 3, 0];
+                }
+                "head" => case.config.insert = Insert::Head,
+                "few-frames" => case.pool_frames = 60,
+                "limit" => {
+                    case.mapped_max = 70;
+                    // What their users map themselves counts too, and is not the model's business.
+                    case.mixture.kinds = [0, 1, 0];
+                }
+                "access" => case.is_eager = false,
+                _ => {}
+            }
+        }
+        cases
+    }
+
+    /// The case of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|case| case.name == name)
+    }
+
+    /// The same, compared and verified so seldom that it does not dominate the time: counters each
+    /// 32 operations, everything each as many as there are pages.
+    #[must_use]
+    pub const fn sparse(mut self) -> Self {
+        self.compare_every = 32;
+        self.verify_every = if self.layout.pages < 64 {
+            64
+        } else {
+            self.layout.pages as u32
+        };
+        self
+    }
+
+    /// The sequence of that seed; it never ends.
+    pub fn ops(&self, seed: u64) -> impl Iterator<Item = Op> + use<> {
+        let (case, mut random, mut nth) = (*self, Random::new(seed), 0u64);
+        std::iter::from_fn(move || {
+            nth += 1;
+            Some(case.op(&mut random, nth))
+        })
+    }
+
+    pub(super) fn op(&self, random: &mut Random, nth: u64) -> Op {
+        let Mixture {
+            misuse,
+            touch,
+            whole,
+            ..
+        } = self.mixture;
+        match random.below(1000) {
+            n if n < misuse => self.misuse(random),
+            n if n < misuse + touch => self.touch(random),
+            n if n < misuse + touch + whole => self.whole(random),
+            _ => self.plain(random, nth),
+        }
+    }
+
+    /// Fills, stays, empties and stays again, so that full and empty windows are met often.
+    fn plain(&self, random: &mut Random, nth: u64) -> Op {
+        let phase = nth / (self.layout.pages / 4 + 20) % 4;
+        let cpu = self.cpu(random);
+        if random.chance([75, 52, 20, 45][phase as usize]) {
+            let (pages, align_bytes) = (self.pages(random), self.align_bytes(random));
+            self.request(random, cpu, pages, align_bytes)
+        } else {
+            Op::Free {
+                cpu,
+                pick: random.bits() as u32,
+            }
+        }
+    }
+
+    fn request(&self, random: &mut Random, cpu: u16, pages: u64, align_bytes: u64) -> Op {
+        let [plain, vmalloc, ram] = self.mixture.kinds;
+        let kind = match random.below(plain + vmalloc + ram) {
+            n if n < plain => AreaKind::Plain,
+            n if n < plain + vmalloc => AreaKind::Vmalloc,
+            _ => AreaKind::Ram,
+        };
+        let context = match random.below(1000) {
+            n if n < self.mixture.nowait => Context::NOWAIT,
+            n if n < self.mixture.nowait + 100 => Context::NOFS,
+            _ => Context::ANY,
+        };
+        Op::Alloc {
+            cpu,
+            kind,
+            pages,
+            align_bytes,
+            zero: random.chance(30),
+            context,
+        }
+    }
+
+    fn misuse(&self, random: &mut Random) -> Op {
+        let (cpu, pick) = (self.cpu(random), random.bits() as u32);
+        match random.below(8) {
+            0 | 1 => Op::FreeTwice { cpu, pick },
+            2 | 3 => Op::FreeWrong {
+                cpu,
+                pick,
+                kind: kind(random),
+                offset: random.below(3) * random.below(self.mixture.usual_pages + 1),
+                more: random.below(4) as i8 - 2,
+            },
+            4 | 5 => Op::FreeAny {
+                cpu,
+                at: self.place(random),
+                kind: kind(random),
+                pages: random.below(self.mixture.usual_pages + 1),
+            },
+            6 => {
+                let pages = match random.below(6) {
+                    0 => 0,
+                    1 => u64::MAX - random.below(3),
+                    2 => 1 << random.below(64),
+                    _ => (self.layout.pages + 3).saturating_sub(random.below(6)),
+                };
+                self.request(random, cpu, pages, 4096)
+            }
+            _ => {
+                let align_bytes = match random.below(4) {
+                    0 => random.bits() >> random.below(64),
+                    1 => 0,
+                    _ => 1 << random.below(64),
+                };
+                let pages = random.below(3);
+                self.request(random, cpu, pages, align_bytes)
+            }
+        }
+    }
+
+    fn touch(&self, random: &mut Random) -> Op {
+        let cpu = self.cpu(random);
+        match random.below(4) {
+            0 => Op::Find {
+                at: self.place(random),
+            },
+            1 => Op::TouchAny {
+                cpu,
+                at: self.place(random),
+            },
+            _ => Op::Touch {
+                cpu,
+                pick: random.bits() as u32,
+                nth: random.below(64),
+            },
+        }
+    }
+
+    fn whole(&self, random: &mut Random) -> Op {
+        let cpu = self.cpu(random);
+        match random.below(4) {
+            0 => Op::Reseat { cpu },
+            1 => Op::Drain { cpu },
+            _ => Op::Purge { cpu },
+        }
+    }
+
+    fn cpu(&self, random: &mut Random) -> u16 {
+        random.below(u64::from(self.layout.cpus)) as u16
+    }
+
+    /// Mostly small, sometimes about a span, seldom up to the whole window.
+    fn pages(&self, random: &mut Random) -> u64 {
+        let bound = match random.below(64) {
+            // Each page of an area is used: few are so long that nothing else would be done.
+            0 if self.layout.pages > 4096 && !random.chance(2) => self.layout.pages / 64,
+            0 => self.layout.pages,
+            1..4 => u64::from(self.layout.span_pages) * 2,
+            4..24 => self.mixture.usual_pages,
+            _ => 3,
+        };
+        1 + random.below(bound.min(self.layout.pages))
+    }
+
+    /// Mostly none, sometimes up to a span's, seldom more.
+    fn align_bytes(&self, random: &mut Random) -> u64 {
+        let span_shift = u64::from(self.layout.span_pages.trailing_zeros());
+        match random.below(32) {
+            0 => Page::BYTES << random.below(span_shift + 4),
+            1..6 => Page::BYTES << random.below(span_shift + 1),
+            6..8 => 1 << random.below(13),
+            _ => Page::BYTES,
+        }
+    }
+
+    /// An offset, now and then outside.
+    fn place(&self, random: &mut Random) -> u64 {
+        random.below(self.layout.pages + self.layout.pages / 8 + 4)
+    }
+}
+
+fn kind(random: &mut Random) -> AreaKind {
+    [AreaKind::Plain, AreaKind::Vmalloc][random.below(2) as usize]
+}

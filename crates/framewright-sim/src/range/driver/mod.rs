@@ -1,0 +1,474 @@
+mod compare;
+
+use super::calls::{self, OWN_FRAMES, Request, covers};
+use super::{Area, Case, Op, RangeModel};
+use crate::difference::{Difference, Finding, Summary, differ, guarded};
+use crate::{Paging, PoolFrames, Random, shrink};
+use framewright::frame::AllocError;
+use framewright::platform::MapError;
+use framewright::stats::RangeStats;
+use framewright::vrange::{AreaKind, RangeError, RangeFreeError, RangeSeat, Space, Tag};
+use framewright::{Context, CpuId, Page};
+
+type Seat<'s, 'm> = RangeSeat<'s, 'm, &'s Paging, PoolFrames<'s>>;
+
+/// Engine and model, in step.
+struct Pair<'s, 'm> {
+    case: Case,
+    paging: &'s Paging,
+    space: &'s Space<'m, &'s Paging>,
+    seats: Vec<Option<Seat<'s, 'm>>>,
+    model: RangeModel,
+    expected: RangeStats,
+    /// Pages of live areas of `vmalloc`.
+    vmalloc_pages: u64,
+    vmalloc_calls: u64,
+    summary: Summary,
+    random: Random,
+}
+
+impl Case {
+    /// The machine that the case runs on.
+    #[must_use]
+    pub fn paging(&self) -> Paging {
+        let layout = &self.layout;
+        Paging::new(
+            layout.cpus,
+            layout.start,
+            layout.pages,
+            self.pool_frames,
+            OWN_FRAMES,
+        )
+        .eager(self.is_eager)
+        .limited(self.mapped_max)
+    }
+}
+
+/// Runs the first `ops` operations of `case` with `seed` on engine and model; what differs is made
+/// short and explained, with the command that repeats it.
+///
+/// # Errors
+/// The explanation.
+pub fn check(case: &Case, seed: u64, ops: usize) -> Result<Summary, String> {
+    run(case, &case.paging(), case.ops(seed).take(ops)).map_err(|finding| {
+        let all: Vec<Op> = case.ops(seed).take((finding.at + 1).min(ops)).collect();
+        format!(
+            "{} seed {seed}, {}\n  repeat: cargo run --release -p framewright-sim --example model \
+             -- --ranges --case {} --seed {seed} --ops {ops}",
+            case.name,
+            explain(case, &all, &finding),
+            case.name
+        )
+    })
+}
+
+/// Makes a sequence that differs short, and writes it down with its difference.
+pub(super) fn explain(case: &Case, ops: &[Op], finding: &Finding) -> String {
+    let thorough = Case {
+        compare_every: 1,
+        verify_every: 1,
+        ..*case
+    };
+    let again = |ops: &[Op]| run(&thorough, &case.paging(), ops.iter().copied());
+    let short = shrink(ops, |ops| again(ops).is_err());
+    let last = again(&short).map_or_else(|short| short.difference, |_| finding.difference.clone());
+    let list: String = short.iter().map(|op| format!("    {op:?},\n")).collect();
+    format!("operation {}: {last}\n  after\n{list}", finding.at)
+}
+
+/// Runs a sequence on engine and model: each operation's result, the counters, every translation
+/// and word, and the engine's own `verify` are compared as often as `case` says. At the end
+/// everything is freed and drained, and the window must be one gap again, with all frames back.
+///
+/// A panic of the engine is a difference too. What `paging`'s machine makes fail must leave
+/// everything as it was before the operation.
+///
+/// # Errors
+/// The first difference.
+///
+/// # Panics
+/// If the layout of the case is not one a space can have.
+pub fn run(
+    case: &Case,
+    paging: &Paging,
+    ops: impl IntoIterator<Item = Op>,
+) -> Result<Summary, Finding> {
+    let words = case
+        .layout
+        .words_needed()
+        .expect("a layout a space can have");
+    let mut memory = vec![0xa5a5_a5a5_a5a5_a5a5; words];
+    let space = Space::new(&case.layout, &case.config, &mut memory, paging)
+        .expect("enough metadata and a good layout");
+    let seat = |cpu| {
+        let seat = space.seat(CpuId(cpu), PoolFrames(paging));
+        Some(seat.expect("a new space's seats are free"))
+    };
+    let mut pair = Pair {
+        case: *case,
+        paging,
+        space: &space,
+        seats: (0..case.layout.cpus).map(seat).collect(),
+        model: RangeModel::new(&case.layout),
+        expected: RangeStats::default(),
+        vmalloc_pages: 0,
+        vmalloc_calls: 0,
+        summary: Summary::default(),
+        random: Random::new(case.layout.pages),
+    };
+    let mut at = 0;
+    let result = guarded(|| {
+        for op in ops {
+            pair.paging.machine().arm(true);
+            let step = pair.step_or_fault(op);
+            pair.paging.machine().arm(false);
+            step?;
+            at += 1;
+            if (at as u32).is_multiple_of(case.compare_every) {
+                pair.compare_counters()?;
+            }
+            if (at as u32).is_multiple_of(case.verify_every) {
+                pair.verify()?;
+            }
+        }
+        pair.verify()?;
+        pair.free_everything()
+    });
+    pair.summary.ops = at as u64;
+    match result {
+        Ok(()) => Ok(pair.summary),
+        Err(difference) => Err(Finding { at, difference }),
+    }
+}
+
+impl<'s, 'm> Pair<'s, 'm> {
+    fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
+        self.paging.machine().run_on(CpuId(cpu));
+        self.seats[usize::from(cpu)]
+            .as_mut()
+            .expect("every CPU has its seat between operations")
+    }
+
+    fn page(&self, at: u64) -> Page {
+        Page(self.case.layout.start.0.wrapping_add(at))
+    }
+
+    /// One operation; if a call of the platform's was made to fail in it, everything is compared
+    /// at once.
+    fn step_or_fault(&mut self, op: Op) -> Result<(), Difference> {
+        let machine = self.paging.machine();
+        let had_fault = machine.has_fault();
+        self.step(op)?;
+        if had_fault && !machine.has_fault() {
+            self.summary.faults += 1;
+            machine.arm(false);
+            self.compare_counters()?;
+            self.verify()?;
+        }
+        self.check_platform()
+    }
+
+    fn check_platform(&self) -> Result<(), Difference> {
+        match self.paging.broken() {
+            Some(broken) => differ!("the platform was misused: {broken}"),
+            None => Ok(()),
+        }
+    }
+
+    fn step(&mut self, op: Op) -> Result<(), Difference> {
+        match op {
+            Op::Alloc {
+                cpu,
+                kind,
+                pages,
+                align_bytes,
+                zero,
+                context,
+            } => {
+                let is_ram = kind == AreaKind::Ram;
+                self.alloc(Request {
+                    cpu,
+                    kind,
+                    pages,
+                    align_bytes: if is_ram { Page::BYTES } else { align_bytes },
+                    zero: zero && kind == AreaKind::Vmalloc,
+                    context,
+                    tag: Tag((self.summary.served % 1000) as u32),
+                    id: self.model.next_id(),
+                })
+            }
+            Op::Free { cpu, pick } => match self.model.pick(pick) {
+                Some(area) => self.free(cpu, area.start, area.kind, area.pages),
+                None => Ok(()),
+            },
+            Op::FreeTwice { cpu, pick } => match self.model.pick(pick) {
+                Some(area) => {
+                    self.free(cpu, area.start, area.kind, area.pages)?;
+                    self.free(cpu, area.start, area.kind, area.pages)
+                }
+                None => Ok(()),
+            },
+            Op::FreeWrong {
+                cpu,
+                pick,
+                kind,
+                offset,
+                more,
+            } => match self.model.pick(pick) {
+                Some(area) => {
+                    let page = Page(area.start.0 + offset % area.covers);
+                    let pages = area.pages.saturating_add_signed(i64::from(more));
+                    self.free(cpu, page, kind, pages)
+                }
+                None => Ok(()),
+            },
+            Op::FreeAny {
+                cpu,
+                at,
+                kind,
+                pages,
+            } => self.free(cpu, self.page(at), kind, pages),
+            Op::Touch { cpu, pick, nth } => match self.model.pick(pick) {
+                Some(area) => self.touch(cpu, &area, nth % area.pages),
+                None => Ok(()),
+            },
+            Op::TouchAny { cpu, at } => {
+                let page = self.page(at);
+                let frame = self.paging.access(CpuId(cpu), page);
+                match self.model.covering(page) {
+                    Some(area) if page.0 < area.start.0 + area.pages => {
+                        let area = *area;
+                        self.touch(cpu, &area, page.0 - area.start.0)
+                    }
+                    Some(area) if frame.is_some() => {
+                        differ!("page {page} behind {area:?} reaches {frame:?}")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Op::Find { at } => self.compare_find(self.page(at)),
+            Op::Purge { cpu } => {
+                self.seat(cpu).purge();
+                Ok(())
+            }
+            Op::Drain { cpu } => {
+                let had_fault = self.paging.machine().has_fault();
+                self.seat(cpu).drain();
+                // What could not be unmapped is lazy still.
+                if had_fault && !self.paging.machine().has_fault() {
+                    return Ok(());
+                }
+                self.compare_drained()
+            }
+            Op::Reseat { cpu } => self.reseat(cpu),
+        }
+    }
+
+    fn reseat(&mut self, cpu: u16) -> Result<(), Difference> {
+        let taken =
+            |space: &'s Space<'m, &'s Paging>, paging| space.seat(CpuId(cpu), PoolFrames(paging));
+        if taken(self.space, self.paging).is_ok() {
+            return differ!("a seat was given out twice");
+        }
+        self.seats[usize::from(cpu)] = None;
+        match taken(self.space, self.paging) {
+            Ok(seat) => {
+                self.seats[usize::from(cpu)] = Some(seat);
+                Ok(())
+            }
+            Err(error) => differ!("a seat that was given back: {error}"),
+        }
+    }
+
+    fn alloc(&mut self, request: Request) -> Result<(), Difference> {
+        let covers = covers(request.kind, request.pages);
+        let had_fault = self.paging.machine().has_fault();
+        let (paging, own) = (self.paging, u64::from(self.case.pool_frames));
+        self.vmalloc_calls += u64::from(request.kind == AreaKind::Vmalloc);
+        let got = paging.within(request.context, || {
+            calls::alloc(self.seat(request.cpu), own, &request)
+        });
+        let was_hit = had_fault && !self.paging.machine().has_fault();
+        match got {
+            Ok(start) => self.served(&request, start, covers),
+            Err(error) => self.refused(&request, covers, error, was_hit),
+        }
+    }
+
+    fn served(&mut self, request: &Request, start: Page, covers: u64) -> Result<(), Difference> {
+        let &Request {
+            kind,
+            pages,
+            align_bytes,
+            tag,
+            ..
+        } = request;
+        let must = self.model.must_alloc(pages, covers, align_bytes);
+        if let Some(objection) = self.model.objection(start, covers, align_bytes) {
+            return differ!("{request:?} was served: {objection}; the model says {must:?}");
+        }
+        must.map_err(|error| Difference(format!("{request:?} was served at {start}: {error}")))?;
+        let area = self.model.alloc(start, pages, covers, kind, tag);
+        self.summary.served += 1;
+        self.expected.live_pages += covers;
+        match kind {
+            AreaKind::Plain => self.expected.area_allocs += 1,
+            AreaKind::Vmalloc => {
+                self.expected.area_allocs += 1;
+                self.vmalloc_pages += pages;
+            }
+            AreaKind::Ram => self.expected.vm_map_ram += 1,
+        }
+        // As its user would: it maps what is its own, sometimes only a part.
+        let own_pages = area.pages - self.random.below(2) * self.random.below(area.pages);
+        area.inspect(self.paging, request.cpu, request.zero, own_pages)
+            .map_err(Difference)
+    }
+
+    fn touch(&self, cpu: u16, area: &Area, nth: u64) -> Result<(), Difference> {
+        area.touch(self.paging, cpu, nth).map_err(Difference)
+    }
+
+    fn refused(
+        &mut self,
+        request: &Request,
+        covers: u64,
+        error: RangeError,
+        was_hit: bool,
+    ) -> Result<(), Difference> {
+        self.summary.refused += 1;
+        let must = self
+            .model
+            .must_alloc(request.pages, covers, request.align_bytes);
+        let may_wait = request.context.may_block;
+        let frames_left = u64::from(self.case.pool_frames) - self.vmalloc_pages;
+        let is_right = match (must, error) {
+            (Err(must), _) if must == error => true,
+            // What may not wait does not purge, and what failed to be unmapped is not free.
+            (Ok(()), RangeError::NoSpace { pages, align_bytes }) => {
+                (pages, align_bytes) == (request.pages, request.align_bytes)
+                    && (!may_wait || was_hit || self.summary.faults > 0)
+            }
+            (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::Frames(error)) => {
+                error == AllocError::Exhausted
+                    && request.kind == AreaKind::Vmalloc
+                    && (!may_wait || was_hit || frames_left < request.pages)
+            }
+            (Ok(()), RangeError::Map(MapError::Limit { max })) => {
+                // Of plain areas all may be mapped; where there are none, this is exact.
+                let mapped = self.model.live_pages() + request.pages;
+                max == self.case.mapped_max
+                    && (!may_wait || mapped > max || self.summary.faults > 0)
+            }
+            (Ok(()), RangeError::Map(error)) => {
+                error == MapError::NoMemory && was_hit && request.kind != AreaKind::Plain
+            }
+            _ => false,
+        };
+        if is_right {
+            self.expected.failures += u64::from(matches!(error, RangeError::NoSpace { .. }));
+            Ok(())
+        } else {
+            differ!("V8: {request:?}: the engine says {error:?}, the model {must:?}")
+        }
+    }
+
+    fn free(&mut self, cpu: u16, page: Page, kind: AreaKind, pages: u64) -> Result<(), Difference> {
+        let must = self.model.must_free(page, kind, pages);
+        if must.is_ok() {
+            let area = *self.model.covering(page).expect("what can be freed lives");
+            for nth in [0, self.random.below(area.pages), area.pages - 1] {
+                self.touch(cpu, &area, nth)?;
+            }
+        }
+        let got: Result<u64, RangeFreeError> = calls::free(self.seat(cpu), page, kind, pages);
+        match (got, must) {
+            (Ok(freed), Ok(())) => {
+                let area = self.model.free(page);
+                self.expected.live_pages -= area.covers;
+                match kind {
+                    AreaKind::Plain => self.expected.area_frees += 1,
+                    AreaKind::Vmalloc => {
+                        self.expected.area_frees += 1;
+                        self.vmalloc_pages -= area.pages;
+                    }
+                    AreaKind::Ram => self.expected.vm_unmap_ram += 1,
+                }
+                if freed != area.pages {
+                    return differ!("the free of {area:?} says {freed} pages");
+                }
+                Ok(())
+            }
+            (Err(error), Err(reasons)) if reasons.contains(&error) => Ok(()),
+            (Err(error), Err(reasons)) if self.may_be_undone(page, error, &reasons) => Ok(()),
+            (got, must) => differ!("free of {page}: the engine says {got:?}, the model {must:?}"),
+        }
+    }
+
+    /// Whether a page may have been of an area of `vmalloc` that could not be mapped: nobody has
+    /// ever had it, but it went the way of all areas.
+    fn may_be_undone(&self, page: Page, error: RangeFreeError, reasons: &[RangeFreeError]) -> bool {
+        let is_such = match error {
+            RangeFreeError::AlreadyFree(at) => at == page,
+            RangeFreeError::NotTheFirst { page: at, start } => at == page && start < page,
+            _ => false,
+        };
+        is_such
+            && reasons.contains(&RangeFreeError::NotAllocated(page))
+            && self.space.stats().area_frees > self.expected.area_frees
+    }
+
+    /// The law of every allocator: when all is freed, all is as at first.
+    fn free_everything(&mut self) -> Result<(), Difference> {
+        let cpus = self.seats.len() as u64;
+        while let Some(area) = self.model.pick(0) {
+            let cpu = (area.start.0 % cpus) as u16;
+            self.free(cpu, area.start, area.kind, area.pages)?;
+        }
+        // Twice: a call that was made to fail may have left something for the next time.
+        self.step(Op::Drain { cpu: 0 })?;
+        self.step(Op::Drain { cpu: 0 })?;
+        self.check_platform()?;
+        self.compare_counters()?;
+        self.compare_drained()?;
+        self.verify()?;
+        let (free, pool) = (self.paging.free_frames(), u64::from(self.case.pool_frames));
+        let mapped = self.paging.mapped_pages();
+        if (free, mapped) != (pool, 0) {
+            return differ!(
+                "at the end {free} of {pool} frames are back, and {mapped} pages mapped"
+            );
+        }
+        self.whole_window()
+    }
+
+    /// The window is one gap: all but the guard page can be had at once.
+    fn whole_window(&mut self) -> Result<(), Difference> {
+        let pages = self.case.layout.pages - 1;
+        if pages == 0 {
+            return Ok(());
+        }
+        let request = Request {
+            cpu: 0,
+            kind: AreaKind::Plain,
+            pages,
+            align_bytes: Page::BYTES,
+            zero: false,
+            context: Context::NOWAIT,
+            tag: Tag(7),
+            id: self.model.next_id(),
+        };
+        match calls::alloc(self.seat(0), 0, &request) {
+            Ok(start) if start == self.case.layout.start => {
+                self.model
+                    .alloc(start, pages, pages + 1, AreaKind::Plain, Tag(7));
+                self.expected.area_allocs += 1;
+                self.expected.live_pages += pages + 1;
+                self.free(0, start, AreaKind::Plain, pages)?;
+                self.step(Op::Drain { cpu: 0 })?;
+                self.verify()
+            }
+            other => differ!("when all is freed, the window is not one gap: {other:?}"),
+        }
+    }
+}

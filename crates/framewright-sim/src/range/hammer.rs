@@ -1,0 +1,217 @@
+use super::calls::{self, Request, covers, own_frame};
+use super::{Area, RangeModel};
+use crate::{Paging, Random, SharedFrames, SharedPaging};
+use framewright::stats::RangeStats;
+use framewright::vrange::{AreaKind, RangeError, RangeSeat, Space, SpaceLayout, Tag};
+use framewright::{Context, CpuId, Page};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Several threads in one space: who has which page is known to a model that no interleaving
+/// depends on, and every mapping and word is checked.
+#[derive(Debug)]
+pub struct Hammer<'s, 'm> {
+    space: &'s Space<'m, &'s SharedPaging>,
+    paging: &'s SharedPaging,
+    model: Mutex<RangeModel>,
+    /// Areas that anybody may free.
+    shared: Mutex<Vec<Area>>,
+}
+
+/// What one thread does.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// The kinds of areas it makes, one chosen at random each time.
+    pub kinds: &'static [AreaKind],
+    /// The longest of them, in pages.
+    pub pages_max: u64,
+    /// How many it holds at most.
+    pub held_max: usize,
+    /// How many in a hundred it leaves to others to free.
+    pub shared_percent: u64,
+    /// Purges and drains in a hundred operations.
+    pub purge_percent: u64,
+    /// Whether each request must be served, because the window is large enough for whatever the
+    /// threads hold, wherever it lies.
+    pub must_serve: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'s, 'm> Hammer<'s, 'm> {
+    /// Nothing is allocated in the space yet.
+    #[must_use]
+    pub fn new(
+        space: &'s Space<'m, &'s SharedPaging>,
+        paging: &'s SharedPaging,
+        layout: &SpaceLayout,
+    ) -> Self {
+        Self {
+            space,
+            paging,
+            model: Mutex::new(RangeModel::new(layout)),
+            shared: Mutex::default(),
+        }
+    }
+
+    fn seat(&self, cpu: u16) -> RangeSeat<'s, 'm, &'s SharedPaging, SharedFrames<'s>> {
+        self.space
+            .seat(CpuId(cpu), SharedFrames(self.paging))
+            .expect("one thread a CPU")
+    }
+
+    /// What a thread on `cpu` does: `ops` operations by the numbers of `seed`; in the end it frees
+    /// what it still has.
+    ///
+    /// # Panics
+    /// If anything is not as it must be.
+    pub fn work(&self, cpu: u16, seed: u64, ops: u32, work: &Work) {
+        let mut seat = self.seat(cpu);
+        let mut random = Random::new(seed);
+        let mut held: Vec<Area> = Vec::new();
+        for _ in 0..ops {
+            if random.chance(work.purge_percent) {
+                if random.chance(30) {
+                    seat.drain();
+                } else {
+                    seat.purge();
+                }
+                continue;
+            }
+            if held.len() < work.held_max && (held.is_empty() || random.chance(60)) {
+                if let Some(area) = self.alloc(&mut seat, &mut random, work) {
+                    if random.chance(work.shared_percent) {
+                        lock(&self.shared).push(area);
+                    } else {
+                        held.push(area);
+                    }
+                }
+            } else if !held.is_empty() {
+                let area = held.swap_remove(random.below(held.len() as u64) as usize);
+                self.free(&mut seat, &area);
+            }
+            if random.chance(work.shared_percent) {
+                let taken = {
+                    let mut shared = lock(&self.shared);
+                    // Not what this thread has just left there.
+                    (shared.len() > 1).then(|| shared.remove(0))
+                };
+                if let Some(area) = taken {
+                    self.free(&mut seat, &area);
+                }
+            }
+        }
+        for area in &held {
+            self.free(&mut seat, area);
+        }
+    }
+
+    fn alloc(
+        &self,
+        seat: &mut RangeSeat<'s, 'm, &'s SharedPaging, SharedFrames<'s>>,
+        random: &mut Random,
+        work: &Work,
+    ) -> Option<Area> {
+        let kind = work.kinds[random.below(work.kinds.len() as u64) as usize];
+        let (pages, tag) = (
+            1 + random.below(work.pages_max),
+            Tag(random.below(9) as u32),
+        );
+        // The number is the model's to give, which the engine must not wait for: frames that are
+        // the callers' own are chosen by another.
+        let request = Request {
+            cpu: seat.cpu().0,
+            kind,
+            pages,
+            align_bytes: Page::BYTES,
+            zero: kind == AreaKind::Vmalloc && random.chance(30),
+            context: Context::ANY,
+            tag,
+            id: random.below(1 << 20),
+        };
+        let pool_frames = u64::from(self.paging.lock().pool_frames());
+        match calls::alloc(seat, pool_frames, &request) {
+            Ok(start) => {
+                let mut model = lock(&self.model);
+                let covers = covers(kind, pages);
+                if let Some(objection) = model.objection(start, covers, Page::BYTES) {
+                    panic!("V1: {request:?} was served at {start}: {objection}");
+                }
+                let mut area = model.alloc(start, pages, covers, kind, tag);
+                drop(model);
+                area.id = request.id;
+                let paging = self.paging.lock();
+                let inspected = area.inspect(&paging, request.cpu, request.zero, pages);
+                if let Err(wrong) = inspected {
+                    panic!("{wrong}");
+                }
+                self.check(&paging);
+                Some(area)
+            }
+            Err(error @ (RangeError::NoSpace { .. } | RangeError::Frames(_))) => {
+                assert!(!work.must_serve, "V8: {request:?}: {error}");
+                None
+            }
+            Err(error) => panic!("{request:?}: {error}"),
+        }
+    }
+
+    fn free(&self, seat: &mut RangeSeat<'s, 'm, &'s SharedPaging, SharedFrames<'s>>, area: &Area) {
+        let paging = self.paging.lock();
+        for nth in 0..area.pages {
+            if area.kind != AreaKind::Vmalloc {
+                let own = own_frame(paging.pool_frames(), area.id, nth);
+                assert_eq!(paging.mapped(Page(area.start.0 + nth)), Some(own));
+            }
+            if let Err(wrong) = area.touch(&paging, seat.cpu().0, nth) {
+                panic!("{wrong}");
+            }
+        }
+        self.check(&paging);
+        drop(paging);
+        // Before: another thread may get the pages as soon as they are free.
+        lock(&self.model).free(area.start);
+        match calls::free(seat, area.start, area.kind, area.pages) {
+            Ok(pages) => assert_eq!(pages, area.pages),
+            Err(error) => panic!("{area:?}: {error}"),
+        }
+    }
+
+    fn check(&self, paging: &Paging) {
+        if let Some(broken) = paging.broken() {
+            panic!("the platform was misused: {broken}");
+        }
+    }
+
+    /// When all threads are done: frees what is left, drains, and finds everything as at first.
+    ///
+    /// # Panics
+    /// If anything is not.
+    pub fn end(&self) -> RangeStats {
+        self.verify();
+        let mut seat = self.seat(0);
+        let rest: Vec<Area> = lock(&self.shared).drain(..).collect();
+        for area in &rest {
+            self.free(&mut seat, area);
+        }
+        seat.drain();
+        self.verify();
+        let paging = self.paging.lock();
+        self.check(&paging);
+        let stats = self.space.stats();
+        let left = (stats.live_pages, stats.vmap_lazy_nr, paging.mapped_pages());
+        assert_eq!(left, (0, 0, 0), "live, lazy and mapped pages at the end");
+        let frames = (paging.free_frames(), u64::from(paging.pool_frames()));
+        assert_eq!(frames.0, frames.1, "V7: frames at the end");
+        self.space
+            .for_each_area(|area| panic!("{area:?} at the end"));
+        stats
+    }
+
+    fn verify(&self) {
+        if let Err(broken) = self.space.verify() {
+            panic!("{broken}");
+        }
+    }
+}

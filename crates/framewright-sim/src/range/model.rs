@@ -1,0 +1,346 @@
+use framewright::Page;
+use framewright::vrange::{AreaKind, RangeError, RangeFreeError, SpaceLayout, Tag};
+use std::collections::BTreeMap;
+
+/// A live area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Area {
+    /// Its first page.
+    pub start: Page,
+    /// Its length, as it was asked for.
+    pub pages: u64,
+    /// What of the window belongs to it: with the guard page, or rounded up to a slot.
+    pub covers: u64,
+    /// Who made it.
+    pub kind: AreaKind,
+    /// The caller's number.
+    pub tag: Tag,
+    /// Which of all areas that ever were: what its pages hold follows from it.
+    pub id: u64,
+    place: usize,
+}
+
+/// The virtual ranges' obviously right, slow twin: the live areas, sorted by address.
+///
+/// What is not a live area's is free: the twin knows nothing lazy, kept or waiting, and no spans.
+///
+/// # Invariants
+/// - A request is served if and only if a free range of its length and alignment exists.
+/// - What is handed out is free, aligned, and in the window.
+/// - A free succeeds if and only if an area of that kind (and length) starts there.
+#[derive(Clone, Debug)]
+pub struct RangeModel {
+    window: (u64, u64),
+    areas: BTreeMap<u64, Area>,
+    /// First pages of the areas, in no order that means anything.
+    live: Vec<u64>,
+    /// Where areas were that were freed, by first page, and what they covered; as long as nothing
+    /// has been handed out over them.
+    freed: BTreeMap<u64, u64>,
+    live_pages: u64,
+    next_id: u64,
+}
+
+impl RangeModel {
+    /// The model of an empty space of that layout.
+    #[must_use]
+    pub fn new(layout: &SpaceLayout) -> Self {
+        Self {
+            window: (layout.start.0, layout.start.0 + layout.pages),
+            areas: BTreeMap::new(),
+            live: Vec::new(),
+            freed: BTreeMap::new(),
+            live_pages: 0,
+            next_id: 1,
+        }
+    }
+
+    /// How many areas live.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    /// The number of the next area.
+    #[must_use]
+    pub const fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Pages of live areas as they were asked for.
+    #[must_use]
+    pub const fn live_pages(&self) -> u64 {
+        self.live_pages
+    }
+
+    /// The area that `pick` names. `None` if there is none.
+    #[must_use]
+    pub fn pick(&self, pick: u32) -> Option<Area> {
+        let nth = (pick as usize).checked_rem(self.live.len())?;
+        Some(self.areas[&self.live[nth]])
+    }
+
+    /// The live areas by address.
+    pub fn areas(&self) -> impl Iterator<Item = &Area> {
+        self.areas.values()
+    }
+
+    /// The live area that covers the page, its guard page or rounding included.
+    #[must_use]
+    pub fn covering(&self, page: Page) -> Option<&Area> {
+        let (_, area) = self.areas.range(..=page.0).next_back()?;
+        (page.0 < area.start.0 + area.covers).then_some(area)
+    }
+
+    /// Whether a free range of that length and alignment exists.
+    #[must_use]
+    pub fn has_gap(&self, covers: u64, align_pages: u64) -> bool {
+        let (start, end) = self.window;
+        let fits = |from: u64, to: u64| {
+            from.checked_next_multiple_of(align_pages)
+                .and_then(|at| at.checked_add(covers))
+                .is_some_and(|last| last <= to)
+        };
+        let mut from = start;
+        for area in self.areas.values() {
+            if fits(from, area.start.0) {
+                return true;
+            }
+            from = area.start.0 + area.covers;
+        }
+        fits(from, end)
+    }
+
+    /// What a request of `covers` pages must come to: served, or refused for that reason.
+    ///
+    /// # Errors
+    /// Why it must fail.
+    pub fn must_alloc(&self, pages: u64, covers: u64, align_bytes: u64) -> Result<(), RangeError> {
+        if pages == 0 {
+            return Err(RangeError::Empty);
+        }
+        if !align_bytes.is_power_of_two() {
+            return Err(RangeError::Align { bytes: align_bytes });
+        }
+        if pages > self.window.1 - self.window.0 {
+            return Err(RangeError::TooLong { pages });
+        }
+        let align_pages = (align_bytes / Page::BYTES).max(1);
+        if self.has_gap(covers, align_pages) {
+            Ok(())
+        } else {
+            Err(RangeError::NoSpace { pages, align_bytes })
+        }
+    }
+
+    /// Why exactly this range cannot be handed out.
+    #[must_use]
+    pub fn objection(&self, start: Page, covers: u64, align_bytes: u64) -> Option<String> {
+        let align_pages = (align_bytes / Page::BYTES).max(1);
+        let end = start.0.checked_add(covers);
+        if start.0 < self.window.0 || end.is_none_or(|end| end > self.window.1) {
+            return Some(format!("{covers} pages at {start} are not in the window"));
+        }
+        if !start.0.is_multiple_of(align_pages) {
+            return Some(format!("{start} is not aligned to {align_bytes} bytes"));
+        }
+        let last = Page(start.0 + covers - 1);
+        self.areas
+            .range(..=last.0)
+            .next_back()
+            .filter(|(_, area)| area.start.0 + area.covers > start.0)
+            .map(|(_, area)| format!("{covers} pages at {start} overlap {area:?}"))
+    }
+
+    /// The range is an area now.
+    pub fn alloc(
+        &mut self,
+        start: Page,
+        pages: u64,
+        covers: u64,
+        kind: AreaKind,
+        tag: Tag,
+    ) -> Area {
+        let area = Area {
+            start,
+            pages,
+            covers,
+            kind,
+            tag,
+            id: self.next_id,
+            place: self.live.len(),
+        };
+        self.next_id += 1;
+        self.live_pages += pages;
+        self.live.push(start.0);
+        self.areas.insert(start.0, area);
+        while let Some((&old, &covered)) = self.freed.range(..start.0 + covers).next_back() {
+            if old + covered <= start.0 {
+                break;
+            }
+            self.freed.remove(&old);
+        }
+        area
+    }
+
+    /// What a free must come to; the length only matters to `unmap_ram`.
+    ///
+    /// # Errors
+    /// All the reasons for which it may be refused, if it must be.
+    pub fn must_free(
+        &self,
+        page: Page,
+        kind: AreaKind,
+        pages: u64,
+    ) -> Result<(), Vec<RangeFreeError>> {
+        if page.0 < self.window.0 || page.0 >= self.window.1 {
+            return Err(vec![RangeFreeError::Outside(page)]);
+        }
+        let Some(area) = self.covering(page) else {
+            // How long it is known that the area was there is the engine's business.
+            let mut reasons = vec![RangeFreeError::NotAllocated(page)];
+            match self.freed.range(..=page.0).next_back() {
+                Some((&start, _)) if start == page.0 => {
+                    reasons.push(RangeFreeError::AlreadyFree(page));
+                }
+                Some((&start, &covered)) if page.0 < start + covered => {
+                    let start = Page(start);
+                    reasons.push(RangeFreeError::NotTheFirst { page, start });
+                }
+                _ => {}
+            }
+            return Err(reasons);
+        };
+        let (start, mapped) = (area.start, area.pages);
+        if start != page {
+            return Err(vec![RangeFreeError::NotTheFirst { page, start }]);
+        }
+        if area.kind != kind {
+            return Err(vec![RangeFreeError::WrongKind(page)]);
+        }
+        if kind == AreaKind::Ram && mapped != pages {
+            let wrong = RangeFreeError::WrongLength {
+                page,
+                pages,
+                mapped,
+            };
+            return Err(vec![wrong]);
+        }
+        Ok(())
+    }
+
+    /// The area is no more.
+    ///
+    /// # Panics
+    /// If none starts there.
+    pub fn free(&mut self, start: Page) -> Area {
+        let area = self.areas.remove(&start.0).expect("a live area");
+        self.live.swap_remove(area.place);
+        if let Some(&moved) = self.live.get(area.place) {
+            let moved = self.areas.get_mut(&moved).expect("a live area");
+            moved.place = area.place;
+        }
+        self.live_pages -= area.pages;
+        self.freed.insert(start.0, area.covers);
+        area
+    }
+
+    /// Everything freed is a gap now, and nobody knows what was there.
+    pub fn forget_freed(&mut self) {
+        self.freed.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model() -> RangeModel {
+        RangeModel::new(&SpaceLayout::new(Page(1024), 32))
+    }
+
+    #[test]
+    fn a_gap_is_found_where_it_is_and_only_there() {
+        let mut model = model();
+        assert!(model.has_gap(32, 1) && !model.has_gap(33, 1) && model.has_gap(1, 1024));
+        assert!(!model.has_gap(1, 2048));
+        model.alloc(Page(1027), 1, 2, AreaKind::Plain, Tag(0));
+        assert!(model.has_gap(27, 1) && !model.has_gap(28, 1));
+        assert!(model.has_gap(24, 8) && !model.has_gap(25, 8));
+        assert!(model.has_gap(3, 1024) && !model.has_gap(4, 1024));
+        let (pages, align_bytes) = (3, 1 << 22);
+        let no_space = RangeError::NoSpace { pages, align_bytes };
+        assert_eq!(model.must_alloc(3, 4, 1 << 22), Err(no_space));
+        assert_eq!(model.must_alloc(2, 3, 1 << 22), Ok(()));
+        assert_eq!(model.must_alloc(0, 1, 3), Err(RangeError::Empty));
+        assert_eq!(
+            model.must_alloc(1, 2, 3),
+            Err(RangeError::Align { bytes: 3 })
+        );
+        let too_long = RangeError::TooLong { pages: 33 };
+        assert_eq!(model.must_alloc(33, 34, 1), Err(too_long));
+    }
+
+    #[test]
+    fn what_cannot_be_handed_out_is_said() {
+        let mut model = model();
+        model.alloc(Page(1030), 3, 4, AreaKind::Plain, Tag(0));
+        let objection = |start, covers, align| model.objection(Page(start), covers, align);
+        assert_eq!(objection(1024, 6, 4096), None);
+        assert_eq!(objection(1034, 22, 8192), None);
+        assert!(objection(1024, 7, 4096).unwrap().contains("overlap"));
+        assert!(objection(1033, 1, 4096).unwrap().contains("overlap"));
+        assert!(objection(1035, 1, 8192).unwrap().contains("aligned"));
+        assert!(objection(1050, 7, 1).unwrap().contains("window"));
+        assert!(objection(1023, 1, 1).unwrap().contains("window"));
+        assert!(objection(u64::MAX, 1, 1).unwrap().contains("window"));
+    }
+
+    #[test]
+    fn each_wrong_free_has_its_reason() {
+        use RangeFreeError::{AlreadyFree, NotAllocated, NotTheFirst, Outside, WrongKind};
+        let mut model = model();
+        let (page, start) = (Page(1026), Page(1025));
+        model.alloc(start, 2, 3, AreaKind::Ram, Tag(0));
+        let wrong = |model: &RangeModel, page, pages| {
+            model
+                .must_free(Page(page), AreaKind::Ram, pages)
+                .unwrap_err()
+        };
+        assert_eq!(wrong(&model, 1023, 1), [Outside(Page(1023))]);
+        assert_eq!(wrong(&model, 1056, 1), [Outside(Page(1056))]);
+        assert_eq!(wrong(&model, 1024, 1), [NotAllocated(Page(1024))]);
+        assert_eq!(wrong(&model, 1026, 1), [NotTheFirst { page, start }]);
+        let other = model.must_free(start, AreaKind::Plain, 2);
+        assert_eq!(other, Err(vec![WrongKind(start)]));
+        let length = wrong(&model, 1025, 3);
+        assert!(matches!(
+            length[..],
+            [RangeFreeError::WrongLength { mapped: 2, .. }]
+        ));
+        assert_eq!(model.must_free(start, AreaKind::Ram, 2), Ok(()));
+        model.free(start);
+        assert!(wrong(&model, 1025, 2).contains(&AlreadyFree(start)));
+        assert!(wrong(&model, 1026, 2).contains(&NotTheFirst { page, start }));
+        model.alloc(Page(1024), 2, 3, AreaKind::Plain, Tag(0));
+        model.free(Page(1024));
+        assert_eq!(wrong(&model, 1025, 2), [NotAllocated(start)]);
+        model.forget_freed();
+        assert_eq!(wrong(&model, 1024, 2), [NotAllocated(Page(1024))]);
+    }
+
+    #[test]
+    fn picks_follow_what_lives() {
+        let mut model = model();
+        assert_eq!(model.pick(3), None);
+        for start in [1024, 1030, 1040] {
+            model.alloc(Page(start), 2, 3, AreaKind::Plain, Tag(start as u32));
+        }
+        model.free(Page(1024));
+        let starts: Vec<u64> = (0..3).map(|n| model.pick(n).unwrap().start.0).collect();
+        assert_eq!(starts, [1040, 1030, 1040]);
+        assert_eq!((model.live(), model.live_pages()), (2, 4));
+        assert_eq!(model.covering(Page(1032)).unwrap().tag, Tag(1030));
+        assert_eq!(model.covering(Page(1033)), None);
+    }
+}

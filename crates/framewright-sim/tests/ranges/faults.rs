@@ -1,0 +1,62 @@
+//! The n-th call of anything made to fail: nothing is lost, the state is as before, and life goes
+//! on.
+
+use framewright_sim::Call;
+use framewright_sim::range::{self, Case};
+
+/// Runs 300 operations of the case as often as it makes such calls, at most `runs` times, with
+/// another one failing each time; each must be met.
+fn each_fails_once(name: &str, call: Call, runs: u64) {
+    let mut case = Case::named(name).unwrap();
+    // What the next operation does must not need a `verify` in between.
+    case.verify_every = 50;
+    let paging = case.paging();
+    range::run(&case, &paging, case.ops(3).take(300)).unwrap();
+    let calls = paging.machine().calls(call);
+    assert!(calls > 0, "{name}: no {call:?} at all");
+    let mut met = 0;
+    for nth in 0..calls.min(runs) {
+        let paging = case.paging();
+        paging.machine().fail(call, nth);
+        match range::run(&case, &paging, case.ops(3).take(300)) {
+            Ok(summary) => met += summary.faults,
+            Err(finding) => panic!(
+                "{name}, {call:?} {nth}, operation {}: {}",
+                finding.at, finding.difference
+            ),
+        }
+    }
+    // Some are made by the drains at the end.
+    assert!(
+        met * 2 > calls.min(runs),
+        "{name}: {met} of {calls} {call:?}"
+    );
+}
+
+#[test]
+fn a_frame_allocation_that_fails_leaves_everything_as_it_was() {
+    for name in ["eight", "kept", "few-frames", "arena"] {
+        each_fails_once(name, Call::Frames, 200);
+    }
+}
+
+#[test]
+fn a_map_that_fails_leaves_everything_as_it_was() {
+    for name in ["eight", "kept", "blocks", "arena", "few-frames"] {
+        each_fails_once(name, Call::Map, 200);
+    }
+}
+
+#[test]
+fn what_failed_to_be_unmapped_stays_lazy_and_is_unmapped_later() {
+    for name in ["eight", "one-span", "seven", "kept", "blocks", "arena"] {
+        each_fails_once(name, Call::Unmap, 200);
+    }
+}
+
+#[test]
+fn a_flush_that_takes_long_changes_nothing() {
+    for name in ["eight", "seven", "kept"] {
+        each_fails_once(name, Call::Flush, 50);
+    }
+}

@@ -1,0 +1,88 @@
+//! Threads that hammer one window, with every mapping's words checked.
+
+use framewright::Page;
+use framewright::policy::RangeConfig;
+use framewright::stats::RangeStats;
+use framewright::vrange::AreaKind::{self, Plain, Vmalloc};
+use framewright::vrange::{Space, SpaceLayout};
+use framewright_sim::range::{Hammer, Work};
+use framewright_sim::{Paging, SharedPaging};
+use std::thread;
+
+const EVERYTHING: &[AreaKind] = &[Plain, Vmalloc];
+
+fn hammer(layout: SpaceLayout, config: RangeConfig, ops: u32, work: Work) -> RangeStats {
+    let paging = Paging::new(layout.cpus, layout.start, layout.pages, 600, 256).eager(true);
+    let paging = SharedPaging::new(paging, thread::yield_now);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
+    let hammer = Hammer::new(&space, &paging, &layout);
+    thread::scope(|scope| {
+        for cpu in 0..layout.cpus {
+            let (hammer, work) = (&hammer, &work);
+            scope.spawn(move || hammer.work(cpu, u64::from(cpu) + 1, ops, work));
+        }
+    });
+    hammer.end()
+}
+
+fn layout(pages: u64, span_pages: u32, cpus: u16) -> SpaceLayout {
+    SpaceLayout::new(Page(1 << 20), pages)
+        .with_span_pages(span_pages)
+        .with_cpus(cpus)
+}
+
+fn config(lazy_pages_max: u64, kept_pages_max: u64) -> RangeConfig {
+    RangeConfig {
+        lazy_pages_max,
+        kept_pages_max,
+        ..RangeConfig::default()
+    }
+}
+
+#[test]
+fn threads_in_one_window_have_each_page_alone() {
+    let work = Work {
+        kinds: EVERYTHING,
+        pages_max: 6,
+        held_max: 12,
+        shared_percent: 30,
+        purge_percent: 2,
+        must_serve: false,
+    };
+    let stats = hammer(layout(512, 32, 4), config(64, 32), 3000, work);
+    assert!(
+        stats.area_allocs > 1000 && stats.tlb_flushes > 0,
+        "{stats:?}"
+    );
+}
+
+#[test]
+fn v8_nobody_fails_while_the_window_has_room_wherever_the_areas_lie() {
+    // Each of four threads holds at most four areas of one page and a guard page: they can spoil
+    // three pages each of 64, with what is freed by others never more than as much again.
+    let work = Work {
+        kinds: &[Plain],
+        pages_max: 1,
+        held_max: 4,
+        shared_percent: 0,
+        purge_percent: 1,
+        must_serve: true,
+    };
+    let stats = hammer(layout(64, 8, 4), config(16, 0), 3000, work);
+    assert_eq!(stats.failures, 0);
+}
+
+#[test]
+fn all_areas_are_freed_by_others() {
+    let work = Work {
+        kinds: EVERYTHING,
+        pages_max: 3,
+        held_max: 1,
+        shared_percent: 100,
+        purge_percent: 1,
+        must_serve: false,
+    };
+    let stats = hammer(layout(256, 16, 3), config(32, 0), 2000, work);
+    assert!(stats.remote_frees > 100, "{stats:?}");
+}
