@@ -82,7 +82,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let found = self.held().alloc_entered(&need, header, &mut self.frames);
         self.exit();
         let found = match found {
-            None if request.context.may_block => self.alloc_at_rest(&need, header),
+            None if request.context.may_block && !self.space.is_exhausted() => {
+                self.alloc_at_rest(&need, header)
+            }
             found => found,
         };
         match found {

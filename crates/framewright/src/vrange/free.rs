@@ -3,7 +3,10 @@ use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{AreaKind, AreaState, FrameSource, Header, RangeFreeError, RangeSeat};
 use crate::platform::{Barrier, Map, Relax};
-use crate::sync::Ordering::{AcqRel, Release};
+use crate::sync::{
+    Ordering::{AcqRel, SeqCst},
+    model_fence,
+};
 use crate::units::Page;
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
@@ -46,7 +49,6 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.free_slowly(page, kind)
     }
 
-    #[cold]
     #[inline(never)]
     fn free_slowly(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
         self.wait_if_claimed();
@@ -130,10 +132,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                     return false;
                 }
                 bits::for_each_part(place, pages, |word, mask| {
-                    // Release pairs with the Acquire in `collect_span`.
-                    span.remote()[word].fetch_or(mask, Release);
+                    // At least Release: it pairs with the Acquire in `collect_span`.
+                    span.remote()[word].fetch_or(mask, SeqCst);
                 });
-                if span.pending().swap(1, AcqRel) == 0 {
+                // Bits first, then this; the owner the other way round: so one sees the other.
+                // Mostly the span is on its way already, and a look is all it costs.
+                model_fence();
+                if span.pending().load(SeqCst) == 0 && span.pending().swap(1, AcqRel) == 0 {
                     self.push_inbox(cpu, number);
                 }
                 self.words.count(Count::RemoteFrees, 1);

@@ -8,7 +8,10 @@ use super::space::MERGES_MAX;
 use super::span::{Bits, Owner};
 use super::{AreaKind, FrameSource};
 use crate::platform::{Barrier, Map, Relax};
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    model_fence,
+};
 use crate::units::{PageRange, Run};
 
 /// Spans, or areas of the arena, that are purged in one pass.
@@ -79,7 +82,8 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 Owner::Areas(cpu) | Owner::Block(cpu) if cpu == self.cpu => {
                     // Whoever frees sets its bits and then this: either it is seen here that it
                     // was set, and so are the bits, or whoever sets it next sends the span again.
-                    span.pending().swap(0, AcqRel);
+                    span.pending().swap(0, SeqCst);
+                    model_fence();
                     self.collect_span(number);
                 }
                 // Handed on since it was sent.
@@ -108,7 +112,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         let span = self.span(number);
         let mut pages = 0;
         for (word, remote) in span.remote().iter().enumerate() {
-            if remote.load(Relaxed) == 0 {
+            if remote.load(SeqCst) == 0 {
                 continue;
             }
             // Acquire pairs with the Release of whoever freed.

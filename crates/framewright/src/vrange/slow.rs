@@ -94,6 +94,24 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 }
 
+impl<'m, P> Space<'m, P> {
+    /// How often anybody did what can make stopping all CPUs worth its cost, plus one.
+    fn events(&self) -> u64 {
+        let all = |counter| sum(self.all_seats(), counter);
+        all(Count::Frees)
+            .wrapping_add(all(Count::SpanTakes))
+            .wrapping_add(all(Count::BlockTakes))
+            .wrapping_add(1)
+    }
+
+    /// Whether all was the arena's when a search of it ended that found nothing: since stopping all
+    /// CPUs brought nothing, nobody has freed anything or taken a span. Counters only grow, so what
+    /// is so now was so at any moment between.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.fruitless().load(Relaxed) == self.events()
+    }
+}
+
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Does some of the purge ahead of the bound, if much is lazy and enough of it is this CPU's:
     /// so that nobody has to do all of it at once.
@@ -198,18 +216,13 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
         let space = self.space;
-        // Since it brought nothing, nobody has freed anything or taken a span: all is the arena's.
-        let all = || space.all_seats();
-        let events = sum(all(), Count::Frees)
-            .wrapping_add(sum(all(), Count::SpanTakes))
-            .wrapping_add(sum(all(), Count::BlockTakes))
-            .wrapping_add(1);
+        let events = space.events();
         if space.fruitless().load(Relaxed) != events {
             self.drain(own, frames);
         }
         let at = space.cut(own.words, need.pages, need.align_pages);
-        if at.is_none() && space.told_lazy() == 0 {
-            space.fruitless().store(events, Relaxed);
+        if at.is_none() && !space.has_spare() {
+            space.fruitless().store(space.events(), Relaxed);
         }
         at
     }
