@@ -11,9 +11,9 @@
 //!   border between them moves and is not set.
 //! - Two things change this for a while. When little is free in mixed pageblocks, movable requests
 //!   leave it to those that have nowhere else to go (*heal*). When blocks of order 3 and more are
-//!   scarce, breaking one for a smaller request costs more than contaminating a pageblock by way
-//!   of one of its small free blocks (*scarce*): what the proposal of 2016 does by rule is done
-//!   here by price.
+//!   scarce, and not for want of free memory but because it lies in smaller pieces, breaking one
+//!   for a smaller request costs more than contaminating a pageblock by way of one of its small
+//!   free blocks (*scarce*): what the proposal of 2016 does by rule is done here by price.
 //!
 //! The constants are the outcome of a search over two recorded traces; `docs/design` has the
 //! numbers, and what each constant is worth.
@@ -80,8 +80,9 @@ pub(super) const fn pressure(zone: &ZoneFacts) -> Pressure {
     Pressure {
         // Less than a tenth of what is free is in mixed pageblocks.
         heals: zone.free_mixed * 10 < zone.free,
-        // Less than 2.2 % of the zone is free in blocks of order 3 or more.
-        scarce: zone.free_large * 1000 < zone.frames * 22,
+        // Less than 1.9 % of the zone is free in blocks of order 3 or more, and less than 45 % of
+        // what is free: where it is whole, little is free, but nothing is broken up in vain.
+        scarce: zone.free_large * 1000 < zone.frames * 19 && zone.free_large * 100 < zone.free * 45,
         // Fewer blocks of order 2 than one for each 2800 frames: 550 on the 6 GiB of the traces.
         order_2_scarce: zone.blocks_of_order_2 * 2800 < zone.frames,
         // An eighth of the zone.
@@ -304,7 +305,7 @@ mod tests {
             frames: 280_000,
             free: 50_000,
             free_mixed: 5000,
-            free_large: 6160,
+            free_large: 5320,
             blocks_of_order_2: 100,
         };
         assert_eq!(pressure(&zone), Pressure::default());
@@ -318,7 +319,7 @@ mod tests {
         };
         assert_eq!(pressure(&below), heals);
         let below = ZoneFacts {
-            free_large: 6159,
+            free_large: 5319,
             ..zone
         };
         let scarce = Pressure {
@@ -326,6 +327,10 @@ mod tests {
             ..Pressure::default()
         };
         assert_eq!(pressure(&below), scarce);
+        // Of 11,820 free frames, 5319 are 45 %: little is free, but it is whole.
+        let whole = |free| pressure(&ZoneFacts { free, ..below });
+        assert_eq!(whole(11_821), scarce);
+        assert_eq!(whole(11_820), Pressure::default());
         let below = ZoneFacts {
             blocks_of_order_2: 99,
             ..zone
