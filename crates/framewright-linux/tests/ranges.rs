@@ -244,6 +244,37 @@ fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
 }
 
 #[test]
+fn one_thread_allocates_and_another_frees_and_what_is_kept_goes_round() {
+    let host = host(8192, &RangeOptions::new(16 << 10));
+    let (give, take) = std::sync::mpsc::sync_channel::<Area>(16);
+    let areas = 2000;
+    std::thread::scope(|scope| {
+        let host = &host;
+        scope.spawn(move || {
+            let mut seat = host.range_seat().unwrap();
+            for area in take {
+                area.check(host);
+                assert_eq!(seat.vfree(area.at), Ok(area.pages));
+            }
+        });
+        let mut seat = host.range_seat().unwrap();
+        let mut random = Random(3);
+        for number in 0..areas {
+            let request = AreaRequest::new(1 + random.below(8));
+            give.send(vmalloc(host, &mut seat, &request, number).unwrap())
+                .unwrap();
+        }
+        drop(give);
+    });
+    let stats = host.space().stats();
+    assert_eq!(stats.area_frees, areas);
+    // What was built lies with the one who frees, in the depot, or on the way.
+    assert!(stats.kept_takes >= areas * 3 / 5, "{stats:?}");
+    assert_eq!(stats.unmap_calls, 0);
+    all_is_back(&host);
+}
+
+#[test]
 fn the_budget_of_mappings_is_an_error_that_names_it_only_when_nothing_can_be_unmapped() {
     let mut ranges = RangeOptions::new(16 << 10);
     ranges.mappings_max = Some(100);

@@ -7,10 +7,15 @@
 use framewright::frame::ZoneLayout;
 use framewright::platform::Barrier;
 use framewright::policy::RangeConfig;
+use framewright::stats::RangeStats;
 use framewright::vrange::AreaRequest;
 use framewright::{Frame, Page};
 use framewright_linux::{HostRangeSeat, HostSpace, Options, RangeOptions};
 use std::error::Error;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::Instant;
 
 const REPEATS: usize = 15;
@@ -35,6 +40,12 @@ const CHURNS: [Churn; 7] = [
     churn("1..=16 pages, nothing kept", 16, 8, 0, false, 10_000),
 ];
 
+const HAND_OVERS: [Churn; 3] = [
+    churn("1 page", 1, 0, 1024, false, 100_000),
+    churn("1..=16 pages", 16, 0, 4096, false, 100_000),
+    churn("1..=16 pages, nothing kept", 16, 0, 0, false, 10_000),
+];
+
 const fn churn(
     name: &'static str,
     pages_max: u64,
@@ -56,7 +67,7 @@ const fn churn(
 fn main() -> Result<(), Box<dyn Error>> {
     // `cargo test --benches` runs this too, to see that it works.
     let quick = std::env::args().all(|argument| argument != "--bench");
-    println!("ns for a pair of vmalloc and vfree        min  median   maps/1000  unmaps/1000");
+    println!("ns for a pair of vmalloc and vfree        min  median  built/1000  unmaps/1000");
     let only = std::env::args()
         .skip_while(|argument| argument != "--only")
         .nth(1);
@@ -73,6 +84,94 @@ fn main() -> Result<(), Box<dyn Error>> {
             Err(_) => run(churn, &HostSpace::fenced(&options, &ranges)?, quick)?,
         }
     }
+    println!("one thread allocates, another frees");
+    for churn in HAND_OVERS
+        .iter()
+        .filter(|churn| churn.name.starts_with(&only))
+    {
+        let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
+        let mut ranges = RangeOptions::new(1 << 16);
+        let mut config = RangeConfig::for_cpus(2);
+        config.kept_pages_max = churn.kept_pages_max;
+        ranges.config = Some(config);
+        let options = Options::new(layout);
+        match HostSpace::new(&options, &ranges) {
+            Ok(host) => hand_over(churn, &host, quick)?,
+            Err(_) => hand_over(churn, &HostSpace::fenced(&options, &ranges)?, quick)?,
+        }
+    }
+    Ok(())
+}
+
+/// The pages that one thread has allocated and another one has not yet freed.
+struct Ring {
+    slots: [AtomicU64; 64],
+}
+
+impl Ring {
+    fn put(&self, nth: usize, at: Page) {
+        let slot = &self.slots[nth % 64];
+        while slot.load(Relaxed) != 0 {
+            std::thread::yield_now();
+        }
+        slot.store(at.0, Release);
+    }
+
+    fn take(&self, nth: usize) -> Page {
+        let slot = &self.slots[nth % 64];
+        loop {
+            let at = slot.load(Acquire);
+            if at != 0 {
+                slot.store(0, Release);
+                return Page(at);
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn hand_over<B: Barrier + Clone + Sync>(
+    churn: &Churn,
+    host: &HostSpace<B>,
+    quick: bool,
+) -> Result<(), Box<dyn Error>> {
+    let pairs = if quick {
+        churn.pairs / 100
+    } else {
+        churn.pairs
+    } as usize;
+    let mut times = Vec::with_capacity(REPEATS);
+    let mut before = host.space().stats();
+    for repeat in 0..=if quick { 1 } else { REPEATS } {
+        let ring = Ring {
+            slots: [const { AtomicU64::new(0) }; 64],
+        };
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            let freeing = scope.spawn(|| {
+                let mut seat = host.range_seat().map_err(|error| error.to_string())?;
+                for nth in 0..pairs {
+                    let freed = seat.vfree(ring.take(nth));
+                    freed.map_err(|error| error.to_string())?;
+                }
+                Ok::<(), String>(())
+            });
+            let mut seat = host.range_seat()?;
+            for nth in 0..pairs {
+                let pages = 1 + nth as u64 * 7 % churn.pages_max;
+                ring.put(nth, seat.vmalloc(&AreaRequest::new(pages))?);
+            }
+            freeing.join().map_err(|_| "a thread panicked")??;
+            Ok::<(), Box<dyn Error>>(())
+        })?;
+        if repeat == 0 {
+            before = host.space().stats();
+        } else {
+            times.push(start.elapsed().as_nanos() as f64 / pairs as f64);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    print_line(churn.name, &times, &before, &host.space().stats());
     Ok(())
 }
 
@@ -109,23 +208,26 @@ fn run<B: Barrier + Clone>(
         times.push(start.elapsed().as_nanos() as f64 / pairs as f64);
     }
     times.sort_by(f64::total_cmp);
-    let after = host.space().stats();
-    let frees = (after.area_frees - before.area_frees) as f64 / 1000.0;
-    let built = (after.area_allocs - before.area_allocs) - (after.kept_takes - before.kept_takes);
-    println!(
-        "{:<38} {:>7.0} {:>7.0} {:>11.1} {:>12.1}",
-        churn.name,
-        times[0],
-        times[times.len() / 2],
-        built as f64 / frees,
-        (after.unmap_calls - before.unmap_calls) as f64 / frees,
-    );
+    print_line(churn.name, &times, &before, &host.space().stats());
     for at in live.into_iter().flatten() {
         seat.vfree(at)?;
     }
     seat.drain();
     host.space().verify()?;
     Ok(())
+}
+
+fn print_line(name: &str, times: &[f64], before: &RangeStats, after: &RangeStats) {
+    let frees = (after.area_frees - before.area_frees) as f64 / 1000.0;
+    let built = (after.area_allocs - before.area_allocs) - (after.kept_takes - before.kept_takes);
+    println!(
+        "{:<38} {:>7.0} {:>7.0} {:>11.1} {:>12.1}",
+        name,
+        times[0],
+        times[times.len() / 2],
+        built as f64 / frees,
+        (after.unmap_calls - before.unmap_calls) as f64 / frees,
+    );
 }
 
 fn churned<B: Barrier + Clone>(

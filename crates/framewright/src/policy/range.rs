@@ -25,8 +25,8 @@ pub struct RangeConfig {
     /// Whether CPUs take spans from the arena for small areas; if not, each area is cut from the
     /// arena, under its lock.
     pub spans: bool,
-    /// The most pages of freed areas that a CPU keeps constructed, with frames and mapping; 0 for
-    /// none.
+    /// The most pages of freed areas that a CPU keeps constructed, with frames and mapping, and the
+    /// most that lie between the CPUs, if there are several; 0 for none.
     pub kept_pages_max: u64,
 }
 

@@ -150,7 +150,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             kept_pages: self
                 .all_seats()
                 .map(|seat| seat.kept(self.table).pages())
-                .sum(),
+                .sum::<u64>()
+                + self.depot().pages(),
             failures: all(Count::Failures),
             live_pages: live.fold(0, u64::wrapping_add),
             alloc_vmap_area: all(Count::Cuts),

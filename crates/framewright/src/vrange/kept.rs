@@ -7,6 +7,7 @@
 //!     word 33         pages with frames in all lists
 //!     word 34         the length to take from next, when something must go
 //!     word 35         the head of the list of what must go in any case
+//!     words 40 to 71  how many areas each list has, two a word
 //! ```
 //!
 //! The lists are one seat's, and are linked through the areas' headers.
@@ -22,13 +23,15 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 /// The longest area that is kept, in pages with frames.
 pub(super) const KEPT_MAX: u32 = 64;
 /// Words of the lists of one seat: whole cache lines.
-pub(super) const KEPT_WORDS: usize = 40;
+pub(super) const KEPT_WORDS: usize = 72;
 
 const MASK: usize = KEPT_MAX as usize / 2;
 const PAGES: usize = MASK + 1;
 const NEXT_OUT: usize = MASK + 2;
 const PARKED: usize = MASK + 3;
-const _: () = assert!(PARKED < KEPT_WORDS && KEPT_WORDS.is_multiple_of(8));
+const COUNTS: usize = 40;
+const _: () = assert!(PARKED < COUNTS && COUNTS + KEPT_MAX as usize / 2 == KEPT_WORDS);
+const _: () = assert!(KEPT_WORDS.is_multiple_of(8));
 const _: () = assert!(KEPT_MAX == u64::BITS, "one bit a length");
 
 /// How many areas of a list are looked at for one that is aligned.
@@ -87,10 +90,38 @@ impl<'m> Kept<'m> {
         } else if !self.table.change_header(at, live, kept) {
             return false;
         }
+        self.link(list, at);
+        true
+    }
+
+    /// Puts an area that was taken out of other lists, and that nobody else can free, into its
+    /// list.
+    pub(super) fn add(self, at: u32, header: Header) {
+        let list = header.pages() - 2;
+        self.table.set_header(at, header.kept(self.head(list)));
+        self.link(list, at);
+    }
+
+    #[inline(always)]
+    fn link(self, list: u32, at: u32) {
         self.set_head(list, Some(at));
         self.set(MASK, self.get(MASK) | 1 << list);
-        self.set(PAGES, self.pages() + u64::from(pages));
-        true
+        self.set(PAGES, self.pages() + u64::from(list) + 1);
+        // A window has fewer than 2^32 pages, so that no count reaches into its neighbour.
+        let word = COUNTS + (list / 2) as usize;
+        self.set(word, self.get(word) + (1 << (list % 2 * 32)));
+    }
+
+    /// How many areas of `pages` pages there are, 1 to [`KEPT_MAX`].
+    #[inline(always)]
+    pub(super) fn count(self, pages: u32) -> u64 {
+        let list = pages - 1;
+        self.get(COUNTS + (list / 2) as usize) >> (list % 2 * 32) & 0xffff_ffff
+    }
+
+    /// Whether there is an area of `pages` pages, 1 to [`KEPT_MAX`].
+    pub(super) fn has(self, pages: u32) -> bool {
+        self.get(MASK) >> (pages - 1) & 1 != 0
     }
 
     /// Puts a live area aside that is not to be used again, of whatever length.
@@ -99,6 +130,14 @@ impl<'m> Kept<'m> {
         self.table.set_header(at, live.kept(next));
         self.set(PARKED, u64::from(at) + 1);
         self.set(PAGES, self.pages() + u64::from(live.pages()) - 1);
+    }
+
+    /// Takes an area out that was parked.
+    pub(super) fn take_parked(self) -> Option<u32> {
+        match self.get(PARKED) {
+            0 => None,
+            _ => self.take_any(),
+        }
     }
 
     /// The area that [`take_any`](Self::take_any) would take, and its list; none if it was parked.
@@ -152,6 +191,8 @@ impl<'m> Kept<'m> {
             }
         }
         self.set(PAGES, self.pages() - u64::from(list) - 1);
+        let word = COUNTS + (list / 2) as usize;
+        self.set(word, self.get(word) - (1 << (list % 2 * 32)));
     }
 
     #[inline(always)]
@@ -194,7 +235,9 @@ impl<'m> Kept<'m> {
             if at.is_some() != (self.get(MASK) >> list & 1 != 0) {
                 return Err(at.unwrap_or(0));
             }
+            let mut count = 0;
             while let Some(area) = at {
+                count += 1;
                 let header = self.table.header(area).ok_or(area)?;
                 let is_kept = header.state() == AreaState::Kept;
                 sum += u64::from(list) + 1;
@@ -202,6 +245,9 @@ impl<'m> Kept<'m> {
                     return Err(area);
                 }
                 at = header.next();
+            }
+            if count != self.count(list + 1) {
+                return Err(self.head(list).unwrap_or(0));
             }
         }
         let mut parked = (self.get(PARKED) as u32).checked_sub(1);

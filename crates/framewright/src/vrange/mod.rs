@@ -68,8 +68,9 @@
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. Never
 //!   taken by a busy seat.
-//! - Rank 2: the arena's lock, for one search or one cut, or at most 32 merges. Nothing is called
-//!   under it.
+//! - Rank 2: the arena's lock, for one search or one cut, or at most 32 merges; the depot's lock,
+//!   for at most 16 kept areas that move. Neither inside the other, and nothing is called under
+//!   them.
 //!
 //! The generation needs no lock: two counters, flushes begun and the highest completed.
 //!
@@ -94,6 +95,7 @@ mod alloc;
 mod area;
 mod arena;
 mod bits;
+mod depot;
 mod error;
 mod fit;
 mod free;

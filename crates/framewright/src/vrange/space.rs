@@ -1,4 +1,5 @@
 use super::arena::Arena;
+use super::depot::DEPOT_WORDS;
 use super::layout::Shape;
 use super::seat::{Count, Own, SeatWords};
 use super::span::Spans;
@@ -36,9 +37,10 @@ const FRUITLESS: usize = 28;
 /// Spans that CPUs have.
 const SPANS_OUT: usize = 29;
 const ARENA: usize = 32;
+const DEPOT: usize = 64;
 /// Words of the space itself: whole cache lines.
-pub(super) const SPACE_WORDS: usize = 64;
-const _: () = assert!(ARENA + Arena::WORDS <= SPACE_WORDS);
+pub(super) const SPACE_WORDS: usize = DEPOT + DEPOT_WORDS;
+const _: () = assert!(ARENA + Arena::WORDS <= DEPOT && SPACE_WORDS.is_multiple_of(8));
 
 /// The most gaps that are given back under one hold of the arena's lock.
 pub(super) const MERGES_MAX: usize = 32;
@@ -57,6 +59,8 @@ pub struct Space<'m, P> {
     pub(super) spans: Spans<'m>,
     pub(super) table: Table<'m>,
     pub(super) arena: Arena<'m>,
+    /// Kept areas that are no CPU's.
+    pub(super) depot: &'m [AtomicU64],
     /// The longest area that is cut from a span, in pages, guard page included.
     pub(super) small_max: u32,
     /// The most lazy pages: the configured bound, or an eighth of the window if that is less.
@@ -118,6 +122,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             spans,
             table,
             arena,
+            depot: &words[DEPOT..SPACE_WORDS],
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
             lazy_max,
             span_pages_max: (layout.pages / 4).max(u64::from(shape.cpus) << shape.span_shift),
@@ -288,7 +293,7 @@ impl<'m, P> Space<'m, P> {
                 || seat.link(Own::WaitHead).is_some()
                 || seat.link(Own::AreasWait).is_some()
         };
-        self.look_at_lazy(0) != 0 || self.all_seats().any(has_some)
+        self.look_at_lazy(0) != 0 || self.depot().pages() != 0 || self.all_seats().any(has_some)
     }
 
     /// Whether no more spans are to be taken: because they are a good part of the window, and

@@ -154,6 +154,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             let mut own = 0;
             let kept = seat.kept(self.table).verify();
             kept.map_err(|at| self.broken("V1: kept areas are in a list", at))?;
+            let kept = self.depot().verify();
+            kept.map_err(|at| self.broken("V1: kept areas are in a list", at))?;
             let mut next = seat.link(Own::AreasLazy);
             while let Some(at) = next {
                 let header = self.table.header(at);

@@ -10,6 +10,7 @@
 //! While an area is built, its pages are a live area's and nobody else's, so none of the calls to
 //! the platform and to the source of frames is made in a busy seat.
 
+use super::depot::Spill;
 use super::kept::KEPT_MAX;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
@@ -36,25 +37,33 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// a while.
     #[inline]
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        if request.align_bytes.is_power_of_two() && self.try_enter() {
-            let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
-            let mask = (request.align_bytes / Page::BYTES).saturating_sub(1);
-            let start = self.space.start().0;
-            let kept = self.held().kept();
-            if let Some(at) = kept.take(pages, |at| (start + u64::from(at)) & mask == 0) {
-                let header = Header::live(AreaKind::Vmalloc, pages + 1, request.tag.0);
-                self.space.table.set_header(at, header);
-                self.words.count(Count::Allocs, 1);
-                self.words.count(Count::KeptTakes, 1);
-                self.words.add(Own::Live, u64::from(pages) + 1);
-                self.exit();
-                if request.zero {
-                    self.zero_area(at, pages);
-                }
-                return Ok(self.space.page(at));
-            }
+        if request.align_bytes.is_power_of_two()
+            && self.try_enter()
+            && let Some(page) = self.take_constructed(request)
+        {
+            return Ok(page);
         }
         self.vmalloc_slowly(request)
+    }
+
+    /// In a busy seat: an area that is kept, live again; then the seat is not busy any more.
+    #[inline(always)]
+    fn take_constructed(&mut self, request: &AreaRequest) -> Option<Page> {
+        let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
+        let mask = (request.align_bytes / Page::BYTES).saturating_sub(1);
+        let start = self.space.start().0;
+        let kept = self.held().kept();
+        let at = kept.take(pages, |at| (start + u64::from(at)) & mask == 0)?;
+        let header = Header::live(AreaKind::Vmalloc, pages + 1, request.tag.0);
+        self.space.table.set_header(at, header);
+        self.words.count(Count::Allocs, 1);
+        self.words.count(Count::KeptTakes, 1);
+        self.words.add(Own::Live, u64::from(pages) + 1);
+        self.exit();
+        if request.zero {
+            self.zero_area(at, pages);
+        }
+        Some(self.space.page(at))
     }
 
     #[cold]
@@ -62,6 +71,15 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn vmalloc_slowly(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         // It may be entered, while somebody claims it.
         self.exit();
+        if request.align_bytes.is_power_of_two() && request.pages <= u64::from(KEPT_MAX) {
+            self.enter();
+            if self.held().fetch_kept(request.pages as u32)
+                && let Some(page) = self.take_constructed(request)
+            {
+                return Ok(page);
+            }
+            self.exit();
+        }
         let may_block = request.context.may_block;
         if may_block && self.frames.is_short() {
             // The first sign of pressure: what this CPU keeps is worth less than free frames.
@@ -240,11 +258,14 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 self.exit();
                 return Ok(u64::from(header.pages()) - 1);
             }
-            // Room for it, if there can be any.
-            let evicted = if held.may_keep(header) {
-                held.kept().take_any()
-            } else {
-                None
+            // Room for it, if there can be any: what is moved or goes has been here for longer.
+            let evicted = match held.make_room_to_keep(header) {
+                Spill::Moved => {
+                    self.exit();
+                    continue;
+                }
+                Spill::Victim(at) => Some(at),
+                Spill::Nothing => None,
             };
             self.exit();
             match evicted {
@@ -308,11 +329,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.free_unused(at, Context::ANY);
     }
 
-    /// What this CPU keeps goes back, frames and all.
+    /// What this CPU and the depot keep goes back, frames and all.
     fn purge_kept(&mut self) {
         loop {
             self.enter();
             let kept = self.held().kept().take_any();
+            let kept = kept.or_else(|| self.space.take_from_depot());
             self.exit();
             match kept {
                 Some(at) => self.free_kept(at),
@@ -331,15 +353,29 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         pages <= KEPT_MAX && u64::from(pages) <= self.space.config.kept_pages_max
     }
 
+    /// Makes room in the lists for an area that is to be kept, or says what must go for that.
+    fn make_room_to_keep(&self, header: Header) -> Spill {
+        if !self.may_keep(header) {
+            return Spill::Nothing;
+        }
+        if let Some(parked) = self.kept().take_parked() {
+            return Spill::Victim(parked);
+        }
+        match self.spill(header.pages() - 1) {
+            Spill::Nothing => match self.kept().take_any() {
+                Some(kept) => Spill::Victim(kept),
+                None => Spill::Nothing,
+            },
+            moved => moved,
+        }
+    }
+
     /// Keeps a live area as it stands, if there is room, and if nobody freed it meanwhile.
     #[inline(always)]
     fn keep(&self, at: u32, header: Header) -> bool {
         let pages = header.pages() - 1;
         let kept = self.kept();
-        if pages > KEPT_MAX
-            || kept.pages() + u64::from(pages) > self.space.config.kept_pages_max
-            || !kept.put(at, header, pages, P::ALONE)
-        {
+        if pages > KEPT_MAX || !self.has_room(pages) || !kept.put(at, header, pages, P::ALONE) {
             return false;
         }
         self.count_freed(header.pages());
@@ -362,10 +398,18 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.add(Own::Live, u64::from(kept.pages()));
     }
 
-    /// Everything that the seat keeps becomes lazy, as far as the bound allows; whether that was
-    /// all. If it is forced, one area beyond the bound too, which must be purged then.
+    /// Everything that the seat and the depot keep becomes lazy, as far as the bound allows;
+    /// whether that was all. If it is forced, one area beyond the bound too, which must be purged
+    /// then.
     pub(super) fn release_kept(&self, is_forced: bool, frames: &mut impl FrameSource) -> bool {
-        while let Some(at) = self.kept().peek_any() {
+        loop {
+            let Some(at) = self.kept().peek_any() else {
+                let Some(at) = self.space.take_from_depot() else {
+                    return true;
+                };
+                self.kept().add(at, self.header(at));
+                continue;
+            };
             let pages = u64::from(self.header(at).pages());
             let has_room = self.make_room(pages, pages, frames);
             if !has_room && !is_forced {
@@ -380,7 +424,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 return false;
             }
         }
-        true
     }
 
     /// Takes back the allocation of an area of which nothing is mapped, if it is in a span of this

@@ -1,0 +1,146 @@
+//! The depot: kept areas that a CPU has too many of, for those that have too few.
+//!
+//! One CPU allocates and another frees: then all that is kept would gather where nobody asks for
+//! it. So a seat whose lists are full moves a batch of areas into the depot, and one that has none
+//! of a length looks there before it builds one. A batch at a time, so that its lock is taken once
+//! for many operations, and by nobody whose own lists serve.
+//!
+//! # Locks
+//! The depot's lock, rank 2: held for the moves of one batch. Nothing is called under it.
+//!
+//! # Sources
+//! Magazines and their depot: Bonwick and Adams, "Magazines and vmem", USENIX ATC 2001.
+
+use super::Space;
+use super::kept::{KEPT_MAX, KEPT_WORDS, Kept};
+use super::seat::Held;
+use crate::platform::{Barrier, Map, Relax};
+use crate::sync::{AtomicU64, Lock};
+
+/// The lock's cache line, and the lists.
+pub(super) const DEPOT_WORDS: usize = 8 + KEPT_WORDS;
+/// Areas moved at once.
+const BATCH: u64 = 16;
+
+/// What came of making room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Spill {
+    /// There is some now.
+    Moved,
+    /// The depot is full: this one is to go, and then there will be some.
+    Victim(u32),
+    /// There is no depot, or nothing to move.
+    Nothing,
+}
+
+impl<'m, P> Space<'m, P> {
+    fn depot_words(&self) -> (&'m AtomicU64, Kept<'m>) {
+        let (lock, lists) = self.depot.split_at(8);
+        (&lock[0], Kept::new(lists, self.table))
+    }
+
+    /// The depot's lists: for whoever has stopped all CPUs, or only looks.
+    pub(super) fn depot(&self) -> Kept<'m> {
+        self.depot_words().1
+    }
+
+    /// The most pages that the depot holds: as many as one CPU keeps, if there is another one.
+    fn depot_max(&self) -> u64 {
+        if self.shape.cpus > 1 {
+            self.config.kept_pages_max
+        } else {
+            0
+        }
+    }
+}
+
+impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
+    fn with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> T {
+        let (lock, depot) = self.depot_words();
+        let _held = Lock::new(lock).lock(|attempt| self.platform.relax(attempt));
+        work(depot)
+    }
+
+    /// Takes an area out of the depot, so that it becomes lazy.
+    pub(super) fn take_from_depot(&self) -> Option<u32> {
+        if self.depot().pages() == 0 {
+            return None;
+        }
+        self.with_depot(Kept::take_any)
+    }
+}
+
+impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
+    /// Whether the seat's lists have room for another area of `pages` pages. With other CPUs, one
+    /// length takes at most a quarter of them, and 32 areas: what this CPU only frees is others'.
+    #[inline(always)]
+    pub(super) fn has_room(&self, pages: u32) -> bool {
+        let (own, max) = (self.kept(), self.space.config.kept_pages_max);
+        let count = own.count(pages);
+        own.pages() + u64::from(pages) <= max
+            && (self.space.shape.cpus == 1
+                || count == 0
+                || count < 2 * BATCH && 4 * (count + 1) * u64::from(pages) <= max)
+    }
+
+    /// Makes room in the seat's lists for an area of `pages` pages: moves half of those of that
+    /// length into the depot, or if there are none, one of another length.
+    pub(super) fn spill(&self, pages: u32) -> Spill {
+        let max = self.space.depot_max();
+        if max == 0 {
+            return Spill::Nothing;
+        }
+        let own = self.kept();
+        let batch = own.count(pages).div_ceil(2).min(BATCH);
+        self.space.with_depot(|depot| {
+            let mut moved = 0;
+            while moved < batch.max(1) {
+                let at = own.take(pages, |_| true);
+                let Some(at) = at.or_else(|| own.take_any()) else {
+                    break;
+                };
+                let header = self.header(at);
+                if depot.pages() + u64::from(header.pages()) - 1 > max {
+                    own.add(at, header);
+                    if moved == 0 {
+                        let victim = depot.take(pages, |_| true);
+                        return match victim.or_else(|| depot.take_any()) {
+                            Some(victim) => Spill::Victim(victim),
+                            None => Spill::Nothing,
+                        };
+                    }
+                    break;
+                }
+                depot.add(at, header);
+                moved += 1;
+            }
+            if moved == 0 {
+                Spill::Nothing
+            } else {
+                Spill::Moved
+            }
+        })
+    }
+
+    /// Moves areas of `pages` pages from the depot into the seat's lists. Whether there was one.
+    pub(super) fn fetch_kept(&self, pages: u32) -> bool {
+        if pages == 0 || pages > KEPT_MAX || !self.space.depot().has(pages) {
+            return false;
+        }
+        let own = self.kept();
+        let max = self.space.config.kept_pages_max;
+        self.space.with_depot(|depot| {
+            let mut moved = 0;
+            // The first one is taken at once: it needs no room.
+            while moved < BATCH
+                && (moved == 0 || 4 * (moved + 1) * u64::from(pages) <= max)
+                && (moved == 0 || own.pages() + u64::from(pages) <= max)
+                && let Some(at) = depot.take(pages, |_| true)
+            {
+                own.add(at, self.header(at));
+                moved += 1;
+            }
+            moved != 0
+        })
+    }
+}
