@@ -51,11 +51,23 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Frames in use in one 2 MiB block, by what can be done with them.
+/// Frames in use in one 2 MiB block: those that cannot be moved, and those that can.
 #[derive(Debug, Clone, Copy, Default)]
-struct Use {
-    movable: u16,
-    nonmovable: u16,
+struct Use([u16; 2]);
+
+impl Use {
+    const fn nonmovable(self) -> u16 {
+        self.0[0]
+    }
+
+    const fn movable(self) -> u16 {
+        self.0[1]
+    }
+
+    #[inline(always)]
+    fn of(&mut self, mobility: Mobility) -> &mut u16 {
+        &mut self.0[usize::from(mobility.is_movable())]
+    }
 }
 
 /// Watches which frames are handed out, from the calls and their results alone.
@@ -115,27 +127,23 @@ impl Observer {
     /// If the allocator may not hand out this block; nothing has changed then.
     #[inline]
     pub fn take(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
-        let len = order.frames();
-        if !frame.is_aligned(order) || frame.0 >= self.nframes || len > self.nframes - frame.0 {
+        if !self.is_in_place(frame, order) {
             return Err(Fault::OutOfPlace(frame, order));
         }
+        let len = order.frames();
         let word = (frame.0 / 64) as usize;
         if order.get() < WORD_ORDER {
+            // Nearly all: within one word, and so within one 2 MiB block.
             let mask = ((1u64 << len) - 1) << (frame.0 % 64);
-            if self.taken[word] & mask != 0 {
+            let word = &mut self.taken[word];
+            if *word & mask != 0 {
                 return Err(Fault::TakenTwice(frame, order));
             }
-            self.taken[word] |= mask;
+            *word |= mask;
+            *self.blocks[(frame.0 / BLOCK_FRAMES) as usize].of(mobility) += len as u16;
         } else {
-            let words = &mut self.taken[word..word + (len / 64) as usize];
-            if words.iter().any(|&w| w != 0) {
-                return Err(Fault::TakenTwice(frame, order));
-            }
-            words.fill(!0);
+            self.take_words(frame, order, mobility)?;
         }
-        let by = len.min(BLOCK_FRAMES) as u16;
-        self.uses(frame, len, mobility)
-            .for_each(|count| *count += by);
         if !mobility.is_movable() {
             self.nonmovable += len;
         }
@@ -150,32 +158,25 @@ impl Observer {
     /// mobility than are freed; nothing has changed then.
     #[inline]
     pub fn give(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
-        let len = order.frames();
-        if !frame.is_aligned(order) || frame.0 >= self.nframes || len > self.nframes - frame.0 {
+        if !self.is_in_place(frame, order) {
             return Err(Fault::NotTaken(frame, order));
         }
-        let by = len.min(BLOCK_FRAMES) as u16;
         // Not only the bits: they do not tell frames of another mobility, or frames that do not
         // exist, from those that may be freed, and a count must not pass zero.
-        if self.uses(frame, len, mobility).any(|count| *count < by) {
-            return Err(Fault::NotTaken(frame, order));
-        }
+        let len = order.frames();
         let word = (frame.0 / 64) as usize;
         if order.get() < WORD_ORDER {
             let mask = ((1u64 << len) - 1) << (frame.0 % 64);
-            if self.taken[word] & mask != mask {
+            let word = &mut self.taken[word];
+            let count = self.blocks[(frame.0 / BLOCK_FRAMES) as usize].of(mobility);
+            if *word & mask != mask || *count < len as u16 {
                 return Err(Fault::NotTaken(frame, order));
             }
-            self.taken[word] &= !mask;
+            *word &= !mask;
+            *count -= len as u16;
         } else {
-            let words = &mut self.taken[word..word + (len / 64) as usize];
-            if words.iter().any(|&w| w != !0) {
-                return Err(Fault::NotTaken(frame, order));
-            }
-            words.fill(0);
+            self.give_words(frame, order, mobility)?;
         }
-        self.uses(frame, len, mobility)
-            .for_each(|count| *count -= by);
         // O3: the blocks that this free has made are those around it.
         while usize::from(self.none_from) <= MAX_ORDER
             && self.is_block_free(frame.0, self.none_from)
@@ -188,8 +189,51 @@ impl Observer {
         Ok(())
     }
 
+    /// Takes a block of whole words. Not inlined: it would cost the others their registers.
+    #[inline(never)]
+    fn take_words(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
+        let len = order.frames();
+        let word = (frame.0 / 64) as usize;
+        let words = &mut self.taken[word..word + (len / 64) as usize];
+        if words.iter().any(|&w| w != 0) {
+            return Err(Fault::TakenTwice(frame, order));
+        }
+        words.fill(!0);
+        let by = len.min(BLOCK_FRAMES) as u16;
+        self.uses(frame, len, mobility)
+            .for_each(|count| *count += by);
+        Ok(())
+    }
+
+    /// Gives one back.
+    #[inline(never)]
+    fn give_words(&mut self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), Fault> {
+        let len = order.frames();
+        let by = len.min(BLOCK_FRAMES) as u16;
+        let has_fewer = |count: &mut u16| *count < by;
+        if self.uses(frame, len, mobility).any(has_fewer) {
+            return Err(Fault::NotTaken(frame, order));
+        }
+        let word = (frame.0 / 64) as usize;
+        let words = &mut self.taken[word..word + (len / 64) as usize];
+        if words.iter().any(|&w| w != !0) {
+            return Err(Fault::NotTaken(frame, order));
+        }
+        words.fill(0);
+        self.uses(frame, len, mobility)
+            .for_each(|count| *count -= by);
+        Ok(())
+    }
+
+    /// Whether the block is aligned to its own length and within memory.
+    #[inline(always)]
+    fn is_in_place(&self, frame: Frame, order: Order) -> bool {
+        frame.is_aligned(order)
+            && frame.0 < self.nframes
+            && order.frames() <= self.nframes - frame.0
+    }
+
     /// The counts of `mobility` in the 2 MiB blocks that `len` frames from `frame` lie in.
-    #[inline]
     fn uses(
         &mut self,
         frame: Frame,
@@ -198,13 +242,8 @@ impl Observer {
     ) -> impl Iterator<Item = &mut u16> {
         let block = (frame.0 / BLOCK_FRAMES) as usize;
         let blocks = len.div_ceil(BLOCK_FRAMES) as usize;
-        self.blocks[block..block + blocks].iter_mut().map(move |b| {
-            if mobility.is_movable() {
-                &mut b.movable
-            } else {
-                &mut b.nonmovable
-            }
-        })
+        let blocks = &mut self.blocks[block..block + blocks];
+        blocks.iter_mut().map(move |block| block.of(mobility))
     }
 
     /// Whether an aligned block of `order` is free.
@@ -269,24 +308,9 @@ impl Observer {
     #[must_use]
     pub fn sample(&self, ms: u64) -> Sample {
         let mut aligned_free = [0u64; MAX_ORDER + 1];
-        for group in self.taken.chunks_exact(1 << (MAX_ORDER as u8 - WORD_ORDER)) {
-            for &w in group {
-                if w == !0 {
-                    continue;
-                }
-                let mut free = !w;
-                for order in 0..WORD_ORDER {
-                    aligned_free[usize::from(order)] += u64::from(free.count_ones());
-                    free = halve(free, order);
-                }
-            }
-            for order in WORD_ORDER..=MAX_ORDER as u8 {
-                let free = group
-                    .chunks_exact(1 << (order - WORD_ORDER))
-                    .filter(|words| words.iter().all(|&w| w == 0))
-                    .count();
-                aligned_free[usize::from(order)] += free as u64;
-            }
+        let (groups, _) = self.taken.as_chunks::<GROUP>();
+        for group in groups {
+            count_aligned_free(group, &mut aligned_free);
         }
         let mut sample = Sample {
             ms,
@@ -297,16 +321,66 @@ impl Observer {
         sample.tainted_regions = self
             .blocks
             .chunks(REGION_BLOCKS)
-            .filter(|region| region.iter().any(|b| b.nonmovable > 0))
+            .filter(|region| region.iter().any(|b| b.nonmovable() > 0))
             .count() as u64;
-        for b in self.blocks.iter().filter(|b| b.nonmovable > 0) {
+        for b in self.blocks.iter().filter(|b| b.nonmovable() > 0) {
             sample.contaminated_blocks += 1;
-            if b.movable > 0 {
+            if b.movable() > 0 {
                 sample.mixed_blocks += 1;
-                sample.movable_frames_in_mixed += u64::from(b.movable);
+                sample.movable_frames_in_mixed += u64::from(b.movable());
             }
         }
         sample
+    }
+}
+
+/// Words of a block of [`MAX_ORDER`].
+const GROUP: usize = 1 << (MAX_ORDER as u8 - WORD_ORDER);
+const _: () = assert!(
+    GROUP * 8 < 256,
+    "a byte holds the sum of its bits over a group"
+);
+
+/// Adds the aligned free blocks, by order, in a group of words whose set bits are taken.
+///
+/// All words are summed up before the parts of a word are: bits by bytes, and what is at most one
+/// a byte as it is. So there is no branch, and a compiler can work on several words at once.
+#[inline]
+fn count_aligned_free(group: &[u64; GROUP], aligned_free: &mut [u64; MAX_ORDER + 1]) {
+    const PAIRS: u64 = 0x5555_5555_5555_5555;
+    const FOURS: u64 = 0x3333_3333_3333_3333;
+    const BYTES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+    if group.iter().all(|&taken| taken == !0) {
+        return;
+    }
+    let mut sums = [0u64; WORD_ORDER as usize];
+    for &taken in group {
+        let free = !taken;
+        let pairs = free - (free >> 1 & PAIRS);
+        let fours = (pairs & FOURS) + (pairs >> 2 & FOURS);
+        sums[0] += (fours & BYTES) + (fours >> 4 & BYTES);
+        let free = halve(free, 0);
+        let fours = (free & FOURS) + (free >> 2 & FOURS);
+        sums[1] += (fours & BYTES) + (fours >> 4 & BYTES);
+        let free = halve(free, 1);
+        sums[2] += (free & BYTES) + (free >> 4 & BYTES);
+        let free = halve(free, 2);
+        sums[3] += free;
+        let free = halve(free, 3);
+        sums[4] += free;
+        let free = halve(free, 4);
+        sums[5] += free;
+    }
+    for (sum, total) in sums.iter().zip(&mut *aligned_free) {
+        // Each byte is below 256; by pairs of bytes, then all of them in the top two.
+        let pairs = (sum & 0x00ff_00ff_00ff_00ff) + (sum >> 8 & 0x00ff_00ff_00ff_00ff);
+        *total += pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48;
+    }
+    let is_whole = |(nth, &taken): (usize, &u64)| u64::from(taken == 0) << nth;
+    let mut whole: u64 = group.iter().enumerate().map(is_whole).sum();
+    for (order, total) in (0..).zip(&mut aligned_free[usize::from(WORD_ORDER)..]) {
+        *total += u64::from(whole.count_ones());
+        whole = halve(whole, order);
     }
 }
 

@@ -64,8 +64,14 @@ struct Engine<'z, 'm> {
 }
 
 impl Engine<'_, '_> {
+    #[inline(always)]
     fn seat(&self, cpu: CpuId) -> usize {
-        cpu.index() % self.seats.len()
+        // Nearly always it is one of them; a division takes as long as an allocation.
+        if cpu.index() < self.seats.len() {
+            cpu.index()
+        } else {
+            cpu.index() % self.seats.len()
+        }
     }
 }
 
