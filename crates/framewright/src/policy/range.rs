@@ -20,7 +20,8 @@ pub struct RangeConfig {
     /// Where a new vmap block goes.
     pub insert: Insert,
     /// Whether slots of a vmap block are used again as soon as their flush generation has passed;
-    /// if not, a block is used again only as a whole, when all its slots are dirty, as in Linux.
+    /// if not, a block is used again only as a whole, when all its slots are dirty, as in Linux:
+    /// then a request of up to 64 pages can fail although slots are free.
     pub recycle: bool,
     /// Whether CPUs take spans from the arena for small areas; if not, each area is cut from the
     /// arena, under its lock.

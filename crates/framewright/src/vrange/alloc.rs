@@ -8,7 +8,7 @@ use crate::sync::{clear_bits, set_bits};
 use crate::units::{Context, Page};
 
 /// Areas of the arena that one allocation from it gives back first.
-const GIVES: usize = 8;
+pub(super) const GIVES: usize = 8;
 
 /// Purgeable pages of a CPU that are worth a flush where the window is crowded.
 const WORTH_A_FLUSH: u64 = 512;
@@ -162,7 +162,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         // Other CPUs set and clear bits beside it: two areas of the arena can share a span.
         let starts = &self.span(number).bits(Bits::Starts)[(place / 64) as usize];
         set_bits(starts, 1 << (place % 64), P::ALONE);
-        self.words.count(Count::Allocs, 1);
+        self.words.count(count_of_alloc(header.kind()), 1);
         self.words.add(Own::Live, u64::from(header.pages()));
     }
 
@@ -259,7 +259,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             .or_else(|| self.take_listed(pages, align, Choice::Poor))
     }
 
-    fn alloc_in_arena(
+    pub(super) fn alloc_in_arena(
         &self,
         need: &Need,
         gives: usize,
@@ -269,5 +269,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             self.release_areas(gives, frames);
         }
         self.space.cut(self.words, need.pages, need.align_pages)
+    }
+}
+
+/// The counter of allocations of that kind.
+const fn count_of_alloc(kind: AreaKind) -> Count {
+    match kind {
+        AreaKind::Plain | AreaKind::Vmalloc => Count::Allocs,
+        AreaKind::Ram => Count::MapRam,
     }
 }

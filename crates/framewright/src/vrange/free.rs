@@ -52,15 +52,32 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[inline(never)]
     fn free_slowly(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
         self.wait_if_claimed();
+        self.free_entered(page, kind, |_| Ok(()))
+    }
+
+    /// Frees an area of which `check` has nothing to object to, and leaves the seat.
+    pub(super) fn free_entered(
+        &mut self,
+        page: Page,
+        kind: AreaKind,
+        check: impl Fn(Header) -> Result<(), RangeFreeError>,
+    ) -> Result<u64, RangeFreeError> {
         let mut told = 0;
         let mut helped = false;
         let freed = loop {
             let held = self.held();
-            let header = match held.check_free(page, kind) {
+            let checked = held.check_free(page, kind);
+            let header = match checked.and_then(|header| check(header).map(|()| header)) {
                 Ok(header) => header,
                 Err(error) => break Err(error),
             };
-            let pages = u64::from(header.pages());
+            let at = self.space.offset_unchecked(page) as u32;
+            let pages = u64::from(held.lazy_pages_of(at, header));
+            if told > pages {
+                // Its vmap block was dissolved meanwhile, and the area is shorter than its slot.
+                self.space.sub_lazy(told - pages);
+                told = pages;
+            }
             if told == 0 {
                 // Told before they are lazy: so the bound holds at every moment.
                 let delta = self.words.get(Own::Delta);
@@ -79,7 +96,6 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     }
                 }
             }
-            let at = self.space.offset_unchecked(page) as u32;
             if held.free_checked(at, header) {
                 told = 0;
                 if self.space.told_lazy() > self.space.lazy_max {
@@ -89,7 +105,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     self.purge_others(pages);
                     self.enter();
                 }
-                break Ok(pages - kind.guard_pages());
+                break Ok(u64::from(header.pages()) - kind.guard_pages());
             }
         };
         // What was told and not freed after all: somebody else was first.
@@ -117,10 +133,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     pub(super) fn free_checked(&self, at: u32, header: Header) -> bool {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
-        let pages = header.pages();
+        let pages = self.lazy_pages_of(at, header);
         match span.owner() {
-            Owner::Areas(cpu) | Owner::Block(cpu) if cpu == self.cpu => {
+            Owner::Areas(cpu) if cpu == self.cpu => {
                 self.free_own(at, header);
+                return true;
+            }
+            Owner::Block(cpu) if cpu == self.cpu => {
+                self.free_slot(at, header, pages);
                 return true;
             }
             Owner::Areas(cpu) | Owner::Block(cpu) => {
@@ -152,8 +172,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.words.add(Own::Purgeable, u64::from(pages));
             }
         }
-        self.words.count(Count::Frees, 1);
-        self.words.sub(Own::Live, u64::from(pages));
+        self.words.count(count_of_free(header.kind()), 1);
+        self.words.sub(Own::Live, u64::from(header.pages()));
         true
     }
 
@@ -183,5 +203,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             return Err(RangeFreeError::WrongKind(page));
         }
         Ok(header)
+    }
+}
+
+/// The counter of frees of that kind.
+const fn count_of_free(kind: AreaKind) -> Count {
+    match kind {
+        AreaKind::Plain | AreaKind::Vmalloc => Count::Frees,
+        AreaKind::Ram => Count::UnmapRam,
     }
 }

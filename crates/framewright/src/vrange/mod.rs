@@ -29,6 +29,10 @@
 //!   a vmap block). The owner serves requests by moving a cursor through untouched pages (the
 //!   *bump*), then from a bitmap of free pages, with plain loads and stores. An area that is longer
 //!   than half a span, or aligned to more than a span, is the arena's.
+//! - A **vmap block** is a span from which slots of a power of two of pages are cut, for frames of
+//!   the caller's. Blocks with room are in a list of their CPU's, oldest first; the first that has a
+//!   slot serves. What was freed of a block is used again as soon as its generation has passed, or
+//!   with the policy of Linux only when all of the block is free.
 //! - A **free** only marks: on the owner's CPU in the span's lazy bitmap; from elsewhere in a
 //!   second, atomic bitmap, with the span put into the owner's inbox if it is not there already. An
 //!   arena's area goes into a list of the freeing CPU, linked through its table words.
@@ -63,7 +67,8 @@
 //! - **V6** Lazy and waiting pages are at most the configured bound plus one batch for each CPU.
 //! - **V7** A frame taken for an area is in its table words until it is given back, once.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
-//!   length and alignment existed, nothing being lazy, kept or in a span.
+//!   length and alignment existed, nothing being lazy, kept or in a span. (Without recycling, vmap
+//!   blocks with a live slot stay what they are.)
 //!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. Never
@@ -95,6 +100,7 @@ mod alloc;
 mod area;
 mod arena;
 mod bits;
+mod block;
 mod depot;
 mod error;
 mod fit;
@@ -105,6 +111,7 @@ mod listing;
 mod node;
 mod pool;
 mod purge;
+mod ram;
 mod request;
 mod seat;
 mod slow;
@@ -119,6 +126,10 @@ mod vmalloc;
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[path = "tests/space.rs"]
 mod tests;
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+#[path = "tests/ram.rs"]
+mod ram_tests;
 
 pub use area::{AreaInfo, AreaKind, AreaState};
 pub use arena::{Arena, ArenaError, ArenaGuard, Gap};

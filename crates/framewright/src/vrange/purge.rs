@@ -133,6 +133,9 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
         if pages != 0 {
             self.note_lazy(number, pages);
+            if matches!(span.owner(), Owner::Block(_)) {
+                self.soil(span, pages);
+            }
         }
     }
 
@@ -293,6 +296,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 kept += again.count_ones();
             });
             span.set_lazy_pages(span.lazy_pages() - kept);
+            self.unsoil(span, kept);
             self.words.sub(Own::Purgeable, u64::from(kept));
             at += here;
         }
@@ -386,7 +390,9 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             self.words.set_link(Own::WaitTail, None);
         }
         let is_current = self.words.link(Own::Current) == Some(number);
-        if !is_current {
+        let is_block = matches!(span.owner(), Owner::Block(_));
+        let is_free = !is_block || self.space.config.recycle;
+        if !is_current && !is_block {
             self.unlist(number);
         }
         let has_frames = span.may_have_frames();
@@ -403,8 +409,10 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 0
             };
             starts.store(starts.load(Relaxed) & !waiting, Relaxed);
-            let free = &span.bits(Bits::Free)[word];
-            free.store(free.load(Relaxed) | waiting, Relaxed);
+            if is_free {
+                let free = &span.bits(Bits::Free)[word];
+                free.store(free.load(Relaxed) | waiting, Relaxed);
+            }
             while freed != 0 {
                 let at = word as u32 * 64 + freed.trailing_zeros();
                 freed &= freed - 1;
@@ -412,7 +420,9 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             }
         }
         span.set_waiting_pages(0);
-        if is_current {
+        if is_block {
+            self.block_released(number);
+        } else if is_current {
             self.words
                 .set(Own::Most, u64::from(self.space.spans.pages()));
         } else {

@@ -50,6 +50,11 @@ pub(super) enum Own {
     AreasWait = 31,
     /// The generation that makes all those that wait free.
     AreasStamp = 32,
+    /// The list of vmap blocks with room.
+    BlockHead = 33,
+    BlockTail = 34,
+    /// How many of them are entirely free.
+    BlockEmpties = 35,
 }
 
 /// The counters of a seat: events since the space was made.
@@ -93,7 +98,7 @@ pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
 pub(super) const LISTS: usize = 23;
 const _: () = {
     assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::KeptTakes as usize) < KEPT);
-    assert!((Own::AreasStamp as usize) < HEADS);
+    assert!((Own::BlockEmpties as usize) < HEADS);
 };
 
 /// The metadata of one seat.

@@ -99,6 +99,7 @@ impl<'m, P> Space<'m, P> {
     fn events(&self) -> u64 {
         let all = |counter| sum(self.all_seats(), counter);
         all(Count::Frees)
+            .wrapping_add(all(Count::UnmapRam))
             .wrapping_add(all(Count::SpanTakes))
             .wrapping_add(all(Count::BlockTakes))
             .wrapping_add(1)
@@ -189,6 +190,32 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Some(at)
     }
 
+    /// The last resort of `map_ram`: a block of its own, or where slots are recycled just the pages.
+    #[cold]
+    pub(super) fn alloc_ram_at_rest(&mut self, need: &Need, header: Header) -> Option<u32> {
+        let claims = self.space.stop();
+        let own = claims.seat(self.cpu);
+        if need.pages <= self.space.slot_max {
+            let all = self.space.spans.pages();
+            let block = Need {
+                pages: all,
+                align_pages: u64::from(all),
+                context: need.context,
+            };
+            if let Some(first) = claims.cut_drained(own, &block, &mut self.frames) {
+                let at = own.begin_block(first, need.pages.next_power_of_two());
+                own.finish_ram(at, header);
+                return Some(at);
+            }
+            if !self.space.config.recycle {
+                return None;
+            }
+        }
+        let at = claims.cut_drained(own, need, &mut self.frames)?;
+        own.finish_in_arena(at, header);
+        Some(at)
+    }
+
     /// Purges what this CPU made lazy, and flushes once \[`vm_unmap_aliases`\].
     ///
     /// What the platform fails to unmap stays lazy.
@@ -247,16 +274,23 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
             seat.retire_current();
             seat.return_empties(0);
             seat.forget_lists();
+            seat.forget_blocks();
         }
         for number in 0..space.spans.count() {
             let span = space.spans.get(number);
             match span.owner() {
                 Owner::Areas(cpu) if span.lazy_pages() == 0 && span.waiting_pages() == 0 => {
                     self.dissolve(own, number);
+                    space.sub_span();
                     self.seat(cpu).words.count(Count::Dissolves, 1);
                 }
-                // What could not be unmapped, and vmap blocks, stay as they are.
-                Owner::Areas(cpu) | Owner::Block(cpu) => self.seat(cpu).list(number),
+                Owner::Block(cpu) => {
+                    if self.seat(cpu).settle_block(number) {
+                        self.dissolve(own, number);
+                    }
+                }
+                // What could not be unmapped stays as it is.
+                Owner::Areas(cpu) => self.seat(cpu).list(number),
                 Owner::Arena => {}
             }
         }
@@ -297,7 +331,6 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
         span.set_listed(0);
         span.set_frames(false);
         span.set_owner(Owner::Arena);
-        space.sub_span();
         space.give(
             own.words,
             bits::runs(free, 0).map(|(start, end)| (first + start, end - start)),

@@ -1,4 +1,5 @@
 use super::arena::Arena;
+use super::block::SLOT_MAX;
 use super::depot::DEPOT_WORDS;
 use super::layout::Shape;
 use super::seat::{Count, Own, SeatWords};
@@ -61,6 +62,8 @@ pub struct Space<'m, P> {
     pub(super) arena: Arena<'m>,
     /// Kept areas that are no CPU's.
     pub(super) depot: &'m [AtomicU64],
+    /// The longest slot of a vmap block, in pages.
+    pub(super) slot_max: u32,
     /// The longest area that is cut from a span, in pages, guard page included.
     pub(super) small_max: u32,
     /// The most lazy pages: the configured bound, or an eighth of the window if that is less.
@@ -123,6 +126,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             table,
             arena,
             depot: &words[DEPOT..SPACE_WORDS],
+            slot_max: SLOT_MAX.min(spans.pages()),
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
             lazy_max,
             span_pages_max: (layout.pages / 4).max(u64::from(shape.cpus) << shape.span_shift),

@@ -108,13 +108,13 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let waiting = bits::count(span.bits(Bits::Waiting));
         let counts = (span.lazy_pages(), span.waiting_pages()) == (lazy, waiting);
         self.check("V3: a span's counts", first, counts)?;
+        if matches!(span.owner(), Owner::Block(_)) {
+            return self.verify_block(number);
+        }
         let (longest, _) = bits::survey(span.bits(Bits::Free));
         let listed = (span.listed() >> 8) as u32;
         let is_listed = is_current && listed == 0 || !is_current && listed == longest;
         self.check("V3: a span's list", first, is_listed)?;
-        if matches!(span.owner(), Owner::Block(_)) {
-            return Ok(());
-        }
         let mut at = first;
         while at < first + all {
             let place = at - first;
@@ -142,6 +142,55 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             }
             at += pages;
         }
+        Ok(())
+    }
+
+    /// A vmap block: each page is free, in the run, in a live slot, or freed in one of the states.
+    fn verify_block(&self, number: u32) -> Result<(), Broken> {
+        let span = self.spans.get(number);
+        let (first, all) = (self.spans.first(number), self.spans.pages());
+        let (room, recycle) = (span.room(), self.config.recycle);
+        let is = |bits: &[AtomicU64], at: u32| {
+            bits[(at / 64) as usize].load(Relaxed) >> (at % 64) & 1 != 0
+        };
+        let (mut live_end, mut dirty) = (0, 0);
+        for place in 0..all {
+            let at = first + place;
+            let header = self.table.header(at);
+            let starts = span.starts_at(place);
+            let state = header.filter(|_| starts).map(super::Header::state);
+            if state == Some(AreaState::Live) || state == Some(AreaState::Kept) {
+                let pages = header.map_or(1, super::Header::pages);
+                self.check("V1: slots do not overlap", at, place >= live_end)?;
+                live_end = place + pages.next_power_of_two();
+                self.check("V1: a slot is in its block", at, live_end <= all)?;
+                let found = self.find(self.page(at + pages - 1));
+                let same = found.is_some_and(|area| area.start == self.page(at));
+                self.check("V4: found", at, same)?;
+            }
+            let dead = is(span.bits(Bits::Lazy), place) || is(span.bits(Bits::Waiting), place);
+            let freed = u32::from(is(span.bits(Bits::Lazy), place))
+                + u32::from(is(span.bits(Bits::Waiting), place))
+                + u32::from(is(span.remote(), place));
+            let free = u32::from(is(span.bits(Bits::Free), place))
+                + u32::from((room.cursor()..room.end()).contains(&place));
+            let sum = freed + free + u32::from(place < live_end);
+            // Without recycling, what is none of these is dirty, and no more than that.
+            dirty += u32::from(dead || sum == 0);
+            self.check("V1: one state a page", at, sum == 1 || sum == 0 && !recycle)?;
+        }
+        let counted = recycle || room.third() == dirty;
+        self.check("V3: dirty pages", first, counted)?;
+        let free = bits::count(span.bits(Bits::Free));
+        self.check("V3: no dirty page is free", first, recycle || free == 0)?;
+        let has_room = room.cursor() < room.end() || free != 0;
+        self.check(
+            "V3: a block with room is listed",
+            first,
+            room.is_listed() == has_room,
+        )?;
+        let gone = !recycle && dirty == all && span.lazy_pages() + span.waiting_pages() == 0;
+        self.check("V3: a block that is all dirty is given back", first, !gone)?;
         Ok(())
     }
 

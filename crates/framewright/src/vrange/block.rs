@@ -1,0 +1,419 @@
+//! A seat's vmap blocks: spans from which `map_ram` cuts slots of a power of two of pages.
+//!
+//! ```text
+//!     | used or freed | free | used | the block's run ...............| used |
+//!                                    cursor ──▶                       end
+//! ```
+//!
+//! A block has a *run* of pages from which slots are cut, one behind the other and without a look
+//! at alignment; at first that is all of it. Blocks with room are in a list, the oldest first or
+//! last as the policy says, and a request takes the first that serves it.
+//!
+//! With recycling, what was freed becomes free page by page as its generation passes, and when the
+//! run is used up or too short another one is found among the free pages. Without, freed pages are
+//! only counted (*dirty*): a block whose run is used up leaves the list, and comes back to the arena
+//! when all of it is dirty, purged and flushed.
+
+use super::purge::RELEASES;
+use super::seat::{Count, Held, Own};
+use super::span::{Bits, Link, Owner, Span};
+use super::{FrameSource, bits};
+use crate::platform::{Barrier, Map, Relax};
+use crate::policy::Insert;
+use crate::sync::Ordering::Relaxed;
+
+/// The longest slot, as Linux has it (`VMAP_MAX_ALLOC`, the bits of a word).
+pub(super) const SLOT_MAX: u32 = 64;
+/// How many blocks of the list are tried before another one is taken from the arena, where slots are
+/// recycled; without, all are, and with the tail policy there are no more than seven.
+const TRIES: usize = 16;
+
+/// What a block has to give, packed into its record's word for lists: three numbers up to 1024, in
+/// pages from the block's beginning, and three flags. Zero is a block without room, in no list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Room(u64);
+
+impl Room {
+    const BITS: u32 = 11;
+    const MASK: u64 = (1 << Self::BITS) - 1;
+    const LISTED: u64 = 1 << 63;
+    const EMPTY: u64 = 1 << 62;
+    const RETIRED: u64 = 1 << 61;
+
+    #[inline(always)]
+    pub(super) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    #[inline(always)]
+    pub(super) const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The next page of the run.
+    #[inline(always)]
+    pub(super) const fn cursor(self) -> u32 {
+        (self.0 & Self::MASK) as u32
+    }
+
+    /// The page behind the run.
+    #[inline(always)]
+    pub(super) const fn end(self) -> u32 {
+        (self.0 >> Self::BITS & Self::MASK) as u32
+    }
+
+    /// With recycling: no run of its free pages is longer. Without: how many pages are dirty.
+    #[inline(always)]
+    pub(super) const fn third(self) -> u32 {
+        (self.0 >> (2 * Self::BITS) & Self::MASK) as u32
+    }
+
+    /// After a cut of `pages` pages, which the run has.
+    #[inline(always)]
+    const fn cut(self, pages: u32) -> Self {
+        Self(self.0 + pages as u64)
+    }
+
+    const fn with_run(self, cursor: u32, end: u32) -> Self {
+        let run = cursor as u64 | (end as u64) << Self::BITS;
+        Self(self.0 & !(Self::MASK | Self::MASK << Self::BITS) | run)
+    }
+
+    const fn with_third(self, third: u32) -> Self {
+        let shift = 2 * Self::BITS;
+        Self(self.0 & !(Self::MASK << shift) | (third as u64) << shift)
+    }
+
+    #[inline(always)]
+    const fn with_more(self, pages: u32) -> Self {
+        Self(self.0 + ((pages as u64) << (2 * Self::BITS)))
+    }
+
+    pub(super) const fn is_listed(self) -> bool {
+        self.0 & Self::LISTED != 0
+    }
+
+    const fn listed(self, listed: bool) -> Self {
+        Self(self.0 & !Self::LISTED | if listed { Self::LISTED } else { 0 })
+    }
+
+    /// Whether it is counted as entirely free.
+    const fn is_empty(self) -> bool {
+        self.0 & Self::EMPTY != 0
+    }
+
+    /// Whether all of it has been dirty, and it was counted as given back.
+    pub(super) const fn is_retired(self) -> bool {
+        self.0 & Self::RETIRED != 0
+    }
+
+    const fn retired(self) -> Self {
+        Self(self.0 | Self::RETIRED)
+    }
+
+    const fn empty(self, empty: bool) -> Self {
+        Self(self.0 & !Self::EMPTY | if empty { Self::EMPTY } else { 0 })
+    }
+}
+
+impl Span<'_> {
+    #[inline(always)]
+    pub(super) fn room(self) -> Room {
+        Room::from_word(self.listed())
+    }
+
+    #[inline(always)]
+    pub(super) fn set_room(self, room: Room) {
+        self.set_listed(room.word());
+    }
+}
+
+impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// Cuts a slot from the run of the first block in the list, if it leaves something of it.
+    #[inline(always)]
+    pub(super) fn cut_first(&self, slot: u32) -> Option<u32> {
+        let number = self.words.link(Own::BlockHead)?;
+        let span = self.span(number);
+        let room = span.room();
+        if room.cursor() + slot >= room.end() {
+            return None;
+        }
+        span.set_room(room.cut(slot));
+        Some(self.space.spans.first(number) + room.cursor())
+    }
+
+    /// Cuts a slot from the first block in the list that has it, looking at `most` of them.
+    fn cut_listed(&self, slot: u32, most: usize) -> Option<u32> {
+        let mut next = self.words.link(Own::BlockHead);
+        let mut tries = most;
+        while let Some(number) = next
+            && tries > 0
+        {
+            let span = self.span(number);
+            next = span.next();
+            tries -= 1;
+            if let Some(place) = self.cut_from(number, slot) {
+                return Some(self.space.spans.first(number) + place);
+            }
+        }
+        None
+    }
+
+    /// Cuts a slot from a listed block, which leaves the list if that was all it had.
+    fn cut_from(&self, number: u32, slot: u32) -> Option<u32> {
+        let span = self.span(number);
+        let mut room = span.room();
+        if room.cursor() + slot > room.end() {
+            if !self.space.config.recycle {
+                return None;
+            }
+            room = self.find_run(span, room, slot)?;
+        }
+        let place = room.cursor();
+        room = room.cut(slot);
+        span.set_room(room);
+        let more = self.space.config.recycle && bits::count(span.bits(Bits::Free)) != 0;
+        if room.cursor() == room.end() && !more {
+            self.unlist_block(number);
+        }
+        Some(place)
+    }
+
+    /// Another run for a block, of at least `slot` pages; what is left of the old one becomes free
+    /// pages. `None` if there is none, and then that is known the next time.
+    fn find_run(&self, span: Span<'_>, room: Room, slot: u32) -> Option<Room> {
+        let (cursor, end) = (room.cursor(), room.end());
+        if slot > room.third() && cursor == end {
+            return None;
+        }
+        let free = span.bits(Bits::Free);
+        bits::set(free, cursor, end - cursor);
+        // What is before the run has been looked at, so on from there.
+        let from = cursor % self.space.spans.pages();
+        let found = bits::find(free, from, slot, 1).or_else(|| bits::find(free, 0, slot, 1));
+        let Some((at, stop)) = found else {
+            span.set_room(room.with_run(cursor, cursor).with_third(slot - 1));
+            return None;
+        };
+        bits::clear(free, at, stop - at);
+        if room.is_empty() {
+            self.words.sub(Own::BlockEmpties, 1);
+        }
+        // What was left of the old run may have joined with what was beside it.
+        let most = self.space.spans.pages();
+        Some(room.with_run(at, stop).with_third(most).empty(false))
+    }
+
+    /// A slot from the list or from a new block, with what has become free in the meantime.
+    pub(super) fn cut_slot(&self, slot: u32, frames: &mut impl FrameSource) -> Option<u32> {
+        let recycle = self.space.config.recycle;
+        let most = if recycle { TRIES } else { usize::MAX };
+        for _ in 0..RELEASES {
+            if let Some(at) = self.cut_listed(slot, most) {
+                return Some(at);
+            }
+            if !self.release_span(frames) {
+                break;
+            }
+        }
+        self.cut_listed(slot, most)
+            .or_else(|| self.cut_from_new(slot))
+            .or_else(|| self.cut_listed(slot, usize::MAX))
+    }
+
+    /// Takes a block from the arena, and a slot from it.
+    fn cut_from_new(&self, slot: u32) -> Option<u32> {
+        let pages = self.space.spans.pages();
+        let first = self.space.cut(self.words, pages, u64::from(pages))?;
+        Some(self.begin_block(first, slot))
+    }
+
+    /// A piece of the arena becomes a block, and serves the request that it was made for at once.
+    pub(super) fn begin_block(&self, first: u32, slot: u32) -> u32 {
+        let (number, _) = self.space.spans.place(first);
+        let span = self.span(number);
+        let pages = self.space.spans.pages();
+        span.set_owner(Owner::Block(self.cpu));
+        span.set_room(Room::default().with_run(slot, pages));
+        self.words.count(Count::BlockTakes, 1);
+        if slot < pages {
+            self.list_block(number);
+        }
+        first
+    }
+
+    /// Puts a block into the list, at the end that the policy says.
+    pub(super) fn list_block(&self, number: u32) {
+        let span = self.span(number);
+        debug_assert!(!span.room().is_listed(), "a block is listed once");
+        let (near, far) = match self.space.config.insert {
+            Insert::Head => (Own::BlockHead, Own::BlockTail),
+            Insert::Tail => (Own::BlockTail, Own::BlockHead),
+        };
+        let beside = self.words.link(near);
+        let (prev, next): (Link, Link) = match self.space.config.insert {
+            Insert::Head => (None, beside),
+            Insert::Tail => (beside, None),
+        };
+        span.set_prev(prev);
+        span.set_next(next);
+        match (beside, self.space.config.insert) {
+            (None, _) => self.words.set_link(far, Some(number)),
+            (Some(beside), Insert::Head) => self.span(beside).set_prev(Some(number)),
+            (Some(beside), Insert::Tail) => self.span(beside).set_next(Some(number)),
+        }
+        self.words.set_link(near, Some(number));
+        span.set_room(span.room().listed(true));
+    }
+
+    /// Takes a block out of the list.
+    fn unlist_block(&self, number: u32) {
+        let span = self.span(number);
+        let (prev, next) = (span.prev(), span.next());
+        match prev {
+            Some(prev) => self.span(prev).set_next(next),
+            None => self.words.set_link(Own::BlockHead, next),
+        }
+        match next {
+            Some(next) => self.span(next).set_prev(prev),
+            None => self.words.set_link(Own::BlockTail, prev),
+        }
+        span.set_room(span.room().listed(false));
+    }
+
+    /// All blocks leave the list: for whoever lists them anew.
+    pub(super) fn forget_blocks(&self) {
+        self.words.set_link(Own::BlockHead, None);
+        self.words.set_link(Own::BlockTail, None);
+        self.words.set(Own::BlockEmpties, 0);
+    }
+
+    /// So many pages of a block have become lazy.
+    #[inline(always)]
+    pub(super) fn soil(&self, span: Span<'_>, pages: u32) {
+        if self.space.config.recycle {
+            return;
+        }
+        let mut room = span.room().with_more(pages);
+        if room.third() == self.space.spans.pages() && !room.is_retired() {
+            // That it must still be purged and flushed is nobody's business but the arena's.
+            self.words.count(Count::BlockReturns, 1);
+            room = room.retired();
+        }
+        span.set_room(room);
+    }
+
+    /// So many pages of a span, lazy before, are to be collected once more.
+    pub(super) fn unsoil(&self, span: Span<'_>, pages: u32) {
+        if !self.space.config.recycle && matches!(span.owner(), Owner::Block(_)) {
+            let room = span.room();
+            span.set_room(room.with_third(room.third() - pages));
+        }
+    }
+
+    /// The generation of what waited in a block has passed; its bitmap of free pages has it, with
+    /// recycling.
+    pub(super) fn block_released(&self, number: u32) {
+        let span = self.span(number);
+        let room = span.room();
+        let pages = self.space.spans.pages();
+        if !self.space.config.recycle {
+            if room.third() == pages && span.lazy_pages() == 0 {
+                self.return_block(number);
+            }
+            return;
+        }
+        // A run that is longer than any before may have come together.
+        let room = room.with_third(pages);
+        span.set_room(room);
+        let free = span.bits(Bits::Free);
+        if bits::count(free) + room.end() - room.cursor() < pages {
+            if !room.is_listed() {
+                self.list_block(number);
+            }
+            return;
+        }
+        if self.words.get(Own::BlockEmpties) >= self.space.empties_max {
+            if room.is_listed() {
+                self.unlist_block(number);
+            }
+            self.words.count(Count::BlockReturns, 1);
+            self.return_block(number);
+            return;
+        }
+        bits::set(free, 0, pages);
+        span.set_room(room.with_run(0, 0).empty(true));
+        self.words.add(Own::BlockEmpties, 1);
+        if !room.is_listed() {
+            self.list_block(number);
+        }
+    }
+
+    /// A slot of which nothing was mapped goes back to its block.
+    pub(super) fn return_slot(&self, number: u32, place: u32, slot: u32) {
+        let span = self.span(number);
+        let room = span.room();
+        let pages = self.space.spans.pages();
+        if room.cursor() == place + slot {
+            span.set_room(room.with_run(place, room.end()));
+        } else if self.space.config.recycle {
+            bits::set(span.bits(Bits::Free), place, slot);
+            span.set_room(room.with_third(pages));
+        } else {
+            self.soil(span, slot);
+            if span.room().third() == pages && span.lazy_pages() + span.waiting_pages() == 0 {
+                self.return_block(number);
+            }
+            return;
+        }
+        if !room.is_listed() {
+            self.list_block(number);
+        }
+    }
+
+    /// A block of which nothing is in use, and which is in no list, is the arena's.
+    fn return_block(&self, number: u32) {
+        let span = self.span(number);
+        let pages = self.space.spans.pages();
+        bits::clear(span.bits(Bits::Free), 0, pages);
+        span.set_room(Room::default());
+        span.set_owner(Owner::Arena);
+        let first = self.space.spans.first(number);
+        self.space
+            .give(self.words, core::iter::once((first, pages)));
+    }
+
+    /// With all CPUs stopped, everything purged and flushed and no list valid: whether a block is
+    /// to be dissolved; then its free pages are in its bitmap. If not, it is listed again.
+    pub(super) fn settle_block(&self, number: u32) -> bool {
+        let span = self.span(number);
+        let pages = self.space.spans.pages();
+        let room = span.room().listed(false).empty(false);
+        let rests = span.lazy_pages() == 0 && span.waiting_pages() == 0;
+        // Linux gives a block back, when space is short, only if nothing in it is in use.
+        let live = span
+            .bits(Bits::Starts)
+            .iter()
+            .any(|word| word.load(Relaxed) != 0);
+        if !rests || live && !self.space.config.recycle {
+            span.set_room(room);
+            let more = self.space.config.recycle && bits::count(span.bits(Bits::Free)) != 0;
+            if room.cursor() < room.end() || more {
+                self.list_block(number);
+            }
+            return false;
+        }
+        if !room.is_retired() {
+            self.words.count(Count::BlockReturns, 1);
+        }
+        let free = span.bits(Bits::Free);
+        bits::set(free, 0, pages);
+        let first = self.space.spans.first(number);
+        for (start, end) in bits::runs(span.bits(Bits::Starts), 0) {
+            for place in start..end {
+                bits::clear(free, place, self.header(first + place).pages());
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,395 @@
+//! Frames of the caller's own, mapped for a while.
+
+use super::alloc::{GIVES, Need};
+use super::seat::{Count, Held, Own};
+use super::span::{Bits, Owner};
+use super::{AreaKind, FrameSource, Header, RangeError, RangeFreeError, RangeSeat, bits};
+use crate::platform::{Barrier, Map, MapError, Relax};
+use crate::units::{Context, Frame, Page, Run};
+
+impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
+    /// Maps frames of the caller's, in that order, at consecutive pages \[`vm_map_ram`\].
+    ///
+    /// Up to 64 pages come from this CPU's vmap blocks, in slots of a power of two of pages, from
+    /// the first block of the list that has one; more come from the arena. Frames that follow one
+    /// another are mapped by one call. Mostly some nanoseconds and the platform's.
+    ///
+    /// Waits for nobody, unless it would fail and the context allows it: then all CPUs are stopped
+    /// and everything lazy is purged first. Without `may_block`, frames that are not consecutive
+    /// also need as many pages below the bound on lazy pages, for the case that only some of them
+    /// can be mapped.
+    ///
+    /// # Errors
+    /// There is no frame, or more than the window has pages; no gap (V8); or the platform could not
+    /// map them: then none is mapped, and what was mapped for a moment is lazy. Otherwise nothing
+    /// has changed.
+    #[inline]
+    pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
+        let pages = frames.len() as u64;
+        if pages.wrapping_sub(1) < u64::from(self.space.slot_max) && self.try_enter() {
+            let slot = (pages as u32).next_power_of_two();
+            let held = self.held();
+            if let Some(at) = held.cut_first(slot) {
+                held.finish_ram(at, Header::live(AreaKind::Ram, pages as u32, 0));
+                self.exit();
+                let page = self.space.page(at);
+                if let [frame] = frames
+                    && let Some(run) = Run::new(*frame, 1)
+                {
+                    return match self.space.platform.map(page, run, context) {
+                        Ok(()) => Ok(page),
+                        Err(error) => {
+                            self.undo_ram(at);
+                            self.map_again(RangeError::Map(error), frames, context)
+                        }
+                    };
+                }
+                return self.map_slot(at, frames, context);
+            }
+        }
+        self.map_slowly(frames, context)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn map_slowly(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
+        // It may be entered, while somebody claims it.
+        self.exit();
+        let at = self.alloc_ram(frames.len() as u64, context)?;
+        self.map_slot(at, frames, context)
+    }
+
+    /// Maps the frames into a slot that was cut for them.
+    #[inline(never)]
+    fn map_slot(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        match self.map_runs(at, frames, context) {
+            Ok(()) => Ok(self.space.page(at)),
+            Err(error) => self.map_again(error, frames, context),
+        }
+    }
+
+    /// After a failure: once more, after a drain, where that may help.
+    #[cold]
+    fn map_again(
+        &mut self,
+        error: RangeError,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        let would_a_drain_help = matches!(
+            error,
+            RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
+        );
+        if !would_a_drain_help || !context.may_block || !self.space.has_spare() {
+            return Err(error);
+        }
+        self.drain();
+        let at = self.alloc_ram(frames.len() as u64, context)?;
+        self.map_runs(at, frames, context)?;
+        Ok(self.space.page(at))
+    }
+
+    /// Address space for so many pages of a caller's frames.
+    fn alloc_ram(&mut self, pages: u64, context: Context) -> Result<u32, RangeError> {
+        if pages == 0 {
+            return Err(RangeError::Empty);
+        }
+        if pages > self.space.pages() {
+            return Err(RangeError::TooLong { pages });
+        }
+        let need = Need {
+            pages: pages as u32,
+            align_pages: 1,
+            context,
+        };
+        let header = Header::live(AreaKind::Ram, pages as u32, 0);
+        self.enter();
+        let found = self.held().alloc_ram(&need, header, &mut self.frames);
+        self.exit();
+        let found = match found {
+            None if context.may_block && !self.space.is_exhausted() => {
+                self.alloc_ram_at_rest(&need, header)
+            }
+            found => found,
+        };
+        found.ok_or_else(|| {
+            self.enter();
+            self.words.count(Count::Failures, 1);
+            self.exit();
+            RangeError::NoSpace {
+                pages,
+                align_bytes: Page::BYTES,
+            }
+        })
+    }
+
+    /// Maps the frames of a live slot, run by run. On failure nothing is mapped, and the slot is
+    /// nobody's.
+    fn map_runs(&mut self, at: u32, frames: &[Frame], context: Context) -> Result<(), RangeError> {
+        let reserved = match self.reserve(at, frames, context) {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                self.undo_ram(at);
+                return Err(error);
+            }
+        };
+        let mut done = 0;
+        while let Some(run) = first_run(&frames[done..]) {
+            let page = self.space.page(at + done as u32);
+            let mapped = match run {
+                Ok(run) => self.space.platform.map(page, run, context).map(|()| run),
+                Err(frame) => Err(MapError::Frame(frame)),
+            };
+            match mapped {
+                Ok(run) => done += run.frames() as usize,
+                Err(error) if done == 0 => {
+                    self.unreserve(reserved);
+                    self.undo_ram(at);
+                    return Err(RangeError::Map(error));
+                }
+                Err(error) => {
+                    self.free_part(at, reserved, context);
+                    return Err(RangeError::Map(error));
+                }
+            }
+        }
+        self.unreserve(reserved);
+        Ok(())
+    }
+
+    /// Before a caller who may not wait maps several runs: tells of as many lazy pages as it would
+    /// leave if it could map only some of them. A number of pages, and whether all know of it.
+    fn reserve(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Option<u64>, RangeError> {
+        let is_one_run =
+            matches!(first_run(frames), Some(Ok(run)) if run.frames() as usize == frames.len());
+        if context.may_block || is_one_run {
+            return Ok(None);
+        }
+        self.enter();
+        let held = self.held();
+        let pages = u64::from(held.lazy_pages_of(at, held.header(at)));
+        let fits = self.space.add_lazy(pages) <= self.space.config.lazy_pages_max;
+        if !fits {
+            self.space.sub_lazy(pages);
+        }
+        self.exit();
+        if fits {
+            Ok(Some(pages))
+        } else {
+            Err(RangeError::NoSpace {
+                pages: frames.len() as u64,
+                align_bytes: Page::BYTES,
+            })
+        }
+    }
+
+    fn unreserve(&self, reserved: Option<u64>) {
+        if let Some(pages) = reserved {
+            self.space.sub_lazy(pages);
+        }
+    }
+
+    /// A live slot of which something is mapped becomes lazy, and is as if it had never been live.
+    fn free_part(&mut self, at: u32, reserved: Option<u64>, context: Context) {
+        let page = self.space.page(at);
+        self.enter();
+        let held = self.held();
+        let header = held.header(at);
+        if let Some(reserved) = reserved {
+            // Its span may have been dissolved since: then it is shorter than its slot.
+            let pages = u64::from(held.lazy_pages_of(at, header));
+            self.space.sub_lazy(reserved - pages.min(reserved));
+            let freed = held.free_checked(at, header);
+            debug_assert!(freed, "nobody else knows the slot");
+            self.exit();
+        } else {
+            self.exit();
+            let freed = self.unmap_slowly(page, u64::from(header.pages()));
+            debug_assert!(freed.is_ok(), "{freed:?}: nobody else knows the slot");
+        }
+        self.enter();
+        self.words.count(Count::MapRam, 1u64.wrapping_neg());
+        self.words.count(Count::UnmapRam, 1u64.wrapping_neg());
+        self.exit();
+        if context.may_block {
+            self.purge();
+        }
+    }
+
+    /// A live slot of which nothing is mapped is as if it had not been cut.
+    fn undo_ram(&mut self, at: u32) {
+        self.enter();
+        self.held().uncut(at);
+        self.exit();
+    }
+
+    /// Unmaps what [`map_ram`](Self::map_ram) mapped, on any CPU: all of it \[`vm_unmap_ram`\].
+    /// Returns its length in pages.
+    ///
+    /// Its pages become lazy: they stay mapped until a purge unmaps them. Mostly some nanoseconds.
+    /// If more would be lazy than the bound allows, it purges first: what is this CPU's, and if that
+    /// is not enough, what is others', one after another.
+    ///
+    /// # Errors
+    /// What is wrong with the page or the length. Nothing has changed then.
+    #[inline]
+    pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+        let offset = self.space.offset_unchecked(page);
+        if self.try_enter() && offset < self.space.pages() {
+            let at = offset as u32;
+            let (number, place) = self.space.spans.place(at);
+            let span = self.space.spans.get(number);
+            if span.is_owned_as(Owner::Block(self.cpu))
+                && span.starts_at(place)
+                && let Some(header) = self.space.table.header(at)
+                && header.is_live_of(AreaKind::Ram)
+                && u64::from(header.pages()) == pages
+            {
+                let slot = header.pages().next_power_of_two();
+                let delta = self.words.get(Own::Delta) + u64::from(slot);
+                if delta <= self.space.batch {
+                    self.words.set(Own::Delta, delta);
+                    self.held().free_slot(at, header, slot);
+                    self.exit();
+                    return Ok(pages);
+                }
+            }
+        }
+        // It may be entered, while somebody claims it.
+        self.exit();
+        self.unmap_slowly(page, pages)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unmap_slowly(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+        self.enter();
+        let length = |header: Header| {
+            let mapped = u64::from(header.pages());
+            if mapped == pages {
+                Ok(())
+            } else {
+                Err(RangeFreeError::WrongLength {
+                    page,
+                    pages,
+                    mapped,
+                })
+            }
+        };
+        self.free_entered(page, AreaKind::Ram, length)
+    }
+}
+
+/// The frames at the beginning that follow one another, or the first frame, if its number is too
+/// high for a run. `None` if there is no frame.
+fn first_run(frames: &[Frame]) -> Option<Result<Run, Frame>> {
+    let (&first, rest) = frames.split_first()?;
+    let more = rest
+        .iter()
+        .zip(1..)
+        .take_while(|&(&frame, nth)| first.checked_add(nth) == Some(frame))
+        .count();
+    // The last frame of the number range has no frame behind it that could end a run.
+    let run = Run::new(first, more as u64 + 1).or_else(|| Run::new(first, more as u64));
+    Some(run.filter(|run| !run.is_empty()).ok_or(first))
+}
+
+impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// A slot in one of the seat's blocks is live.
+    #[inline(always)]
+    pub(super) fn finish_ram(&self, at: u32, header: Header) {
+        self.space.table.set_header(at, header);
+        let (number, place) = self.space.spans.place(at);
+        self.span(number).set_start(place);
+        self.words.count(Count::MapRam, 1);
+        self.words.add(Own::Live, u64::from(header.pages()));
+    }
+
+    /// Everything that can be done for a slot or a longer area without stopping others.
+    fn alloc_ram(&self, need: &Need, header: Header, frames: &mut impl FrameSource) -> Option<u32> {
+        self.collect_inbox();
+        if need.context.may_block {
+            self.relieve();
+        }
+        if let Some(at) = self.try_ram(need, header, frames) {
+            return Some(at);
+        }
+        if !need.context.may_block {
+            return None;
+        }
+        // What this CPU has made lazy itself is had without disturbing others.
+        self.release_kept(false, frames);
+        self.purge_all(frames);
+        self.try_ram(need, header, frames)
+    }
+
+    fn try_ram(&self, need: &Need, header: Header, frames: &mut impl FrameSource) -> Option<u32> {
+        if need.pages <= self.space.slot_max {
+            let slot = need.pages.next_power_of_two();
+            if let Some(at) = self.cut_slot(slot, frames) {
+                self.finish_ram(at, header);
+                return Some(at);
+            }
+            // Linux has no other place for so few pages than a block.
+            if !self.space.config.recycle {
+                return None;
+            }
+        }
+        let at = self.alloc_in_arena(need, GIVES, frames)?;
+        self.finish_in_arena(at, header);
+        Some(at)
+    }
+
+    /// How many pages become lazy when an area is freed: in a vmap block all of its slot.
+    #[inline(always)]
+    pub(super) fn lazy_pages_of(&self, at: u32, header: Header) -> u32 {
+        let (number, _) = self.space.spans.place(at);
+        match self.span(number).owner() {
+            Owner::Block(_) => header.pages().next_power_of_two(),
+            Owner::Arena | Owner::Areas(_) => header.pages(),
+        }
+    }
+
+    /// A slot in one of the seat's blocks becomes lazy; it has been told of.
+    #[inline(always)]
+    pub(super) fn free_slot(&self, at: u32, header: Header, slot: u32) {
+        self.space.table.set_header(at, header.lazy(None));
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        bits::set(span.bits(Bits::Lazy), place, slot);
+        self.note_lazy(number, slot);
+        self.soil(span, slot);
+        self.words.count(Count::UnmapRam, 1);
+        self.words.sub(Own::Live, u64::from(header.pages()));
+    }
+
+    /// Takes back the cut of a slot, or of the arena's area, of which nothing is mapped.
+    fn uncut(&self, at: u32) {
+        let header = self.header(at);
+        let pages = header.pages();
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        match span.owner() {
+            Owner::Arena => {
+                self.clear_arena_start(at);
+                self.space.give(self.words, core::iter::once((at, pages)));
+            }
+            Owner::Areas(_) | Owner::Block(_) => {
+                bits::clear(span.bits(Bits::Starts), place, 1);
+                self.return_slot(number, place, pages.next_power_of_two());
+            }
+        }
+        self.words.count(Count::MapRam, 1u64.wrapping_neg());
+        self.words.sub(Own::Live, u64::from(pages));
+    }
+}
