@@ -1,0 +1,190 @@
+//! The interleavings of a free from another CPU, its way to the owner, the hand-over of a span and
+//! the purge's generation:
+//! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --test loom_ranges`.
+//! In a normal build this file is empty.
+#![cfg(loom)]
+
+use framewright::platform::{Barrier, Fenced, Map, MapError, Relax};
+use framewright::policy::RangeConfig;
+use framewright::vrange::{AreaRequest, NoFrames, RangeFreeError, RangeSeat, Space, SpaceLayout};
+use framewright::{Context, CpuId, Page, PageRange, Run};
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+/// A page table of eight pages: which are mapped, and which the TLBs may still know.
+struct Pages {
+    mapped: AtomicU64,
+    cached: AtomicU64,
+}
+
+impl Relax for Pages {
+    fn relax(&self, attempt: u32) {
+        Fenced.relax(attempt);
+    }
+}
+
+impl Barrier for Pages {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {
+        Fenced.barrier_all();
+    }
+}
+
+fn mask(range: PageRange) -> u64 {
+    (!0 >> (64 - range.pages())) << (range.start().0 - START.0)
+}
+
+impl Map for Pages {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        Err(MapError::NoMemory)
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        self.mapped.fetch_and(!mask(range), Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        // What is not mapped when it begins is forgotten; what is, may be cached again at once.
+        let mapped = self.mapped.load(Ordering::Acquire);
+        self.cached.fetch_and(mapped, Ordering::AcqRel);
+    }
+}
+
+const START: Page = Page(0x400);
+
+type TestSpace = &'static Space<'static, Pages>;
+type Seat = RangeSeat<'static, 'static, Pages, NoFrames>;
+
+/// Spans of four pages; an eighth of the window, and a batch of one for each CPU, may be lazy.
+fn space(pages: u64, lazy: u64) -> TestSpace {
+    space_for(2, pages, lazy)
+}
+
+fn space_for(cpus: u16, pages: u64, lazy: u64) -> TestSpace {
+    let layout = SpaceLayout::new(START, pages)
+        .with_span_pages(4)
+        .with_cpus(cpus);
+    let config = RangeConfig {
+        lazy_pages_max: lazy,
+        ..RangeConfig::for_cpus(cpus)
+    };
+    let memory = vec![0; layout.words_needed().unwrap()].leak();
+    let pages = Pages {
+        mapped: AtomicU64::new(0),
+        cached: AtomicU64::new(0),
+    };
+    Box::leak(Box::new(
+        Space::new(&layout, &config, memory, pages).unwrap(),
+    ))
+}
+
+fn seat(space: TestSpace, cpu: u16) -> Seat {
+    space.seat(CpuId(cpu), NoFrames).unwrap()
+}
+
+/// An area of one page and its guard page, used by its owner: nobody else's, nowhere cached.
+fn alloc(seat: &mut Seat) -> Option<Page> {
+    let at = seat.alloc_area(&AreaRequest::new(1)).ok()?;
+    let both = mask(PageRange::new(at, 2).unwrap());
+    let one = mask(PageRange::new(at, 1).unwrap());
+    let pages = seat.space().platform();
+    assert_eq!(pages.mapped.fetch_or(one, Ordering::AcqRel) & both, 0);
+    let cached = pages.cached.fetch_or(one, Ordering::AcqRel);
+    assert_eq!(cached & both, 0, "V5: handed out before a flush");
+    Some(at)
+}
+
+fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_branches = 100_000;
+    model.check(body);
+}
+
+#[test]
+fn what_another_cpu_frees_comes_back_to_the_owner_once() {
+    explore(2, || {
+        let space = space(4, 64);
+        let mut owner = seat(space, 0);
+        let one = alloc(&mut owner).unwrap();
+        let two = alloc(&mut owner).unwrap();
+        let other = thread::spawn(move || {
+            let mut other = seat(space, 1);
+            assert_eq!(other.free_area(one), Ok(1));
+            assert_eq!(other.free_area(two), Ok(1));
+        });
+        owner.purge();
+        let early = alloc(&mut owner);
+        other.join().unwrap();
+        // Whatever was seen before, now all of it is free or early's.
+        let late = alloc(&mut owner).expect("V8");
+        assert_ne!(early, Some(late));
+        assert_eq!(early.is_none(), alloc(&mut owner).is_some());
+        space.verify().unwrap();
+    });
+}
+
+#[test]
+fn of_two_frees_from_elsewhere_of_one_area_one_wins() {
+    explore(2, || {
+        let space = space_for(3, 4, 64);
+        let at = alloc(&mut seat(space, 0)).unwrap();
+        let other = thread::spawn(move || seat(space, 1).free_area(at));
+        let mine = seat(space, 2).free_area(at);
+        let theirs = other.join().unwrap();
+        let (won, lost) = if mine.is_ok() {
+            (mine, theirs)
+        } else {
+            (theirs, mine)
+        };
+        assert_eq!(won, Ok(1));
+        // Free already, or even purged.
+        assert!(matches!(
+            lost,
+            Err(RangeFreeError::AlreadyFree(_) | RangeFreeError::NotAllocated(_))
+        ));
+        space.verify().unwrap();
+    });
+}
+
+#[test]
+fn a_cpu_that_would_fail_takes_what_the_other_holds() {
+    explore(2, || {
+        let space = space(4, 64);
+        let mut owner = seat(space, 0);
+        let at = alloc(&mut owner).unwrap();
+        let other = thread::spawn(move || {
+            let mut other = seat(space, 1);
+            // The only span is the owner's: it is dissolved, and the other half is had.
+            alloc(&mut other).expect("V8")
+        });
+        owner.free_area(at).unwrap();
+        let theirs = other.join().unwrap();
+        let mine = alloc(&mut owner).expect("V8");
+        assert_ne!(mine, theirs);
+        space.verify().unwrap();
+    });
+}
+
+#[test]
+fn nothing_is_handed_out_between_its_unmap_and_a_flush() {
+    explore(2, || {
+        let space = space(8, 64);
+        let mut one = seat(space, 0);
+        let first = alloc(&mut one).unwrap();
+        one.free_area(first).unwrap();
+        let other = thread::spawn(move || {
+            let mut two = seat(space, 1);
+            let at = alloc(&mut two).unwrap();
+            two.free_area(at).unwrap();
+            two.purge();
+            alloc(&mut two).unwrap()
+        });
+        one.purge();
+        let mine = alloc(&mut one).unwrap();
+        assert_ne!(other.join().unwrap(), mine);
+        space.verify().unwrap();
+    });
+}
