@@ -171,6 +171,7 @@ mod tests {
     use super::*;
     use framewright::Frame;
     use framewright::frame::ZoneLayout;
+    use framewright::vrange::AreaRequest;
 
     fn host(cpus: u16, ranges: &RangeOptions) -> Result<HostSpace<Fenced>, HostError> {
         let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(cpus);
@@ -204,6 +205,37 @@ mod tests {
         assert_eq!(*space.config(), RangeConfig::for_cpus(3));
         space.verify().unwrap();
         assert_eq!(host.window().ram().frames(), host.host().ram().frames());
+    }
+
+    /// Bytes of a mapping that have memory behind them, by /proc/self/pagemap.
+    fn present_bytes(mapping: &Mapping, len_bytes: usize) -> usize {
+        use std::os::unix::fs::FileExt;
+        let mut entries = vec![0; len_bytes / 4096 * 8];
+        let at = mapping.start().addr().get() as u64 / 4096 * 8;
+        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+        pagemap.read_exact_at(&mut entries, at).unwrap();
+        let (entries, _) = entries.as_chunks::<8>();
+        let is_present = |entry: &&[u8; 8]| u64::from_le_bytes(**entry) >> 63 != 0;
+        entries.iter().filter(is_present).count() * 4096
+    }
+
+    #[test]
+    fn what_is_not_used_of_a_large_window_costs_next_to_nothing() {
+        // 64 GiB of window over 8 MiB of frames.
+        let pages = 1 << 24;
+        let host = host(1, &RangeOptions::new(pages)).unwrap();
+        let len_bytes = pages as usize * 16;
+        let mut seat = host.range_seat().unwrap();
+        let areas: Vec<_> = (0..20)
+            .map(|_| seat.vmalloc(&AreaRequest::new(50)).unwrap())
+            .collect();
+        for at in areas {
+            seat.vfree(at).unwrap();
+        }
+        seat.drain();
+        let present = present_bytes(&host._metadata, len_bytes);
+        // The spans' records are cleared: 0.7 bytes a page; the table's 16 are not touched.
+        assert!(present < pages as usize, "{present} of {len_bytes} bytes");
     }
 
     #[test]

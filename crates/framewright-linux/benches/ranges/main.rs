@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p framewright-linux --bench ranges` prints nanoseconds for a pair of calls, the
 //! least and the median of 15 repetitions, and how often anything was torn down. With
-//! `-- --only NAME`, those whose names start so.
+//! `-- --only NAME`, those whose names start so; with `-- --quick`, a hundredth of the calls.
 
 use framewright::frame::ZoneLayout;
 use framewright::platform::Barrier;
@@ -66,7 +66,8 @@ const fn churn(
 
 fn main() -> Result<(), Box<dyn Error>> {
     // `cargo test --benches` runs this too, to see that it works.
-    let quick = std::env::args().all(|argument| argument != "--bench");
+    let has = |flag: &str| std::env::args().any(|argument| argument == flag);
+    let quick = has("--quick") || !has("--bench");
     println!("ns for a pair of vmalloc and vfree        min  median  built/1000  unmaps/1000");
     let only = std::env::args()
         .skip_while(|argument| argument != "--only")
