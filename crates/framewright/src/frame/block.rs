@@ -1,7 +1,6 @@
 use super::counts::{Counts, Meta};
 use super::layout::BLOCK_WORDS;
 use super::seat::{SeatWords, counter};
-use super::tag::Tag;
 use super::zone::Zone;
 use crate::policy::{BlockFacts, Label};
 use crate::slots::{WORD_ORDER, count_orders_2_and_3, orders_in, run_mask, runs_in};
@@ -35,6 +34,16 @@ const PENDING: u64 = 2;
 
 /// In each byte of [`ORDERS`], the bit of a full word.
 pub(super) const FULL_WORDS: u64 = 0x4040_4040_4040_4040;
+
+/// The orders below a word's in any byte of `orders`, one bit each.
+#[inline(always)]
+pub(super) const fn small_orders(orders: u64) -> u16 {
+    let mut any = orders;
+    any |= any >> 32;
+    any |= any >> 16;
+    any |= any >> 8;
+    any as u16 & 0x3f
+}
 
 /// A look at a pageblock without holding it: true at some moment, stale at once.
 impl<'m, P> Zone<'m, P> {
@@ -142,6 +151,21 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
+    /// Gives the lock of a pageblock up, unless something was freed from elsewhere.
+    #[inline(always)]
+    pub(super) fn try_unlock(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
+        let lock = &words[LOCK];
+        if !self.index.alone() {
+            // Release pairs with the Acquire in `try_lock`.
+            return lock.compare_exchange(LOCKED, 0, Release, Relaxed).is_ok();
+        }
+        let unlocked = lock.load(Relaxed) == LOCKED;
+        if unlocked {
+            lock.store(0, Relaxed);
+        }
+        unlocked
+    }
+
     /// Leaves the block at `offset`, whose tag is already [`Tag::remote`], for whoever holds its
     /// pageblock. Never waits.
     pub(super) fn leave(&self, seat: SeatWords<'m>, offset: usize) {
@@ -167,18 +191,18 @@ impl<'m, P> Zone<'m, P> {
 /// brings the index up to date and collects what was freed from elsewhere meanwhile.
 #[must_use = "a pageblock that is not unlocked stays locked"]
 pub(super) struct Held<'z, 'm, P> {
-    zone: &'z Zone<'m, P>,
+    pub(super) zone: &'z Zone<'m, P>,
     /// Whose counters change.
     seat: SeatWords<'m>,
-    id: usize,
-    words: &'m [AtomicU64; BLOCK_WORDS],
-    counts: Counts,
-    orders: [u64; 2],
+    pub(super) id: usize,
+    pub(super) words: &'m [AtomicU64; BLOCK_WORDS],
+    pub(super) counts: Counts,
+    pub(super) orders: [u64; 2],
     /// What is free in blocks of order 3 and more, and blocks of order 2, since it was locked.
-    large: i64,
-    order_2: i64,
+    pub(super) large: i64,
+    pub(super) order_2: i64,
     /// Words, one bit each, whose bits are ahead of `orders`, `large` and `order_2`: see `settle`.
-    ahead: u16,
+    pub(super) ahead: u16,
     /// What was free when it was locked, if it was mixed then.
     free_mixed: u64,
     /// As published: the index agrees with it.
@@ -203,7 +227,7 @@ impl<P> Held<'_, '_, P> {
     }
 
     #[inline(always)]
-    fn word_orders(&self, word: usize) -> u8 {
+    pub(super) fn word_orders(&self, word: usize) -> u8 {
         (self.orders[word / 8] >> (word % 8 * 8)) as u8
     }
 
@@ -221,46 +245,9 @@ impl<P> Held<'_, '_, P> {
         *orders = *orders & !(0xff << shift) | u64::from(orders_in(bits)) << shift;
     }
 
-    /// Makes the taken run of `order` at bit `start` of a word, which has `bits`, free.
-    ///
-    /// It joins its other half, if that is free, and what they are together the same again: so
-    /// there is one more maximal run of the order where that ends, and of each order below one
-    /// less. Nothing else changes.
-    #[inline(always)]
-    fn give_run(&mut self, word: usize, bits: u64, start: u32, order: u8) {
-        let now = bits | run_mask(start, order);
-        self.zone.bitmap(self.id)[word].store(now, Relaxed);
-        if self.ahead >> word & 1 != 0 {
-            return;
-        }
-        let mut found = order;
-        while found < WORD_ORDER {
-            let half = run_mask(start >> found << found ^ 1 << found, found);
-            if bits & half != half {
-                break;
-            }
-            found += 1;
-        }
-        let mut orders = self.word_orders(word) | 1 << found;
-        for joined in order..found {
-            orders &= !(u8::from(runs_in(now, joined) == 0) << joined);
-        }
-        let shift = word % 8 * 8;
-        let all = &mut self.orders[word / 8];
-        *all = *all & !(0xff << shift) | u64::from(orders) << shift;
-        match found {
-            0 | 1 => {}
-            2 => self.order_2 += 1,
-            _ => {
-                self.large += if order > 3 { 1 << order } else { 8 };
-                self.order_2 -= i64::from(order <= 2);
-            }
-        }
-    }
-
     /// Leaves a word, which has `bits` so far, to [`settle`](Self::settle).
     #[inline(always)]
-    fn go_ahead(&mut self, word: usize, bits: u64) {
+    pub(super) fn go_ahead(&mut self, word: usize, bits: u64) {
         let bit = 1 << word;
         if self.ahead & bit == 0 {
             self.ahead |= bit;
@@ -299,11 +286,11 @@ impl<P> Held<'_, '_, P> {
     /// The orders of all maximal free blocks in the pageblock, one bit each.
     #[inline(always)]
     fn all_orders(&self) -> u16 {
-        let mut any = self.orders[0] | self.orders[1];
-        any |= any >> 32;
-        any |= any >> 16;
-        any |= any >> 8;
-        let small = any as u16 & 0x3f;
+        let orders = self.orders[0] | self.orders[1];
+        let small = small_orders(orders);
+        if orders & FULL_WORDS == 0 {
+            return small;
+        }
         small | u16::from(orders_in(self.full_words())) << WORD_ORDER
     }
 
@@ -396,7 +383,7 @@ impl<P> Held<'_, '_, P> {
 
     /// Makes words that were all taken free, or the other way round.
     #[inline(always)]
-    fn set_whole_words(&mut self, words: Range<usize>, free: bool) {
+    pub(super) fn set_whole_words(&mut self, words: Range<usize>, free: bool) {
         self.settle();
         let bits = if free { !0 } else { 0 };
         let len = words.len();
@@ -437,83 +424,6 @@ impl<P> Held<'_, '_, P> {
         }
         self.counts = self.counts.take(1 << order, mobility);
         true
-    }
-
-    /// Gives the block of `order` at `slot` back. False, and nothing done, if one of its frames is
-    /// free already: the caller had no right to it.
-    #[inline]
-    pub(super) fn give(&mut self, slot: usize, order: Order, mobility: Mobility) -> bool {
-        let bitmap = self.zone.bitmap(self.id);
-        let (word, order) = (slot / 64, order.get());
-        let frames = 1u64 << order;
-        if u64::from(self.counts.by_mobility(mobility)) < frames {
-            return false;
-        }
-        if order < WORD_ORDER {
-            let mask = run_mask((slot % 64) as u32, order);
-            let bits = bitmap[word].load(Relaxed);
-            if bits & mask != 0 {
-                return false;
-            }
-            self.give_run(word, bits, (slot % 64) as u32, order);
-        } else {
-            let words = word..word + (1 << (order - WORD_ORDER));
-            if bitmap[words.clone()].iter().any(|w| w.load(Relaxed) != 0) {
-                return false;
-            }
-            self.set_whole_words(words, true);
-        }
-        self.counts = self.counts.give(frames, mobility);
-        true
-    }
-
-    /// Gives blocks of `order` in one word back, all those of `mask`; returns how many. Others were
-    /// free already, or not of that mobility: the caller had no right to them, and each counts as
-    /// a corruption.
-    #[inline(always)]
-    pub(super) fn give_mask(
-        &mut self,
-        word: usize,
-        mask: u64,
-        order: Order,
-        mobility: Mobility,
-    ) -> u64 {
-        let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
-        let start = mask.trailing_zeros();
-        if mask >> (start % 64) == run_mask(0, order.get()) {
-            let given = self.give(word * 64 + start as usize, order, mobility);
-            if !given {
-                self.zone.count_corruption();
-            }
-            return u64::from(given);
-        }
-        if bits & mask != 0 {
-            return self.give_each(word, mask, order, mobility);
-        }
-        let frames = u64::from(mask.count_ones());
-        if u64::from(self.counts.by_mobility(mobility)) < frames {
-            return self.give_each(word, mask, order, mobility);
-        }
-        self.go_ahead(word, bits);
-        self.zone.bitmap(self.id)[word].store(bits | mask, Relaxed);
-        self.counts = self.counts.give(frames, mobility);
-        frames >> order.get()
-    }
-
-    /// [`give_mask`](Self::give_mask), block by block.
-    #[cold]
-    fn give_each(&mut self, word: usize, mut mask: u64, order: Order, mobility: Mobility) -> u64 {
-        let mut given = 0;
-        while mask != 0 {
-            let start = mask.trailing_zeros();
-            mask &= !run_mask(start, order.get());
-            if self.give(word * 64 + start as usize, order, mobility) {
-                given += 1;
-            } else {
-                self.zone.count_corruption();
-            }
-        }
-        given
     }
 
     /// Makes the absent frames at `slots` present and free.
@@ -643,7 +553,7 @@ impl<P> Held<'_, '_, P> {
             // The index does not change.
             self.words[COUNTS].store(self.counts.0, Relaxed);
             self.count_sums();
-            if self.try_unlock() {
+            if self.zone.try_unlock(self.words) {
                 return;
             }
         }
@@ -651,57 +561,15 @@ impl<P> Held<'_, '_, P> {
         self.unlock_as(label, isolated);
     }
 
-    /// Gives the lock up, unless something was freed from elsewhere.
-    #[inline(always)]
-    fn try_unlock(&self) -> bool {
-        // Release pairs with the Acquire in `try_lock`.
-        let lock = &self.words[LOCK];
-        if !self.zone.index.alone() {
-            return lock.compare_exchange(LOCKED, 0, Release, Relaxed).is_ok();
-        }
-        let unlocked = lock.load(Relaxed) == LOCKED;
-        if unlocked {
-            lock.store(0, Relaxed);
-        }
-        unlocked
-    }
-
     /// The same with a new label.
     #[inline]
     pub(super) fn unlock_as(mut self, label: Label, isolated: bool) {
         loop {
             self.publish(label, isolated);
-            if self.try_unlock() {
+            if self.zone.try_unlock(self.words) {
                 return;
             }
             self.collect();
-        }
-    }
-
-    /// Frees what was freed from elsewhere.
-    #[cold]
-    fn collect(&mut self) {
-        // Acquire pairs with the Release of the fetch_or that set PENDING: the bits are seen.
-        self.words[LOCK].swap(LOCKED, Acquire);
-        let zone = self.zone;
-        for (word, remote) in zone.remote_bitmap(self.id).iter().enumerate() {
-            if remote.load(Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = remote.swap(0, Acquire);
-            while bits != 0 {
-                let slot = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                let offset = self.id << zone.map.pageblock_order | slot;
-                let freed = zone.tag(offset).as_remote();
-                let given = freed.is_some_and(|(order, mobility)| {
-                    zone.set_tag(offset, Tag::NONE);
-                    self.give(slot, order, mobility)
-                });
-                if !given {
-                    zone.count_corruption();
-                }
-            }
         }
     }
 }

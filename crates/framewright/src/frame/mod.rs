@@ -73,6 +73,7 @@ mod block;
 mod counts;
 mod error;
 mod frames;
+mod give;
 mod index;
 mod layout;
 mod memory;

@@ -1,6 +1,7 @@
 //! What a seat does when its cache does not help.
 
 use super::big;
+use super::give::Given;
 use super::search::{Batch, Wanted};
 use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, cache_bit, counter};
 use super::stock::{self, WORD_FRAMES};
@@ -378,6 +379,20 @@ impl<'m, P> Zone<'m, P> {
                 continue;
             }
             let id = chains.pageblock(first);
+            if chains.next_of(first, id).is_none() {
+                let offset = chains.offset(first);
+                match self.give_one(seat, offset, order, mobility, cached) {
+                    Given::Yes => {
+                        given += 1;
+                        continue;
+                    }
+                    Given::Corrupt => {
+                        self.count_corruption();
+                        continue;
+                    }
+                    Given::No => {}
+                }
+            }
             let Some(mut held) = self.try_lock(seat, id) else {
                 let offset = chains.offset(first);
                 if self.change_tag(offset, cached, Tag::remote(order, mobility)) {
@@ -393,10 +408,7 @@ impl<'m, P> Zone<'m, P> {
             let (mut word, mut mask) = (self.slot(chains.offset(first)) / 64, 0);
             let mut next = Some(first);
             while let Some(nth) = next {
-                next = chains.next(nth);
-                if chains.pageblock(nth) != id {
-                    continue;
-                }
+                next = chains.next_of(nth, id);
                 done |= 1 << nth;
                 let offset = chains.offset(nth);
                 if self.tag(offset) != cached {
@@ -459,11 +471,18 @@ impl Chains {
         self.offset(nth) >> self.pageblock_order
     }
 
+    /// The next one after `nth` that lies in pageblock `id`, as `nth` does.
     #[inline(always)]
-    const fn next(&self, nth: usize) -> Option<usize> {
-        match self.next[nth % Self::MAX] {
-            Self::NOBODY => None,
-            next => Some(next as usize),
+    const fn next_of(&self, nth: usize, id: usize) -> Option<usize> {
+        let mut nth = nth;
+        loop {
+            nth = match self.next[nth % Self::MAX] {
+                Self::NOBODY => return None,
+                next => next as usize,
+            };
+            if self.pageblock(nth) == id {
+                return Some(nth);
+            }
         }
     }
 }

@@ -247,13 +247,13 @@ impl<'m, P> Zone<'m, P> {
     /// Gives up a pageblock that was locked and is not what it seemed.
     #[cold]
     #[inline(never)]
-    fn let_go(&self, seat: SeatWords<'m>, id: usize) {
+    pub(super) fn let_go(&self, seat: SeatWords<'m>, id: usize) {
         self.hold(seat, id).unlock();
     }
 
     /// Locks a pageblock in which nobody works and nobody left anything.
     #[inline(always)]
-    fn lock_untouched(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
+    pub(super) fn lock_untouched(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
         let lock = &words[LOCK];
         if self.index.alone() {
             let is_untouched = lock.load(Relaxed) == 0;
