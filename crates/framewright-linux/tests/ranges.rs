@@ -308,6 +308,72 @@ fn the_budget_of_mappings_is_an_error_that_names_it_only_when_nothing_can_be_unm
     all_is_back(&host);
 }
 
+const CHILD: &str = "FRAMEWRIGHT_TEST_AT_THE_LIMIT";
+
+/// In a process of its own: the others in this one need mappings too.
+#[test]
+fn at_the_kernels_limit_the_engine_purges_and_then_names_it() {
+    if std::env::var_os(CHILD).is_none() {
+        let name = "at_the_kernels_limit_the_engine_purges_and_then_names_it";
+        let run = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let out = String::from_utf8_lossy(&run.stdout);
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{out}{errors}");
+        print!("{out}");
+        return;
+    }
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let limit: u64 = limit.trim().parse().unwrap();
+    if limit > 1 << 18 {
+        println!("skipped: vm.max_map_count of {limit} would take long to reach");
+        return;
+    }
+    // As many frames as mappings: it is not they that are missing.
+    let mut ranges = RangeOptions::new(4 * limit);
+    let mut config = RangeConfig::for_cpus(4);
+    config.kept_pages_max = 4096;
+    ranges.config = Some(config);
+    let host = host(limit, &ranges);
+    let mut seat = host.range_seat().unwrap();
+    let request = AreaRequest::new(1);
+    let mut areas = Vec::new();
+    let refused = loop {
+        match seat.vmalloc(&request) {
+            Ok(at) => areas.push(at),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, RangeError::Map(MapError::Limit { max: limit }));
+    println!(
+        "{} areas, {} mappings",
+        areas.len(),
+        host.window().mappings()
+    );
+    assert!(areas.len() as u64 > limit / 16 * 7);
+    // What is freed is kept and lazy, and mapped: it goes when another length is asked for.
+    let rest = areas.split_off(areas.len() - 3000);
+    for at in rest {
+        seat.vfree(at).unwrap();
+    }
+    let mut others = Vec::new();
+    for number in 0..1000 {
+        others.push(vmalloc(&host, &mut seat, &AreaRequest::new(2), number).unwrap());
+    }
+    for area in others {
+        area.check(&host);
+        seat.vfree(area.at).unwrap();
+    }
+    for at in areas {
+        seat.vfree(at).unwrap();
+    }
+    drop(seat);
+    all_is_back(&host);
+}
+
 #[test]
 fn all_frames_can_be_had_though_they_were_kept_by_somebody_else() {
     let mut ranges = RangeOptions::new(16 << 10);

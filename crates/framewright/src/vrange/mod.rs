@@ -41,6 +41,9 @@
 //!   and flushes once, for everybody. What waits becomes free when its owner next looks and its
 //!   generation has passed; nobody walks it. Frames behind purged areas go back to their source
 //!   after the flush.
+//! - **Kept areas**: a freed `vmalloc` area of up to 64 pages stays as it stands, frames, mapping
+//!   and all, in a list of the freeing CPU's by its length, for the next request of that length;
+//!   what a CPU has too many of moves to a depot that all share. Both are bounded.
 //! - **Before a request fails** everything is drained: kept areas, lazy ones, inboxes, all CPUs'
 //!   spans; partly used spans are *dissolved*: their free pages become gaps of the arena, where
 //!   they join with those beside them, and their areas become the arena's. So the exact search of
