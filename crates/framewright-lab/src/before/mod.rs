@@ -1,3 +1,4 @@
 //! What each document complains about, rebuilt faithfully, so that "better than" has a baseline.
 
 pub mod buddy;
+pub mod busy_list;
