@@ -3,6 +3,8 @@
 
 pub mod before;
 pub mod cmd;
+#[cfg(target_os = "linux")]
+pub mod experiment;
 pub mod measure;
 #[cfg(target_os = "linux")]
 pub mod record;

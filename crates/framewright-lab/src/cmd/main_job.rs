@@ -1,6 +1,10 @@
 use super::CommandError;
 use super::input::{Loaded, sample};
+#[cfg(target_os = "linux")]
+use super::lab::{blocks_text, fits_text, in_short, measured_blocks, measured_fits};
 use super::replay::{Replayed, case_text, replay_case};
+#[cfg(target_os = "linux")]
+use crate::experiment::{self, va_fit::Case, vmap_blocks::Scenario};
 use crate::replay::{Options, Policy, Start};
 use crate::report::write_whole;
 
@@ -28,11 +32,54 @@ running system; and this sample is too short to show how far contamination sprea
 your own machine: framewright record -o FILE -- COMMAND, then framewright replay FILE.
 ";
 
-/// The main job: the sample trace under all policies, from three starts.
+#[cfg(target_os = "linux")]
+const RANGES: &str = "
+How long does it take to find address space, and how much of it is used up?
+Two experiments of the documents, at the address-space level alone, in a quick form: `published` is
+what the documents say, `before` the behaviour they complain about, `proposed` what they propose.
+`framewright lab vmap-blocks` and `framewright lab va-fit` measure longer, on real mappings and with
+several threads.
+";
+
+/// Operations of a case of `va-fit`, and repetitions: some 20 ms a case and variant.
+#[cfg(target_os = "linux")]
+const QUICK: experiment::Options = experiment::Options {
+    mapper: experiment::Mapper::Null,
+    threads: 1,
+    loops: Some(20_000),
+    repeat: 3,
+    seed: experiment::SEED,
+};
+
+/// The main job: the sample trace under all policies, from three starts, and the experiments on
+/// virtual ranges in a quick form.
 pub(super) fn run() -> Result<(), CommandError> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let text = text(&sample()?, threads)?;
-    write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)
+    write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+    #[cfg(target_os = "linux")]
+    {
+        let text = ranges_text(&Scenario::ALL, &Case::ALL, QUICK)?;
+        write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+    }
+    Ok(())
+}
+
+/// Both experiments; the first one with the document's own number of iterations, which its counts
+/// depend on.
+#[cfg(target_os = "linux")]
+fn ranges_text(
+    scenarios: &[Scenario],
+    cases: &[Case],
+    quick: experiment::Options,
+) -> Result<String, CommandError> {
+    let whole = experiment::Options {
+        loops: None,
+        ..quick
+    };
+    let blocks = blocks_text(&measured_blocks(scenarios, whole)?, whole);
+    let fits = fits_text(&measured_fits(cases, quick)?, quick, in_short);
+    Ok(format!("{RANGES}\n{blocks}\n{fits}"))
 }
 
 fn text(loaded: &Loaded, threads: usize) -> Result<String, CommandError> {
@@ -101,5 +148,27 @@ mod tests {
             3
         );
         assert_eq!(text.matches("model error: ").count(), 3);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_main_job_shows_both_experiments_on_virtual_ranges() {
+        let quick = experiment::Options {
+            loops: Some(100),
+            repeat: 1,
+            ..QUICK
+        };
+        let cases = [Case::FixSize, Case::LongBusyList, Case::AlignedHoles];
+        let text = ranges_text(&[Scenario::Exhaust], &cases, quick).unwrap();
+        for row in [
+            "exhaust",
+            "va_span_bytes",
+            "fix_size",
+            "long_busy_list",
+            "served",
+        ] {
+            assert!(text.contains(row), "{row} is missing:\n{text}");
+        }
+        assert!(!text.contains("alloc_ns_p50"), "the quick form is short");
     }
 }

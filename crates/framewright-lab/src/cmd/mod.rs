@@ -4,6 +4,8 @@
 //! standard error and no output file touched.
 
 mod input;
+#[cfg(target_os = "linux")]
+pub mod lab;
 mod main_job;
 mod progress;
 pub mod record;
@@ -29,6 +31,8 @@ struct Cli {
 enum Command {
     Replay(replay::Args),
     Record(record::Args),
+    #[cfg(target_os = "linux")]
+    Lab(lab::Args),
 }
 
 /// How a command can end other than well.
@@ -54,6 +58,8 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Record(args)) => record::run(&args),
+        #[cfg(target_os = "linux")]
+        Some(Command::Lab(args)) => lab::run(&args),
         None => main_job::run(),
     };
     let (code, message) = match result {

@@ -1,12 +1,15 @@
 //! Measuring: each metric once, with its formula, from outside the allocators.
 //!
 //! [`Observer`] sees the blocks handed out and freed; [`Sample`] is what memory looked like at one
-//! moment; [`Means`] are means over a run's samples. `docs/metrics.md` explains them to a reader.
+//! moment; [`Means`] are means over a run's samples. [`RangeMetric`] names what the experiments on
+//! virtual ranges measure. `docs/metrics.md` explains them to a reader.
 
 mod metric;
 mod observer;
+mod range;
 mod sample;
 
 pub use metric::{Better, Metric};
 pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer, REGION_BLOCKS};
+pub use range::{Quantile, RangeMetric};
 pub use sample::{ListMeans, Means, Sample};

@@ -63,14 +63,14 @@ pub struct RunInfo {
 
 /// A figure, flat.
 #[derive(Serialize)]
-struct Record<'a> {
-    experiment: &'a str,
-    case: &'a str,
-    variant: &'a str,
-    metric: String,
-    value: serde_json::Number,
-    unit: &'a str,
-    source: Source,
+pub(super) struct Record<'a> {
+    pub(super) experiment: &'a str,
+    pub(super) case: &'a str,
+    pub(super) variant: &'a str,
+    pub(super) metric: String,
+    pub(super) value: serde_json::Number,
+    pub(super) unit: &'a str,
+    pub(super) source: Source,
 }
 
 /// The run and its figures as JSON Lines: one record that describes the run, then a record a
@@ -130,7 +130,7 @@ pub fn json_lines(info: &RunInfo, cases: &[Case]) -> serde_json::Result<Vec<u8>>
     Ok(out)
 }
 
-fn line(out: &mut Vec<u8>, record: &impl Serialize) -> serde_json::Result<()> {
+pub(super) fn line(out: &mut Vec<u8>, record: &impl Serialize) -> serde_json::Result<()> {
     serde_json::to_writer(&mut *out, record)?;
     // Writing to a vector does not fail.
     let _ = out.write_all(b"\n");

@@ -2,11 +2,13 @@
 //! Linux's own layouts.
 //!
 //! A [`Case`] is one input under one start, with a [`Column`] a variant; every form of output is
-//! made from it, so that all of them say the same.
+//! made from it, so that all of them say the same. A [`Figure`] is one figure of an experiment on
+//! virtual ranges.
 
 mod assertion;
 mod calibrate;
 mod case;
+mod figure;
 mod file;
 mod json;
 mod number;
@@ -18,6 +20,7 @@ mod verdict;
 pub use assertion::{Assertion, AssertionError, Held};
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Case, Column, Deviation, Source};
+pub use figure::{Figure, figure_lines, figure_table};
 pub use file::{WriteError, write_whole};
 pub use json::{Machine, RunInfo, json_lines};
 pub use proc::{buddyinfo, pagetypeinfo};

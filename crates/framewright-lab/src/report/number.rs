@@ -15,7 +15,7 @@ pub(super) fn shown(metric: Metric, value: f64) -> String {
 }
 
 /// A whole number with a space between groups of three digits.
-fn grouped(value: f64) -> String {
+pub(super) fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::from(if value < 0.0 { "-" } else { "" });
     for (index, digit) in digits.chars().enumerate() {

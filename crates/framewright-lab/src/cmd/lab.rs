@@ -1,0 +1,277 @@
+//! `framewright lab`: the published experiments, repeated.
+
+use super::CommandError;
+use super::progress::with_progress;
+use crate::experiment::va_fit::{self, Case};
+use crate::experiment::vmap_blocks::{self, Scenario};
+use crate::experiment::{Clock, Failure, Mapper, Options, Progress, SEED};
+use crate::measure::{Quantile, RangeMetric as M};
+use crate::report::{Figure, Machine, RunInfo, figure_lines, figure_table, write_whole};
+use clap::Subcommand;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Repeat a published experiment, and show its own figures beside what this machine does
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    VmapBlocks(VmapBlocks),
+    VaFit(VaFit),
+}
+
+/// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
+///
+/// Cases: exhaust, random, orders. Variants: before puts a new block in front of the others,
+/// proposed behind them, framewright uses slots of a block again as soon as they were flushed.
+#[derive(Debug, clap::Args)]
+pub struct VmapBlocks {
+    /// Cases [default: all]
+    #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
+    cases: Vec<Scenario>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// vmalloc's address space: what it costs to find a gap (U. Rezki, 2018)
+///
+/// Variants: before walks a list of busy areas, proposed searches a tree of gaps under one lock,
+/// framewright has spans that belong to a CPU.
+#[derive(Debug, clap::Args)]
+pub struct VaFit {
+    /// Cases, as vm_map_ram, vm_map_ram/4 or full_fit [default: all]
+    #[arg(long = "case", value_name = "NAME", value_delimiter = ',', value_parser = cases)]
+    cases: Vec<Cases>,
+
+    /// Threads, each with a CPU slot of its own; with more than one, throughput is compared with
+    /// one thread's
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: u16,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// What stands behind the pages
+    #[arg(long, value_enum, default_value_t = Mapper::Host)]
+    mapper: Mapper,
+
+    /// Iterations, or operations a repetition [default: the document's, or 100,000 with the null
+    /// mapper and 2,000 with the host's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    loops: Option<u64>,
+
+    /// Repetitions [default: 5; 1 of vmap-blocks on the host, which takes seconds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
+
+    /// Of the random numbers [default: 4, whose sequence frees as many vmap blocks as the document's]
+    #[arg(long, value_name = "N", default_value_t = SEED, hide_default_value = true)]
+    seed: u64,
+
+    /// Write the figures as JSON Lines; `-` for standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What one name on the command line stands for.
+#[derive(Debug, Clone)]
+struct Cases(Vec<Case>);
+
+fn cases(name: &str) -> Result<Cases, String> {
+    Case::named(name).map(Cases)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the machine does not give what is needed, a request fails that must not, or an output cannot
+/// be written.
+pub fn run(args: &Args) -> Result<(), CommandError> {
+    match &args.experiment {
+        Experiment::VmapBlocks(args) => {
+            let scenarios = or_all(args.cases.clone(), &Scenario::ALL);
+            let repeat = match args.common.mapper {
+                Mapper::Null => 5,
+                Mapper::Host => 1,
+            };
+            let options = args.common.options(1, repeat);
+            let figures = measured_blocks(&scenarios, options)?;
+            let names: Vec<&str> = scenarios.iter().map(|case| case.name()).collect();
+            let info = args.common.info("vmap-blocks", &names, options);
+            let text = || blocks_text(&figures, options);
+            args.common.write(&info, &figures, text)
+        }
+        Experiment::VaFit(args) => {
+            let cases = args.cases.iter().flat_map(|cases| cases.0.clone());
+            let cases = or_all(cases.collect(), &Case::ALL);
+            let options = args.common.options(args.threads, 5);
+            let figures = measured_fits(&cases, options)?;
+            let names: Vec<&str> = cases.iter().map(|case| case.name()).collect();
+            let info = args.common.info("va-fit", &names, options);
+            let text = || fits_text(&figures, options, in_full);
+            args.common.write(&info, &figures, text)
+        }
+    }
+}
+
+/// What was named, once each, or everything.
+fn or_all<T: Copy + PartialEq>(named: Vec<T>, all: &[T]) -> Vec<T> {
+    if named.is_empty() {
+        return all.to_vec();
+    }
+    let mut once = Vec::new();
+    for one in named {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
+}
+
+impl Common {
+    fn options(&self, threads: u16, repeat: u32) -> Options {
+        Options {
+            mapper: self.mapper,
+            threads,
+            loops: self.loops,
+            repeat: self.repeat.unwrap_or(repeat),
+            seed: self.seed,
+        }
+    }
+
+    fn info(&self, experiment: &'static str, cases: &[&str], options: Options) -> RunInfo {
+        let loops = self.loops.map_or("default".to_owned(), |n| n.to_string());
+        RunInfo {
+            experiment,
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("FRAMEWRIGHT_COMMIT"),
+            seed: options.seed,
+            options: BTreeMap::from([
+                ("case", cases.join(",")),
+                ("mapper", options.mapper.name().to_owned()),
+                ("threads", options.threads.to_string()),
+                ("loops", loops),
+                ("repeat", options.repeat.to_string()),
+            ]),
+            machine: Machine::this(),
+        }
+    }
+
+    fn write(
+        &self,
+        info: &RunInfo,
+        figures: &[Figure],
+        text: impl FnOnce() -> String,
+    ) -> Result<(), CommandError> {
+        let is_stdout = self.json.as_ref().is_some_and(|p| p.as_os_str() == "-");
+        if let Some(path) = &self.json {
+            let lines = figure_lines(info, figures).map_err(CommandError::input)?;
+            write_whole(path, &lines).map_err(CommandError::input)?;
+        }
+        if !is_stdout {
+            write_whole("-".as_ref(), text().as_bytes()).map_err(CommandError::input)?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(failure: Failure) -> CommandError {
+    CommandError::Input(failure.to_string())
+}
+
+/// `vmap-blocks`, with progress.
+pub(super) fn measured_blocks(
+    scenarios: &[Scenario],
+    options: Options,
+) -> Result<Vec<Figure>, CommandError> {
+    let steps = vmap_blocks::steps(scenarios, options);
+    with_progress("vmap-blocks", steps, |done| {
+        vmap_blocks::run(scenarios, options, Progress::new(done))
+    })
+    .map_err(failed)
+}
+
+/// `va-fit`, with progress.
+pub(super) fn measured_fits(cases: &[Case], options: Options) -> Result<Vec<Figure>, CommandError> {
+    with_progress("va-fit", cases.len() as u64, |done| {
+        va_fit::run(cases, options, Progress::new(done))
+    })
+    .map_err(failed)
+}
+
+/// The rows of `va-fit`'s table that fit a screen; JSON has everything.
+pub(super) fn in_full(metric: M) -> bool {
+    !matches!(
+        metric,
+        M::AllocNs(Quantile::P99)
+            | M::FreeNs(Quantile::P99)
+            | M::AllocNs(Quantile::Max)
+            | M::FreeNs(Quantile::Max)
+            | M::AreaAllocs
+    )
+}
+
+/// Fewer rows still, for the main job.
+pub(super) fn in_short(metric: M) -> bool {
+    matches!(
+        metric,
+        M::OpNsMedian
+            | M::TimeVsBefore
+            | M::RemoteVsLocal
+            | M::Served
+            | M::LiveMappings
+            | M::Occupancy
+            | M::CostGrowth
+            | M::FreeNsWorst
+    )
+}
+
+/// The table of `vmap-blocks` and what a reader must know.
+pub(super) fn blocks_text(figures: &[Figure], options: Options) -> String {
+    let table = figure_table(figures, |_| true);
+    let mapper = options.mapper.name();
+    let clock = Clock::calibrated().own_ns;
+    format!(
+        "vmap-blocks, mapper {mapper}: vm_map_ram and vm_unmap_ram by turns, blocks of 1024 pages, \
+         one CPU\n{table}\n\
+         published: a kernel of 2015 under ftrace, whose probes are in its times. Ours: the least \
+         mean of {} run(s); the clock's own {clock} ns are subtracted from each call.\n",
+        options.repeat
+    )
+}
+
+/// The table of `va-fit` and what a reader must know.
+pub(super) fn fits_text(figures: &[Figure], options: Options, shows: impl Fn(M) -> bool) -> String {
+    let table = figure_table(figures, shows);
+    let mapper = options.mapper.name();
+    let clock = Clock::calibrated().own_ns;
+    let threads = options.threads;
+    let mut text = format!(
+        "va-fit, mapper {mapper}, threads {threads}, an operation is an allocation and its free\n\
+         {table}\n\
+         Batches of all variants by turns, {} repetitions; the clock's own {clock} ns are subtracted \
+         from each latency.\n",
+        options.repeat
+    );
+    text += match options.mapper {
+        Mapper::Null => {
+            "Nothing is mapped: this is the address-space level alone. before has no figure for \
+             vm_map_ram: its blocks are the other experiment.\n"
+        }
+        Mapper::Host => {
+            "Frames are taken, mapped with mmap, and given back. The host allows a process 65,530 \
+             mappings, so full_fit, b_fit, long_busy_list and steady_random have fewer busy areas \
+             than their names promise (docs/metrics.md); what asks how far something goes is at the \
+             address-space level here too.\n"
+        }
+    };
+    text
+}

@@ -1,0 +1,59 @@
+use super::{Allocator, Counters, Failure, Subject};
+use crate::before::busy_list::BusyList;
+use framewright::Page;
+use framewright::platform::Map;
+use framewright::vrange::{RangeError, RangeFreeError};
+
+/// `before` of `va-fit`, at the address-space level.
+impl<M: Map + Send + Sync> Allocator for BusyList<M> {
+    type Seat<'a>
+        = &'a Self
+    where
+        M: 'a;
+
+    fn seat(&self, _cpu: u16) -> Result<Self::Seat<'_>, Failure> {
+        Ok(self)
+    }
+
+    fn counters(&self) -> Counters {
+        let counters = self.counters();
+        Counters {
+            area_allocs: counters.area_allocs,
+            tlb_flushes: counters.flushes,
+            lazy_pages_peak: counters.lazy_pages_peak,
+            fits: Some(counters.fits),
+            areas_walked: Some(counters.areas_walked),
+            ..Counters::default()
+        }
+    }
+}
+
+impl<M: Map> Subject for &BusyList<M> {
+    #[inline]
+    fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
+        BusyList::alloc(self, pages, align_bytes)
+    }
+
+    #[inline]
+    fn free(&mut self, page: Page) -> Result<(), RangeFreeError> {
+        BusyList::free(self, page)
+    }
+
+    /// An area for each mapping, which Linux does only above 64 pages: no case that is shown
+    /// asks for it.
+    fn map_ram(&mut self, pages: u64) -> Result<Page, RangeError> {
+        BusyList::alloc(self, pages, Page::BYTES)
+    }
+
+    fn unmap_ram(&mut self, page: Page, _pages: u64) -> Result<(), RangeFreeError> {
+        BusyList::free(self, page)
+    }
+
+    fn purge(&mut self) {
+        BusyList::purge(self);
+    }
+
+    fn drain(&mut self) {
+        BusyList::purge(self);
+    }
+}

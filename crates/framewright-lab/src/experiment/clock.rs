@@ -1,0 +1,126 @@
+use crate::measure::Quantile;
+use hdrhistogram::Histogram;
+use std::time::Instant;
+
+/// Empty intervals that the clock is judged by.
+const CALIBRATIONS: usize = 20_001;
+
+/// The clock, and what it costs to read.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// The middle one of many intervals with nothing in them: what is subtracted from each latency.
+    pub own_ns: u64,
+}
+
+impl Clock {
+    /// Measures the clock, some milliseconds long.
+    #[must_use]
+    pub fn calibrated() -> Self {
+        let mut empty: Vec<u64> = (0..CALIBRATIONS)
+            .map(|_| {
+                let start = Instant::now();
+                nanoseconds(start)
+            })
+            .collect();
+        let (_, middle, _) = empty.select_nth_unstable(CALIBRATIONS / 2);
+        Self { own_ns: *middle }
+    }
+
+    /// What `work` returns, and how long it took.
+    #[inline]
+    pub(super) fn time<T>(self, work: impl FnOnce() -> T) -> (T, u64) {
+        let start = Instant::now();
+        let result = work();
+        (result, nanoseconds(start).saturating_sub(self.own_ns))
+    }
+}
+
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Latencies of one kind of call.
+#[derive(Debug, Clone)]
+pub(super) struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    /// None yet: 1 ns to a minute, three digits.
+    pub(super) fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3);
+        Self(histogram.expect("the bounds are in order and three digits are allowed"))
+    }
+
+    #[inline]
+    pub(super) fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns.max(1));
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.reset();
+    }
+
+    /// Takes the other's latencies in.
+    pub(super) fn add(&mut self, other: &Self) {
+        // Both have the same bounds.
+        let _ = self.0.add(&other.0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn at(&self, quantile: Quantile) -> f64 {
+        let value = match quantile {
+            Quantile::P50 => self.0.value_at_quantile(0.5),
+            Quantile::P99 => self.0.value_at_quantile(0.99),
+            Quantile::P999 => self.0.value_at_quantile(0.999),
+            Quantile::Max => self.0.max(),
+        };
+        value as f64
+    }
+}
+
+/// The least and the middle of some values; of an even number of them the upper middle.
+pub(super) fn least_and_middle(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.first() {
+        Some(&least) => (least, sorted[sorted.len() / 2]),
+        None => (0.0, 0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_of_what_was_recorded() {
+        let mut latencies = Latencies::new();
+        assert!(latencies.is_empty());
+        (1..=1000).for_each(|ns| latencies.record(ns));
+        let mut more = Latencies::new();
+        more.record(0);
+        more.record(1_000_000);
+        latencies.add(&more);
+        let at = Quantile::ALL.map(|q| latencies.at(q));
+        assert_eq!(at[..3], [500.0, 991.0, 1000.0]);
+        assert!(
+            (1_000_000.0..1_001_000.0).contains(&at[3]),
+            "three digits: {}",
+            at[3]
+        );
+        latencies.forget();
+        assert!(latencies.is_empty());
+    }
+
+    #[test]
+    fn the_least_and_the_middle() {
+        assert_eq!(least_and_middle(&[3.0, 1.0, 2.0]), (1.0, 2.0));
+        assert_eq!(least_and_middle(&[]), (0.0, 0.0));
+        let clock = Clock::calibrated();
+        let (result, ns) = clock.time(|| std::thread::sleep(std::time::Duration::from_millis(2)));
+        assert_eq!(result, ());
+        assert!(ns > 1_900_000);
+    }
+}

@@ -1,0 +1,140 @@
+use super::{Allocator, Counters, Failure, Subject};
+use framewright::platform::{Barrier, Map, Relax, Zero};
+use framewright::policy::RangeConfig;
+use framewright::vrange::{
+    AreaRequest, FrameSource, RangeError, RangeFreeError, RangeSeat, Space, SpaceLayout,
+};
+use framewright::{Context, CpuId, Frame, Page};
+
+/// The most pages of one `map_ram` in any case.
+pub(super) const RAM_PAGES_MAX: usize = 64;
+
+/// What a seat of the engine takes its frames from.
+pub(super) trait Frames: Sync {
+    /// One CPU's source.
+    type Source<'a>: FrameSource + Send
+    where
+        Self: 'a;
+
+    /// The source of CPU `cpu`.
+    fn source(&self, cpu: CpuId) -> Result<Self::Source<'_>, Failure>;
+
+    /// The frames that CPU `cpu` maps with `map_ram`, as many as any case asks for.
+    fn shown(&self, cpu: CpuId) -> Result<[Frame; RAM_PAGES_MAX], Failure>;
+}
+
+/// The engine as a subject. `REAL`: areas have frames and are mapped (`vmalloc`); otherwise they are
+/// address space only.
+#[derive(Debug)]
+pub(super) struct Engine<'e, 'm, P, F, const REAL: bool> {
+    pub(super) space: &'e Space<'m, P>,
+    pub(super) frames: &'e F,
+}
+
+/// Runs `work` on a fresh space in `window`.
+pub(super) fn with_space<P: Relax + Barrier + Map, R>(
+    layout: &SpaceLayout,
+    config: &RangeConfig,
+    platform: P,
+    work: impl FnOnce(&Space<'_, P>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // Zeroed by the system as it is touched.
+    let mut words = vec![0; layout.words_needed()?];
+    let space = Space::new(layout, config, &mut words, platform)?;
+    work(&space)
+}
+
+impl<P, F, const REAL: bool> Allocator for Engine<'_, '_, P, F, REAL>
+where
+    P: Relax + Barrier + Map + Zero + Sync,
+    F: Frames,
+{
+    type Seat<'a>
+        = EngineSeat<'a, P, F::Source<'a>, REAL>
+    where
+        Self: 'a;
+
+    fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure> {
+        let cpu = CpuId(cpu);
+        let source = self.frames.source(cpu)?;
+        Ok(EngineSeat {
+            seat: self.space.seat(cpu, source)?,
+            shown: self.frames.shown(cpu)?,
+        })
+    }
+
+    fn counters(&self) -> Counters {
+        let stats = self.space.stats();
+        let fits = stats.fits;
+        Counters {
+            area_allocs: stats.alloc_vmap_area,
+            block_frees: stats.free_vmap_block,
+            tlb_flushes: stats.tlb_flushes,
+            lazy_pages_peak: stats.lazy_pages_peak,
+            // With spans most areas are cut from no gap.
+            fits: (!self.space.config().spans).then_some([
+                fits.full,
+                fits.left_edge,
+                fits.right_edge,
+                fits.no_edge,
+            ]),
+            areas_walked: None,
+            merges_per_hold_max: Some(stats.merges_per_hold_max),
+        }
+    }
+}
+
+/// One CPU's seat in the engine.
+pub(super) struct EngineSeat<'a, P, S, const REAL: bool> {
+    seat: RangeSeat<'a, 'a, P, S>,
+    shown: [Frame; RAM_PAGES_MAX],
+}
+
+impl<P, S, const REAL: bool> Subject for EngineSeat<'_, P, S, REAL>
+where
+    P: Relax + Barrier + Map + Zero,
+    S: FrameSource,
+{
+    #[inline]
+    fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
+        let request = AreaRequest::new(pages).aligned_to(align_bytes);
+        if REAL {
+            self.seat.vmalloc(&request)
+        } else {
+            self.seat.alloc_area(&request)
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, page: Page) -> Result<(), RangeFreeError> {
+        if REAL {
+            self.seat.vfree(page)?;
+        } else {
+            self.seat.free_area(page)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn map_ram(&mut self, pages: u64) -> Result<Page, RangeError> {
+        let frames = self
+            .shown
+            .get(..pages as usize)
+            .ok_or(RangeError::TooLong { pages })?;
+        self.seat.map_ram(frames, Context::ANY)
+    }
+
+    #[inline]
+    fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<(), RangeFreeError> {
+        self.seat.unmap_ram(page, pages)?;
+        Ok(())
+    }
+
+    fn purge(&mut self) {
+        self.seat.purge();
+    }
+
+    fn drain(&mut self) {
+        self.seat.drain();
+    }
+}

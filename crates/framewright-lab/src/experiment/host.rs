@@ -1,0 +1,262 @@
+use super::engine::{Frames, RAM_PAGES_MAX};
+use super::{Allocator, Counters, Failure, Subject, WINDOW_PAGES, null};
+use crate::before::busy_list::BusyList;
+use framewright::frame::{Seat, Zone, ZoneLayout};
+use framewright::platform::{Barrier, Map, MapError, Relax, Zero};
+use framewright::policy::Config;
+use framewright::vrange::{RangeError, RangeFreeError, SpaceLayout};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright_linux::{Membarrier, Pages, Ram, Window};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Frames of a hosted experiment: 512 MiB, committed as they are touched.
+const RAM_FRAMES: u64 = (512 << 20) / Frame::BYTES;
+
+/// The order of the block that a CPU shows.
+const SHOWN: Order = Order::new(RAM_PAGES_MAX.ilog2() as u8).expect("64 pages are a block");
+
+/// Real memory: a memfd's frames, an allocator for them, and a window in which they are mapped.
+#[derive(Debug)]
+pub(super) struct Hosted<'z, 'm> {
+    pub(super) platform: &'z Mapped,
+    zone: &'z Zone<'m, &'z Mapped>,
+    /// What each CPU shows with `map_ram`.
+    shown: Vec<[Frame; RAM_PAGES_MAX]>,
+}
+
+/// The platform: a window with waiting and barrier.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    window: Window,
+    barrier: Membarrier,
+}
+
+impl Mapped {
+    /// The whole window, for `cpus` CPUs.
+    pub(super) const fn layout(&self, cpus: u16) -> SpaceLayout {
+        let range = self.window.range();
+        SpaceLayout::new(range.start(), range.pages()).with_cpus(cpus)
+    }
+
+    pub(super) const fn range(&self) -> PageRange {
+        self.window.range()
+    }
+}
+
+/// Runs `work` on fresh memory for `cpus` CPUs.
+pub(super) fn with_host<R>(
+    cpus: u16,
+    work: impl FnOnce(&Hosted<'_, '_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let barrier = Membarrier::register().map_err(Failure::new)?;
+    let run = Run::new(Frame(0), RAM_FRAMES)
+        .ok_or_else(|| Failure::new("the frames' numbers end past the number range"))?;
+    let ram = Arc::new(Ram::new(run, Pages::Base).map_err(Failure::new)?);
+    let window = Window::new(ram, WINDOW_PAGES).map_err(Failure::new)?;
+    let platform = Mapped { window, barrier };
+    let layout = ZoneLayout::new(Frame(0), RAM_FRAMES).with_cpus(cpus);
+    let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
+    let zone = Zone::new(&layout, &Config::default(), &mut words, &platform);
+    let zone = zone.map_err(Failure::new)?;
+    zone.add(run).map_err(Failure::new)?;
+    let shown = (0..cpus).map(|cpu| {
+        // One block, so that a mapping is one call; taken for as long as the memory is there.
+        let mut seat = zone.seat(CpuId(cpu)).map_err(Failure::new)?;
+        let first = seat
+            .alloc(SHOWN, Mobility::Unmovable)
+            .map_err(Failure::new)?;
+        Ok(std::array::from_fn(|nth| Frame(first.0 + nth as u64)))
+    });
+    work(&Hosted {
+        platform: &platform,
+        zone: &zone,
+        shown: shown.collect::<Result<_, Failure>>()?,
+    })
+}
+
+impl Relax for Mapped {
+    fn relax(&self, attempt: u32) {
+        null::relax(attempt);
+    }
+}
+
+impl Barrier for Mapped {
+    const ASYMMETRIC: bool = <Membarrier as Barrier>::ASYMMETRIC;
+
+    fn barrier_all(&self) {
+        self.barrier.barrier_all();
+    }
+}
+
+impl Map for Mapped {
+    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+        self.window.map(at, frames, context)
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        self.window.unmap(range)
+    }
+
+    fn flush_all(&self) {
+        self.window.flush_all();
+    }
+}
+
+impl Zero for Mapped {
+    fn zero(&self, frames: Run) {
+        self.window.zero(frames);
+    }
+}
+
+impl<'z, 'm> Frames for Hosted<'z, 'm> {
+    type Source<'a>
+        = Seat<'a, 'm, &'z Mapped>
+    where
+        Self: 'a;
+
+    fn source(&self, cpu: CpuId) -> Result<Self::Source<'_>, Failure> {
+        self.zone.seat(cpu).map_err(Failure::new)
+    }
+
+    fn shown(&self, cpu: CpuId) -> Result<[Frame; RAM_PAGES_MAX], Failure> {
+        let shown = self.shown.get(cpu.index());
+        shown
+            .copied()
+            .ok_or_else(|| Failure::new(format!("{cpu} has no frames to show")))
+    }
+}
+
+/// `before` with memory: each area's frames are taken one by one and mapped in runs, and a free
+/// unmaps them at once, as vfree did; only the address space is lazy.
+#[derive(Debug)]
+pub(super) struct HostedBusy<'h, 'z, 'm> {
+    pub(super) list: BusyList<&'h Mapped>,
+    pub(super) host: &'h Hosted<'z, 'm>,
+    /// The frames of each live area. Linux has them in the area's descriptor.
+    areas: Mutex<BTreeMap<u64, Vec<Run>>>,
+}
+
+impl<'h, 'z, 'm> HostedBusy<'h, 'z, 'm> {
+    pub(super) fn new(host: &'h Hosted<'z, 'm>, cpus: u16) -> Self {
+        Self {
+            list: BusyList::new(host.platform.range(), cpus, host.platform),
+            host,
+            areas: Mutex::new(BTreeMap::new()),
+        }
+    }
+}
+
+impl<'h, 'z, 'm> Allocator for HostedBusy<'h, 'z, 'm> {
+    type Seat<'a>
+        = HostedBusySeat<'a, 'h, 'z, 'm>
+    where
+        Self: 'a;
+
+    fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure> {
+        let frames = self.host.source(CpuId(cpu))?;
+        Ok(HostedBusySeat { all: self, frames })
+    }
+
+    fn counters(&self) -> Counters {
+        Allocator::counters(&self.list)
+    }
+}
+
+/// One CPU's way into [`HostedBusy`].
+pub(super) struct HostedBusySeat<'a, 'h, 'z, 'm> {
+    all: &'a HostedBusy<'h, 'z, 'm>,
+    frames: Seat<'a, 'm, &'z Mapped>,
+}
+
+impl HostedBusySeat<'_, '_, '_, '_> {
+    /// Frames one by one, neighbours joined.
+    fn take(&mut self, pages: u64) -> Result<Vec<Run>, RangeError> {
+        let mut runs: Vec<Run> = Vec::new();
+        for _ in 0..pages {
+            match self.frames.alloc(Order::ZERO, Mobility::Unmovable) {
+                Ok(frame) => {
+                    let longer = runs
+                        .last()
+                        .filter(|run| run.end() == frame)
+                        .and_then(|run| Run::new(run.start(), run.frames() + 1));
+                    match (longer, runs.last_mut()) {
+                        (Some(longer), Some(last)) => *last = longer,
+                        _ => runs.extend(Run::new(frame, 1)),
+                    }
+                }
+                Err(error) => {
+                    self.give_back(&runs);
+                    return Err(RangeError::Frames(error));
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    fn give_back(&mut self, runs: &[Run]) {
+        for run in runs {
+            for frame in run.start().0..run.end().0 {
+                let freed = self.frames.free(Frame(frame), Order::ZERO);
+                debug_assert!(freed.is_ok(), "the frame was taken from here");
+            }
+        }
+    }
+}
+
+impl Subject for HostedBusySeat<'_, '_, '_, '_> {
+    fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
+        let start = self.all.list.alloc(pages, align_bytes)?;
+        let runs = match self.take(pages) {
+            Ok(runs) => runs,
+            Err(error) => {
+                let _ = self.all.list.free(start);
+                return Err(error);
+            }
+        };
+        let mut at = start;
+        for &run in &runs {
+            if let Err(error) = self.all.host.platform.map(at, run, Context::ANY) {
+                // The free unmaps what was mapped before.
+                let _ = self.all.list.free(start);
+                self.give_back(&runs);
+                return Err(RangeError::Map(error));
+            }
+            at = Page(at.0 + run.frames());
+        }
+        let mut areas = self
+            .all
+            .areas
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        areas.insert(start.0, runs);
+        Ok(start)
+    }
+
+    fn free(&mut self, page: Page) -> Result<(), RangeFreeError> {
+        let areas = &self.all.areas;
+        let runs = areas
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&page.0);
+        self.all.list.free(page)?;
+        self.give_back(&runs.unwrap_or_default());
+        Ok(())
+    }
+
+    fn map_ram(&mut self, pages: u64) -> Result<Page, RangeError> {
+        self.alloc(pages, Page::BYTES)
+    }
+
+    fn unmap_ram(&mut self, page: Page, _pages: u64) -> Result<(), RangeFreeError> {
+        self.free(page)
+    }
+
+    fn purge(&mut self) {
+        self.all.list.purge();
+    }
+
+    fn drain(&mut self) {
+        self.all.list.purge();
+    }
+}

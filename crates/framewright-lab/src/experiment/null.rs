@@ -1,0 +1,94 @@
+use super::engine::{Frames, RAM_PAGES_MAX};
+use super::{Failure, WINDOW_PAGES, WINDOW_START};
+use framewright::platform::{Barrier, Map, MapError, Relax, Zero};
+use framewright::vrange::{NoFrames, SpaceLayout};
+use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
+use framewright_linux::Membarrier;
+use std::hint::black_box;
+
+/// A platform that maps nothing: the address-space level alone. What the engine asks of it, the
+/// engine counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Null {
+    barrier: Membarrier,
+}
+
+impl Null {
+    /// # Errors
+    /// If the kernel has no membarrier, and so the engine's frequent paths would be others.
+    pub(super) fn new() -> Result<Self, Failure> {
+        let barrier = Membarrier::register().map_err(Failure::new)?;
+        Ok(Self { barrier })
+    }
+
+    /// A window of the usual length for `cpus` CPUs.
+    pub(super) const fn layout(cpus: u16) -> SpaceLayout {
+        SpaceLayout::new(WINDOW_START, WINDOW_PAGES).with_cpus(cpus)
+    }
+}
+
+impl Map for Null {
+    #[inline]
+    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+        black_box((at, frames));
+        Ok(())
+    }
+
+    #[inline]
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        black_box(range);
+        Ok(())
+    }
+
+    #[inline]
+    fn flush_all(&self) {}
+}
+
+impl Zero for Null {
+    fn zero(&self, frames: Run) {
+        black_box(frames);
+    }
+}
+
+/// Attempts that spin before the CPU is given away.
+const SPINS: u32 = 8;
+
+/// Waits for another thread: spins a moment, then lets it run.
+pub(super) fn relax(attempt: u32) {
+    if attempt < SPINS {
+        (0..1u32 << attempt).for_each(|_| std::hint::spin_loop());
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+impl Relax for Null {
+    fn relax(&self, attempt: u32) {
+        relax(attempt);
+    }
+}
+
+impl Barrier for Null {
+    const ASYMMETRIC: bool = <Membarrier as Barrier>::ASYMMETRIC;
+
+    fn barrier_all(&self) {
+        self.barrier.barrier_all();
+    }
+}
+
+/// No frames; `map_ram` is given numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers;
+
+impl Frames for Numbers {
+    type Source<'a> = NoFrames;
+
+    fn source(&self, _cpu: CpuId) -> Result<NoFrames, Failure> {
+        Ok(NoFrames)
+    }
+
+    fn shown(&self, cpu: CpuId) -> Result<[Frame; RAM_PAGES_MAX], Failure> {
+        let first = cpu.index() * RAM_PAGES_MAX;
+        Ok(std::array::from_fn(|nth| Frame((first + nth) as u64)))
+    }
+}

@@ -1,0 +1,253 @@
+//! The documents' own tables, carried in the program. Copied from the two messages; microseconds
+//! are theirs, and so is what they leave out.
+
+use super::{BEFORE, PROPOSED};
+use crate::measure::RangeMetric as M;
+use crate::report::{Figure, Source};
+
+/// R. Pen, "fix possible exhaustion of vmalloc space caused by vm_map_ram allocator", 2015: ftrace's
+/// function profile, blocks of 1024 pages, one CPU. Hits and microseconds in all of `vm_map_ram`,
+/// `vm_unmap_ram`; hits of `alloc_vmap_area`, `free_vmap_block`.
+type Profile = (&'static str, [(u64, f64); 2], [u64; 2]);
+
+const BLOCKS_BEFORE: [Profile; 3] = [
+    (
+        "exhaust",
+        [(126_000, 30_683.30), (126_000, 22_003.24)],
+        [1000, 0],
+    ),
+    (
+        "random",
+        [(10_000, 10_170.01), (10_000, 5_321.823)],
+        [420, 37],
+    ),
+    (
+        "orders",
+        [(2_032_000, 399_545.2), (2_032_000, 363_225.7)],
+        [7001, 6993],
+    ),
+];
+
+const BLOCKS_PROPOSED: [Profile; 3] = [
+    (
+        "exhaust",
+        [(126_000, 28_713.13), (126_000, 20_403.96)],
+        [993, 992],
+    ),
+    (
+        "random",
+        [(10_000, 7_745.637), (10_000, 5_460.573)],
+        [414, 412],
+    ),
+    (
+        "orders",
+        [(2_032_000, 394_259.7), (2_032_000, 292_500.7)],
+        [7000, 7000],
+    ),
+];
+
+/// U. Rezki, "improve vmalloc allocation", LKML, October 2018: microseconds of one whole test, before
+/// and after, five runs on each of two machines (i5-3320M, HiKey960). How many operations a test
+/// has, the message does not say.
+type Test = (&'static str, [[u64; 5]; 2], [[u64; 5]; 2]);
+
+const FITS: [Test; 4] = [
+    (
+        "le_fit",
+        [
+            [1_218_459, 1_219_721, 1_226_255, 1_239_828, 1_232_131],
+            [1_146_597, 1_145_212, 1_142_134, 1_144_809, 1_144_775],
+        ],
+        [
+            [2_382_168, 2_772_909, 2_772_579, 2_770_596, 2_759_768],
+            [2_115_617, 2_114_988, 2_113_069, 2_111_823, 2_111_868],
+        ],
+    ),
+    (
+        "b_fit",
+        [
+            [972_322, 1_013_817, 1_002_057, 985_092, 1_031_320],
+            [1_008_655, 994_195, 993_364, 977_549, 999_952],
+        ],
+        [
+            [2_864_080, 2_968_612, 2_748_495, 2_966_023, 2_765_568],
+            [2_081_309, 2_062_716, 2_106_658, 2_071_139, 2_125_216],
+        ],
+    ),
+    (
+        "ne_fit",
+        [
+            [2_056_336, 2_043_136, 2_042_384, 2_041_287, 2_039_014],
+            [2_043_121, 2_041_888, 2_040_181, 2_038_905, 2_038_632],
+        ],
+        [
+            [4_353_846, 4_133_506, 4_134_769, 4_132_224, 4_410_969],
+            [4_241_838, 4_241_615, 4_240_714, 4_242_281, 4_240_864],
+        ],
+    ),
+    (
+        "long_busy_list",
+        [
+            [55_866_315, 57_601_435, 52_612_371, 48_894_648, 55_718_063],
+            [15_037_680, 14_809_454, 14_550_292, 14_769_538, 14_727_350],
+        ],
+        [
+            [
+                239_789_754,
+                778_283_461,
+                210_244_212,
+                429_232_377,
+                527_560_967,
+            ],
+            [33_364_305, 34_551_548, 33_467_529, 33_307_173, 33_661_115],
+        ],
+    ),
+];
+
+fn figure(case: &str, variant: &'static str, metric: M, value: f64) -> Figure {
+    Figure {
+        case: case.to_owned(),
+        variant,
+        metric,
+        value,
+        source: Source::Published,
+    }
+}
+
+/// The first document's figures for that case.
+pub(super) fn vmap_blocks(case: &str) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (variant, table) in [(BEFORE, &BLOCKS_BEFORE), (PROPOSED, &BLOCKS_PROPOSED)] {
+        for (_, [map, unmap], [areas, frees]) in table.iter().filter(|row| row.0 == case) {
+            let mean_ns = |(hits, us): &(u64, f64)| us * 1000.0 / *hits as f64;
+            figures.extend([
+                figure(case, variant, M::MapCalls, map.0 as f64),
+                figure(case, variant, M::MapNsMean, mean_ns(map)),
+                figure(case, variant, M::UnmapCalls, unmap.0 as f64),
+                figure(case, variant, M::UnmapNsMean, mean_ns(unmap)),
+                figure(case, variant, M::AreaAllocs, *areas as f64),
+                figure(case, variant, M::BlockFrees, *frees as f64),
+            ]);
+        }
+    }
+    figures
+}
+
+/// The second document's figures for that case: the middle of five runs.
+pub(super) fn va_fit(case: &str) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (_, i5, hikey) in FITS.iter().filter(|row| row.0 == case) {
+        for (metric, [before, after]) in [(M::TestUsI5, i5), (M::TestUsHikey, hikey)] {
+            let (before, after) = (middle(before), middle(after));
+            figures.push(figure(case, BEFORE, metric, before));
+            figures.push(figure(case, PROPOSED, metric, after));
+            if metric == M::TestUsI5 {
+                figures.push(figure(case, PROPOSED, M::TimeVsBefore, after / before));
+            }
+        }
+    }
+    figures
+}
+
+fn middle(runs: &[u64; 5]) -> f64 {
+    let mut runs = *runs;
+    runs.sort_unstable();
+    runs[2] as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// The tables of the documents, where they lie beside the repository.
+    fn shared(name: &str) -> Option<String> {
+        let root = std::env::var_os("FRAMEWRIGHT_SHARED").map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+            Into::into,
+        );
+        let path = root.join("published").join(name);
+        let text = std::fs::read_to_string(&path).ok();
+        if text.is_none() {
+            println!("skipped: {} is not there", path.display());
+        }
+        text
+    }
+
+    fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .skip(1)
+            .map(|line| line.split(',').collect())
+    }
+
+    #[test]
+    fn the_first_documents_figures_are_those_of_its_tables() {
+        let Some(text) = shared("vmap-blocks.csv") else {
+            return;
+        };
+        let mut compared = 0;
+        for row in rows(&text) {
+            let [scenario, _, insert, function, hits, total, _] = row[..] else {
+                panic!("{row:?}");
+            };
+            let case = if scenario == "random_1_64" {
+                "random"
+            } else {
+                scenario
+            };
+            let variant = if insert == "head" { BEFORE } else { PROPOSED };
+            let (calls, mean) = match function {
+                "vm_map_ram" => (M::MapCalls, Some(M::MapNsMean)),
+                "vm_unmap_ram" => (M::UnmapCalls, Some(M::UnmapNsMean)),
+                "alloc_vmap_area" => (M::AreaAllocs, None),
+                _ => (M::BlockFrees, None),
+            };
+            let figures = vmap_blocks(case);
+            let of = |metric| {
+                let found = figures
+                    .iter()
+                    .find(|f| f.variant == variant && f.metric == metric);
+                found.unwrap().value
+            };
+            let hits: f64 = hits.parse().unwrap();
+            assert_eq!(of(calls), hits, "{row:?}");
+            if let Some(mean) = mean {
+                let ns = total.parse::<f64>().unwrap() * 1000.0 / hits;
+                assert!((of(mean) - ns).abs() < 1e-9, "{row:?}");
+            }
+            compared += 1;
+        }
+        assert_eq!(compared, 24);
+    }
+
+    #[test]
+    fn the_second_documents_figures_are_those_of_its_tables() {
+        let Some(text) = shared("va-fit.csv") else {
+            return;
+        };
+        let mut compared = 0;
+        for row in rows(&text) {
+            let [machine, test, run, before, after] = row[..] else {
+                panic!("{row:?}");
+            };
+            let case = test.trim_end_matches("_alloc_test");
+            let (_, i5, hikey) = FITS.iter().find(|row| row.0 == case).unwrap();
+            let table = if machine == "Hikey960" { hikey } else { i5 };
+            let run = run.parse::<usize>().unwrap() - 1;
+            let expected = [before, after].map(|us| us.parse::<u64>().unwrap());
+            assert_eq!([table[0][run], table[1][run]], expected, "{row:?}");
+            compared += 1;
+        }
+        assert_eq!(compared, 40);
+    }
+
+    #[test]
+    fn a_case_that_no_document_has_has_no_figures() {
+        assert_eq!(va_fit("fix_size"), []);
+        assert_eq!(vmap_blocks("exhaust").len(), 12);
+        let long = va_fit("long_busy_list");
+        let left = long.iter().find(|f| f.metric == M::TimeVsBefore).unwrap();
+        assert!((left.value - 14_769_538.0 / 55_718_063.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,314 @@
+use super::body::{Body, Setting};
+use super::timing::{Lane, Rate, Seen, Threads, watched};
+use super::{LOOPS_HOST, LOOPS_NULL, configs, cpus, window};
+use crate::before::busy_list::BusyList;
+use crate::experiment::clock::{Clock, least_and_middle};
+use crate::experiment::engine::{Engine, with_space};
+use crate::experiment::host::{HostedBusy, with_host};
+use crate::experiment::null::{Null, Numbers};
+use crate::experiment::{
+    Allocator, BEFORE, Counters, FRAMEWRIGHT, Failure, Mapper, Options, PROPOSED,
+};
+use crate::measure::{Quantile, RangeMetric as M};
+use crate::report::{Figure, Source};
+
+/// A case whose operation is timed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timed {
+    pub(super) case: &'static str,
+    pub(super) options: Options,
+    pub(super) clock: Clock,
+}
+
+/// What the watched pass of one variant gave.
+struct Pass {
+    variant: &'static str,
+    seen: Seen,
+    counters: Counters,
+    lazy_bound: u64,
+}
+
+impl Timed {
+    /// All that is measured of the case.
+    pub(super) fn figures<B: Body>(&self) -> Result<Vec<Figure>, Failure> {
+        let rates = match self.options.mapper {
+            Mapper::Null => self.batches_null::<B>(),
+            Mapper::Host => self.batches_host::<B>(),
+        };
+        let mut figures = self.times(&rates.map_err(|e| e.of(self.case, "batches"))?);
+        for pass in self.passes::<B>()? {
+            figures.extend(self.counted(&pass, B::BEFORE_DIVISOR.is_some()));
+        }
+        Ok(figures)
+    }
+
+    fn loops<B: Body>(&self, variant: &'static str) -> u64 {
+        let loops = self.options.loops.unwrap_or(match self.options.mapper {
+            Mapper::Null => LOOPS_NULL,
+            Mapper::Host => LOOPS_HOST,
+        });
+        match (variant, B::BEFORE_DIVISOR) {
+            (BEFORE, Some(divisor)) => (loops / divisor).max(1),
+            _ => loops,
+        }
+    }
+
+    fn setting(&self) -> Setting {
+        Setting {
+            mapper: self.options.mapper,
+            seed: self.options.seed,
+            thread: 0,
+        }
+    }
+
+    fn lane<'a, A: Allocator, B: Body + 'a>(
+        &self,
+        variant: &'static str,
+        allocator: &'a A,
+    ) -> Result<Box<dyn Lane + 'a>, Failure> {
+        let loops = self.loops::<B>(variant);
+        let threads = self.options.threads;
+        let lane = Threads::<A, B>::prepare(variant, allocator, threads, loops, self.setting());
+        Ok(Box::new(lane.map_err(|e| e.of(self.case, variant))?))
+    }
+
+    /// All variants by turns, nothing mapped.
+    pub(super) fn batches_null<B: Body>(&self) -> Result<Vec<Rates>, Failure> {
+        let null = Null::new()?;
+        let cpus = cpus(self.options.threads);
+        let layout = Null::layout(cpus);
+        let [(_, proposed), (_, ours)] = configs(cpus);
+        let frames = &Numbers;
+        with_space(&layout, &proposed, null, |space| {
+            let proposed = Engine::<_, _, false> { space, frames };
+            with_space(&layout, &ours, null, |space| {
+                let ours = Engine::<_, _, false> { space, frames };
+                let busy = BusyList::new(window(), cpus, null);
+                let mut lanes = Vec::new();
+                if B::BEFORE_DIVISOR.is_some() {
+                    lanes.push(self.lane::<_, B>(BEFORE, &busy)?);
+                }
+                lanes.push(self.lane::<_, B>(PROPOSED, &proposed)?);
+                lanes.push(self.lane::<_, B>(FRAMEWRIGHT, &ours)?);
+                self.in_turn(lanes)
+            })
+        })
+    }
+
+    /// One variant after the other, each with memory of its own: one process may not have so many
+    /// mappings that all are there at once.
+    fn batches_host<B: Body>(&self) -> Result<Vec<Rates>, Failure> {
+        let cpus = cpus(self.options.threads);
+        let mut rates = Vec::new();
+        if B::BEFORE_DIVISOR.is_some() {
+            rates.extend(with_host(cpus, |host| {
+                let busy = HostedBusy::new(host, cpus);
+                let lane = self.lane::<_, B>(BEFORE, &busy)?;
+                self.in_turn(vec![lane])
+            })?);
+        }
+        for (variant, config) in configs(cpus) {
+            rates.extend(with_host(cpus, |host| {
+                with_space(
+                    &host.platform.layout(cpus),
+                    &config,
+                    host.platform,
+                    |space| {
+                        let frames = host;
+                        let engine = Engine::<_, _, true> { space, frames };
+                        let lane = self.lane::<_, B>(variant, &engine)?;
+                        self.in_turn(vec![lane])
+                    },
+                )
+            })?);
+        }
+        Ok(rates)
+    }
+
+    /// The repetitions of all lanes, one after the other.
+    fn in_turn(&self, lanes: Vec<Box<dyn Lane + '_>>) -> Result<Vec<Rates>, Failure> {
+        let mut lanes: Vec<_> = lanes
+            .into_iter()
+            .map(|lane| (Rates::of(lane.variant()), lane))
+            .collect();
+        for _ in 0..self.options.repeat {
+            for (rates, lane) in &mut lanes {
+                let variant = rates.variant;
+                let mut repetition =
+                    |all| lane.repetition(all).map_err(|e| e.of(self.case, variant));
+                if self.options.threads > 1 {
+                    rates.alone.push(repetition(false)?);
+                }
+                rates.all.push(repetition(true)?);
+            }
+        }
+        Ok(lanes.into_iter().map(|(rates, _)| rates).collect())
+    }
+
+    fn passes<B: Body>(&self) -> Result<Vec<Pass>, Failure> {
+        let cpus = cpus(self.options.threads);
+        let mut passes = Vec::new();
+        if B::BEFORE_DIVISOR.is_some() {
+            let pass = match self.options.mapper {
+                Mapper::Null => {
+                    let busy = BusyList::new(window(), cpus, Null::new()?);
+                    self.pass::<_, B>(BEFORE, &busy, BusyList::<Null>::threshold(cpus))
+                }
+                Mapper::Host => with_host(cpus, |host| {
+                    let busy = HostedBusy::new(host, cpus);
+                    self.pass::<_, B>(BEFORE, &busy, BusyList::<Null>::threshold(cpus))
+                }),
+            };
+            passes.push(pass.map_err(|e| e.of(self.case, BEFORE))?);
+        }
+        for (variant, config) in configs(cpus) {
+            let bound = config.lazy_pages_max;
+            let pass = match self.options.mapper {
+                Mapper::Null => with_space(&Null::layout(cpus), &config, Null::new()?, |space| {
+                    let frames = &Numbers;
+                    let engine = Engine::<_, _, false> { space, frames };
+                    self.pass::<_, B>(variant, &engine, bound)
+                }),
+                Mapper::Host => with_host(cpus, |host| {
+                    with_space(
+                        &host.platform.layout(cpus),
+                        &config,
+                        host.platform,
+                        |space| {
+                            let frames = host;
+                            let engine = Engine::<_, _, true> { space, frames };
+                            self.pass::<_, B>(variant, &engine, bound)
+                        },
+                    )
+                }),
+            };
+            passes.push(pass.map_err(|e| e.of(self.case, variant))?);
+        }
+        Ok(passes)
+    }
+
+    fn pass<A: Allocator, B: Body>(
+        &self,
+        variant: &'static str,
+        allocator: &A,
+        lazy_bound: u64,
+    ) -> Result<Pass, Failure> {
+        let loops = self.loops::<B>(variant);
+        let threads = self.options.threads;
+        let seen = watched::<A, B>(allocator, threads, loops, self.setting(), self.clock)?;
+        Ok(Pass {
+            variant,
+            seen,
+            counters: allocator.counters(),
+            lazy_bound,
+        })
+    }
+
+    fn figure(&self, variant: &'static str, metric: M, value: f64) -> Figure {
+        let source = if metric.is_timed() {
+            Source::Measured
+        } else {
+            self.options.mapper.counted()
+        };
+        Figure {
+            case: self.case.to_owned(),
+            variant,
+            metric,
+            value,
+            source,
+        }
+    }
+
+    fn times(&self, all: &[Rates]) -> Vec<Figure> {
+        let before = all.iter().find(|rates| rates.variant == BEFORE);
+        let before = before.map(|rates| rates.op_ns().1);
+        let mut figures = Vec::new();
+        for rates in all {
+            let (least, middle) = rates.op_ns();
+            figures.push(self.figure(rates.variant, M::OpNsMin, least));
+            figures.push(self.figure(rates.variant, M::OpNsMedian, middle));
+            if let Some(before) = before.filter(|_| rates.variant != BEFORE) {
+                figures.push(self.figure(rates.variant, M::TimeVsBefore, middle / before));
+            }
+            if !rates.alone.is_empty() {
+                let (throughput, speedup) = rates.scaling();
+                figures.push(self.figure(rates.variant, M::OpsPerSecond, throughput));
+                figures.push(self.figure(rates.variant, M::Speedup, speedup));
+            }
+        }
+        figures
+    }
+
+    fn counted(&self, pass: &Pass, has_before: bool) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        let mut push = |metric, value| figures.push(self.figure(pass.variant, metric, value));
+        for quantile in Quantile::ALL {
+            if !pass.seen.allocs.is_empty() {
+                push(M::AllocNs(quantile), pass.seen.allocs.at(quantile));
+            }
+            if !pass.seen.frees.is_empty() {
+                push(M::FreeNs(quantile), pass.seen.frees.at(quantile));
+            }
+        }
+        let counters = &pass.counters;
+        push(M::AreaAllocs, counters.area_allocs as f64);
+        push(M::VaSpanBytes, pass.seen.span_bytes() as f64);
+        push(M::LazyPagesPeak, counters.lazy_pages_peak as f64);
+        push(M::LazyPagesBound, pass.lazy_bound as f64);
+        push(M::TlbFlushes, counters.tlb_flushes as f64);
+        if !has_before {
+            push(M::BlockFrees, counters.block_frees as f64);
+        }
+        if let Some(fits) = counters.fits.filter(|_| has_before) {
+            let metrics = [
+                M::FitsFull,
+                M::FitsLeftEdge,
+                M::FitsRightEdge,
+                M::FitsNoEdge,
+            ];
+            for (metric, fits) in metrics.into_iter().zip(fits) {
+                push(metric, fits as f64);
+            }
+        }
+        if let Some(walked) = counters.areas_walked {
+            push(M::AreasWalked, walked as f64);
+        }
+        if pass.seen.failed > 0 {
+            push(M::Failed, pass.seen.failed as f64);
+        }
+        figures
+    }
+}
+
+/// The repetitions of one variant.
+#[derive(Debug, Clone)]
+pub(super) struct Rates {
+    pub(super) variant: &'static str,
+    all: Vec<Rate>,
+    /// Of the first thread alone, where there are several.
+    alone: Vec<Rate>,
+}
+
+impl Rates {
+    const fn of(variant: &'static str) -> Self {
+        Self {
+            variant,
+            all: Vec::new(),
+            alone: Vec::new(),
+        }
+    }
+
+    /// The least and the middle.
+    pub(super) fn op_ns(&self) -> (f64, f64) {
+        let times: Vec<f64> = self.all.iter().map(|rate| rate.op_ns).collect();
+        least_and_middle(&times)
+    }
+
+    /// The best throughput of all threads, and that over the best of one: whoever else uses the
+    /// machine can only make either less.
+    fn scaling(&self) -> (f64, f64) {
+        let most = |rates: &[Rate]| rates.iter().map(|r| r.ops_per_second).fold(0.0, f64::max);
+        let (all, one) = (most(&self.all), most(&self.alone));
+        (all, if one > 0.0 { all / one } else { 0.0 })
+    }
+}

@@ -1,0 +1,328 @@
+//! How a body is measured: batches that take turns, and one pass with a look at every call.
+
+use super::body::{Body, Setting};
+use crate::experiment::clock::{Clock, Latencies};
+use crate::experiment::{Allocator, Failure, Subject};
+use framewright::Page;
+use framewright::vrange::{RangeError, RangeFreeError};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Operations between two looks at whether another thread is done.
+const CHUNK: u64 = 64;
+
+/// What a repetition took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rate {
+    /// Time of one operation, the mean of the threads.
+    pub(super) op_ns: f64,
+    /// Operations of all threads in a second.
+    pub(super) ops_per_second: f64,
+}
+
+/// A prepared case of one variant, which runs a repetition when it is its turn.
+pub(super) trait Lane {
+    /// The variant.
+    fn variant(&self) -> &'static str;
+
+    /// A repetition with all threads, or with the first one only.
+    fn repetition(&mut self, all: bool) -> Result<Rate, Failure>;
+}
+
+/// The body `B` over the seats of one allocator.
+pub(super) struct Threads<'a, A: Allocator + 'a, B> {
+    variant: &'static str,
+    seats: Vec<A::Seat<'a>>,
+    bodies: Vec<B>,
+    loops: u64,
+    bound: bool,
+}
+
+impl<'a, A: Allocator, B: Body> Threads<'a, A, B> {
+    /// Prepares the body for each thread, and warms it up.
+    pub(super) fn prepare(
+        variant: &'static str,
+        allocator: &'a A,
+        threads: u16,
+        loops: u64,
+        setting: Setting,
+    ) -> Result<Self, Failure> {
+        let mut lane = Self {
+            variant,
+            seats: Vec::new(),
+            bodies: Vec::new(),
+            loops,
+            bound: threads > 1,
+        };
+        for thread in 0..threads {
+            let mut seat = allocator.seat(thread)?;
+            let mut body = B::prepare(&mut seat, Setting { thread, ..setting })?;
+            for _ in 0..loops / 10 {
+                body.op(&mut seat)?;
+            }
+            lane.seats.push(seat);
+            lane.bodies.push(body);
+        }
+        Ok(lane)
+    }
+}
+
+impl<A: Allocator, B: Body> Lane for Threads<'_, A, B> {
+    fn variant(&self) -> &'static str {
+        self.variant
+    }
+
+    fn repetition(&mut self, all: bool) -> Result<Rate, Failure> {
+        let threads = if all { self.seats.len() } else { 1 };
+        if !self.bound {
+            let (seat, body) = (&mut self.seats[0], &mut self.bodies[0]);
+            let start = cpu_time();
+            for _ in 0..self.loops {
+                body.op(seat)?;
+            }
+            return Ok(rate(&[(self.loops, cpu_time().saturating_sub(start))]));
+        }
+        let barrier = Barrier::new(threads);
+        let stop = AtomicBool::new(false);
+        let loops = self.loops;
+        let parts: Result<Vec<_>, Failure> = std::thread::scope(|scope| {
+            let seats = self.seats.iter_mut().zip(&mut self.bodies).take(threads);
+            let running: Vec<_> = seats
+                .enumerate()
+                .map(|(cpu, (seat, body))| {
+                    let (barrier, stop) = (&barrier, &stop);
+                    scope.spawn(move || {
+                        bind(cpu);
+                        barrier.wait();
+                        let part = until_one_is_done(seat, body, loops, stop);
+                        // The first one ends it for all, also where it failed.
+                        stop.store(true, Ordering::Relaxed);
+                        part
+                    })
+                })
+                .collect();
+            running.into_iter().map(joined).collect()
+        });
+        Ok(rate(&parts?))
+    }
+}
+
+/// The time that the calling thread has had a CPU. One thread waits for nobody, so what is missing
+/// is what others had the CPU for.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(time.tv_sec.unsigned_abs(), nanoseconds)
+}
+
+fn until_one_is_done(
+    seat: &mut impl Subject,
+    body: &mut impl Body,
+    loops: u64,
+    stop: &AtomicBool,
+) -> Result<(u64, Duration), Failure> {
+    let start = Instant::now();
+    let mut done = 0;
+    while done < loops && !stop.load(Ordering::Relaxed) {
+        let chunk = CHUNK.min(loops - done);
+        for _ in 0..chunk {
+            body.op(seat)?;
+        }
+        done += chunk;
+    }
+    Ok((done, start.elapsed()))
+}
+
+fn rate(parts: &[(u64, Duration)]) -> Rate {
+    let ns = |part: &(u64, Duration)| part.1.as_nanos() as f64 / part.0.max(1) as f64;
+    let sum: f64 = parts.iter().map(ns).sum();
+    Rate {
+        op_ns: sum / parts.len() as f64,
+        ops_per_second: parts.iter().map(|part| 1e9 / ns(part)).sum(),
+    }
+}
+
+/// What a thread returned; its panic goes on here.
+pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Binds the calling thread to the `n`-th CPU that the process may use, counted around. Where that
+/// is refused the scheduler places it.
+pub(super) fn bind(n: usize) {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let Ok(allowed) = sched_getaffinity(None) else {
+        return;
+    };
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|&c| allowed.is_set(c))
+        .collect();
+    if let Some(&cpu) = cpus.get(n % cpus.len().max(1)) {
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        let _ = sched_setaffinity(None, &one);
+    }
+}
+
+/// What was seen of each call of one thread.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) allocs: Latencies,
+    pub(super) frees: Latencies,
+    /// The lowest page handed out, and the one behind the highest.
+    pub(super) span: Option<(u64, u64)>,
+    pub(super) failed: u64,
+}
+
+impl Seen {
+    fn new() -> Self {
+        Self {
+            allocs: Latencies::new(),
+            frees: Latencies::new(),
+            span: None,
+            failed: 0,
+        }
+    }
+
+    /// Takes what another thread saw in.
+    fn add(&mut self, other: &Self) {
+        self.allocs.add(&other.allocs);
+        self.frees.add(&other.frees);
+        self.failed += other.failed;
+        if let Some((low, high)) = other.span {
+            self.reach(low, high);
+        }
+    }
+
+    fn reach(&mut self, low: u64, high: u64) {
+        let (least, most) = self.span.unwrap_or((low, high));
+        self.span = Some((least.min(low), most.max(high)));
+    }
+
+    /// Bytes from the lowest to the highest one handed out.
+    pub(super) fn span_bytes(&self) -> u64 {
+        self.span
+            .map_or(0, |(low, high)| (high - low) * Page::BYTES)
+    }
+}
+
+/// A seat that looks at the clock before and after each call.
+struct Watched<'s, S> {
+    seat: &'s mut S,
+    clock: Clock,
+    seen: Seen,
+}
+
+impl<S: Subject> Watched<'_, S> {
+    #[inline]
+    fn allocated(&mut self, got: &Result<Page, RangeError>, pages: u64, ns: u64) {
+        self.seen.allocs.record(ns);
+        match got {
+            Ok(page) => self.seen.reach(page.0, page.0 + pages),
+            Err(_) => self.seen.failed += 1,
+        }
+    }
+}
+
+impl<S: Subject> Subject for Watched<'_, S> {
+    #[inline]
+    fn alloc(&mut self, pages: u64, align_bytes: u64) -> Result<Page, RangeError> {
+        let (got, ns) = self.clock.time(|| self.seat.alloc(pages, align_bytes));
+        self.allocated(&got, pages, ns);
+        got
+    }
+
+    #[inline]
+    fn free(&mut self, page: Page) -> Result<(), RangeFreeError> {
+        let (got, ns) = self.clock.time(|| self.seat.free(page));
+        self.seen.frees.record(ns);
+        got
+    }
+
+    #[inline]
+    fn map_ram(&mut self, pages: u64) -> Result<Page, RangeError> {
+        let (got, ns) = self.clock.time(|| self.seat.map_ram(pages));
+        self.allocated(&got, pages, ns);
+        got
+    }
+
+    #[inline]
+    fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<(), RangeFreeError> {
+        let (got, ns) = self.clock.time(|| self.seat.unmap_ram(page, pages));
+        self.seen.frees.record(ns);
+        got
+    }
+
+    fn purge(&mut self) {
+        self.seat.purge();
+    }
+
+    fn drain(&mut self) {
+        self.seat.drain();
+    }
+}
+
+/// The body on an allocator that has done nothing before, every call watched. The latencies are
+/// those of `loops` operations behind a warm-up; span and counters those of everything.
+pub(super) fn watched<A: Allocator, B: Body>(
+    allocator: &A,
+    threads: u16,
+    loops: u64,
+    setting: Setting,
+    clock: Clock,
+) -> Result<Seen, Failure> {
+    let mut prepared = Vec::new();
+    for thread in 0..threads {
+        let mut seat = allocator.seat(thread)?;
+        let mut watched = Watched {
+            seat: &mut seat,
+            clock,
+            seen: Seen::new(),
+        };
+        let body = B::prepare(&mut watched, Setting { thread, ..setting })?;
+        let seen = watched.seen;
+        prepared.push((seat, body, seen));
+    }
+    let work = |seat: &mut A::Seat<'_>, body: &mut B, seen: Seen| {
+        let mut watched = Watched { seat, clock, seen };
+        for _ in 0..loops / 10 {
+            body.op(&mut watched)?;
+        }
+        watched.seen.allocs.forget();
+        watched.seen.frees.forget();
+        for _ in 0..loops {
+            body.op(&mut watched)?;
+        }
+        Ok::<Seen, Failure>(watched.seen)
+    };
+    let mut all = Seen::new();
+    if let [(_, _, _)] = prepared[..] {
+        for (mut seat, mut body, seen) in prepared {
+            all.add(&work(&mut seat, &mut body, seen)?);
+        }
+        return Ok(all);
+    }
+    let barrier = Barrier::new(prepared.len());
+    let parts: Result<Vec<Seen>, Failure> = std::thread::scope(|scope| {
+        let running: Vec<_> = prepared
+            .into_iter()
+            .enumerate()
+            .map(|(cpu, (mut seat, mut body, seen))| {
+                let (barrier, work) = (&barrier, &work);
+                scope.spawn(move || {
+                    bind(cpu);
+                    barrier.wait();
+                    work(&mut seat, &mut body, seen)
+                })
+            })
+            .collect();
+        running.into_iter().map(joined).collect()
+    });
+    for part in parts? {
+        all.add(&part);
+    }
+    Ok(all)
+}

@@ -1,0 +1,169 @@
+use super::number::grouped;
+use super::{RunInfo, Source, json};
+use crate::measure::RangeMetric;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
+use serde_json::Number;
+
+/// One figure of an experiment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// The case: `full_fit`, `vm_map_ram/16`.
+    pub case: String,
+    /// `before`, `proposed` or `framewright`.
+    pub variant: &'static str,
+    /// What is measured.
+    pub metric: RangeMetric,
+    /// The value, finite.
+    pub value: f64,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// The table's columns: variant, and whether the document's or ours.
+const COLUMNS: [(&str, bool, &str); 5] = [
+    ("before", true, "published\nbefore"),
+    ("proposed", true, "published\nproposed"),
+    ("before", false, "before"),
+    ("proposed", false, "proposed"),
+    ("framewright", false, "framewright"),
+];
+
+/// The run and its figures as JSON Lines, in the order given.
+///
+/// # Errors
+/// What serialisation reports; values are finite numbers, so none is expected.
+pub fn figure_lines(info: &RunInfo, figures: &[Figure]) -> serde_json::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    json::line(&mut out, info)?;
+    for figure in figures {
+        let value = if figure.metric.is_count() {
+            Number::from(figure.value as u64)
+        } else {
+            Number::from_f64(figure.value).unwrap_or_else(|| 0.into())
+        };
+        let record = json::Record {
+            experiment: info.experiment,
+            case: &figure.case,
+            variant: figure.variant,
+            metric: figure.metric.name(),
+            value,
+            unit: figure.metric.unit(),
+            source: figure.source,
+        };
+        json::line(&mut out, &record)?;
+    }
+    Ok(out)
+}
+
+/// The figures as a table: a block of rows a case, a column a variant, the documents' beside ours.
+/// Only metrics that `shows` says; rows without a figure are left out.
+#[must_use]
+pub fn figure_table(figures: &[Figure], shows: impl Fn(RangeMetric) -> bool) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_style(TableComponent::HeaderLines, '-');
+    // Never wrapped: a figure cut in two cannot be read, and a pager can scroll.
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    let mut header = vec![Cell::new(""), Cell::new("")];
+    header.extend(COLUMNS.map(|(_, _, title)| right(title.to_owned())));
+    table.set_header(header);
+    let mut cases: Vec<&str> = Vec::new();
+    for figure in figures {
+        if !cases.contains(&figure.case.as_str()) {
+            cases.push(&figure.case);
+        }
+    }
+    for case in cases {
+        let mut title = case;
+        for metric in RangeMetric::all().into_iter().filter(|&m| shows(m)) {
+            let of = |variant: &str, published: bool| {
+                figures.iter().find(|figure| {
+                    figure.case == case
+                        && figure.metric == metric
+                        && figure.variant == variant
+                        && (figure.source == Source::Published) == published
+                })
+            };
+            let values = COLUMNS.map(|(variant, published, _)| of(variant, published));
+            if values.iter().all(Option::is_none) {
+                continue;
+            }
+            let mut row = vec![Cell::new(title), Cell::new(metric.name())];
+            row.extend(values.map(|figure| {
+                right(figure.map_or_else(|| "-".into(), |f| shown(metric, f.value)))
+            }));
+            table.add_row(row);
+            title = "";
+        }
+    }
+    table.to_string()
+}
+
+fn right(text: String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// A figure as a reader wants it.
+fn shown(metric: RangeMetric, value: f64) -> String {
+    match metric {
+        RangeMetric::VaSpanBytes => format!("{} MiB", grouped((value / (1 << 20) as f64).round())),
+        RangeMetric::MetadataShare => format!("{:.2} %", value * 100.0),
+        RangeMetric::Occupancy | RangeMetric::OccupancyWorst => format!("{:.1} %", value * 100.0),
+        RangeMetric::TimeVsBefore if value < 0.1 => format!("{value:.4}"),
+        _ if metric.unit() == "1" => format!("{value:.2}"),
+        _ if !metric.is_count() && value < 1000.0 => format!("{value:.1}"),
+        _ => grouped(value.round()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(case: &str, variant: &'static str, value: f64, source: Source) -> Figure {
+        Figure {
+            case: case.to_owned(),
+            variant,
+            metric: RangeMetric::AreaAllocs,
+            value,
+            source,
+        }
+    }
+
+    #[test]
+    fn a_documents_figures_stand_beside_ours() {
+        let figures = [
+            figure("exhaust", "before", 1000.0, Source::Published),
+            figure("exhaust", "proposed", 993.0, Source::Published),
+            figure("exhaust", "before", 1001.0, Source::Simulated),
+            figure("exhaust", "framewright", 17.0, Source::Simulated),
+        ];
+        let text = figure_table(&figures, |_| true);
+        let row = text.lines().last().unwrap();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        let expected = [
+            "exhaust",
+            "area_allocs",
+            "1",
+            "000",
+            "993",
+            "1",
+            "001",
+            "-",
+            "17",
+        ];
+        assert_eq!(cells, expected);
+        assert_eq!(figure_table(&figures, |_| false).lines().count(), 3);
+    }
+
+    #[test]
+    fn times_shares_and_counts_are_shown_as_a_reader_wants_them() {
+        assert_eq!(shown(RangeMetric::OpNsMin, 34.26), "34.3");
+        assert_eq!(shown(RangeMetric::OpNsMin, 55_866.3), "55 866");
+        assert_eq!(shown(RangeMetric::TimeVsBefore, 0.0123), "0.0123");
+        assert_eq!(shown(RangeMetric::TimeVsBefore, 0.94), "0.94");
+        assert_eq!(shown(RangeMetric::Occupancy, 0.9751), "97.5 %");
+        assert_eq!(shown(RangeMetric::MetadataShare, 0.0041), "0.41 %");
+        assert_eq!(shown(RangeMetric::VaSpanBytes, 4_194_304.0), "4 MiB");
+    }
+}

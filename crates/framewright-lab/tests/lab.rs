@@ -1,0 +1,136 @@
+//! The command `framewright lab`.
+#![cfg(target_os = "linux")]
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn run(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_framewright"))
+        .arg("lab")
+        .args(args)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+const QUICK: [&str; 6] = ["--mapper", "null", "--loops", "200", "--repeat", "1"];
+
+#[test]
+fn both_experiments_print_the_documents_columns_beside_ours() {
+    for (experiment, case) in [("vmap-blocks", "exhaust"), ("va-fit", "ne_fit")] {
+        let (code, out, error) = run(&[&[experiment, "--case", case][..], &QUICK].concat());
+        assert_eq!(code, Some(0), "{error}");
+        assert!(out.starts_with(experiment), "{out}");
+        let mut lines = out.lines().skip(1);
+        let titles = [lines.next().unwrap(), lines.next().unwrap()].join(" ");
+        let words: Vec<&str> = titles.split_whitespace().collect();
+        for title in ["published", "before", "proposed", "framewright"] {
+            assert!(words.contains(&title), "{titles}");
+        }
+        assert!(out.contains(case), "{out}");
+    }
+}
+
+#[test]
+fn figures_are_flat_records_behind_one_that_describes_the_run() {
+    let args = [
+        "va-fit",
+        "--case",
+        "le_fit,vm_map_ram",
+        "--seed",
+        "9",
+        "--json",
+        "-",
+    ];
+    let (code, out, error) = run(&[&args[..], &QUICK].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let mut records = out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let first = records.next().unwrap();
+    assert_eq!(first["experiment"], "va-fit");
+    assert_eq!(first["seed"], 9);
+    assert_eq!(first["options"]["mapper"], "null");
+    assert_eq!(
+        first["options"]["case"],
+        "le_fit,vm_map_ram/1,vm_map_ram/4,vm_map_ram/16,vm_map_ram/64"
+    );
+    let mut sources = [0; 3];
+    for record in records {
+        let keys: Vec<&String> = record.as_object().unwrap().keys().collect();
+        assert_eq!(keys.len(), 7, "{record}");
+        assert!(record["value"].is_number() && record["unit"].is_string());
+        let variant = record["variant"].as_str().unwrap();
+        assert!(["before", "proposed", "framewright"].contains(&variant));
+        let source = record["source"].as_str().unwrap();
+        let nth = ["measured", "simulated", "published"]
+            .iter()
+            .position(|s| *s == source);
+        sources[nth.unwrap()] += 1;
+    }
+    assert!(sources.iter().all(|&count| count > 0), "{sources:?}");
+}
+
+#[test]
+fn the_host_mapper_measures_real_mappings() {
+    let args = [
+        "--mapper", "host", "--loops", "50", "--repeat", "1", "--json", "-",
+    ];
+    for case in [
+        ["vmap-blocks", "--case", "random"],
+        ["va-fit", "--case", "churn"],
+    ] {
+        let (code, out, error) = run(&[&case[..], &args].concat());
+        assert_eq!(code, Some(0), "{error}");
+        assert!(out.contains(r#""metric":"tlb_flushes""#), "{out}");
+        assert!(out.contains(r#""variant":"framewright""#), "{out}");
+        assert!(!out.contains(r#""source":"simulated""#), "{out}");
+    }
+}
+
+#[test]
+fn bad_input_is_exit_code_2_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("out.jsonl");
+    let json = json.to_str().unwrap();
+    for (args, says) in [
+        (
+            &["va-fit", "--case", "no_fit"][..],
+            "there is no case 'no_fit', expected one of le_fit",
+        ),
+        (
+            &["vmap-blocks", "--case", "tail"],
+            "expected one of exhaust, random, orders",
+        ),
+        (
+            &["va-fit", "--mapper", "disk"],
+            "possible values: null, host",
+        ),
+        (&["va-fit", "--threads", "0"], "0 is not in 1..=64"),
+        (&["va-fit", "--loops", "0"], "0 is not in 1..=1000000000"),
+        (&["va-fit", "--repeat", "many"], "invalid value 'many'"),
+        (&["vmap-blocks", "--seed", "one"], "invalid value 'one'"),
+        (&["faster"], "unrecognized subcommand 'faster'"),
+    ] {
+        let (code, out, error) = run(&[args, &["--json", json][..]].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
+        assert!(error.contains(says), "{args:?}: {error}");
+        assert!(!std::path::Path::new(json).exists());
+    }
+    let nowhere = folder.path().join("no/such/folder.jsonl");
+    let args = [
+        "vmap-blocks",
+        "--case",
+        "exhaust",
+        "--json",
+        nowhere.to_str().unwrap(),
+    ];
+    let (code, _, error) = run(&[&args[..], &QUICK].concat());
+    assert_eq!(code, Some(2));
+    assert!(error.contains("folder.jsonl: cannot write: "), "{error}");
+}
