@@ -347,3 +347,156 @@ fn impossible_requests_are_errors_at_once() {
     assert!(alloc(1, 1).is_ok());
     assert_eq!(space.stats().drains, 0, "none of them stopped anybody");
 }
+
+#[test]
+fn what_cannot_be_unmapped_stays_lazy_and_nothing_is_lost() {
+    for failing_from in 0..40 {
+        let mut random = Random(0xfeed_5eed ^ failing_from << 20);
+        let layout = SpaceLayout::new(Page(0x4000), 700)
+            .with_cpus(2)
+            .with_span_pages(32);
+        let mut twin = Twin::new(space(layout, config(60, failing_from % 4 != 0)));
+        twin.space.platform().unmaps_until_failure.set(failing_from);
+        for _ in 0..150 {
+            twin.step(&mut random, 10);
+            twin.check();
+        }
+        let failures = twin.space.stats().unmap_failures;
+        assert!(failures != 0 || failing_from > 10);
+        twin.space.platform().unmaps_until_failure.set(u64::MAX);
+        while !twin.live.is_empty() {
+            twin.free(0, 0);
+        }
+        twin.seats[1].drain();
+        twin.check();
+        assert_eq!(twin.space.stats().vmap_lazy_nr, 0);
+        assert_eq!(twin.space.arena.lock(|_| ()).gap_count(), 1);
+    }
+}
+
+#[test]
+fn v6_the_bound_holds_whoever_frees_and_whoever_sleeps() {
+    let layout = SpaceLayout::new(Page(0), 1 << 16)
+        .with_cpus(3)
+        .with_span_pages(64);
+    let space = space(layout, config(1000, true));
+    let mut seats = seats(space);
+    let mut areas = Vec::new();
+    for round in 0..3000 {
+        let pages = 1 + round % 40;
+        areas.push(seats[0].alloc_area(&AreaRequest::new(pages)).unwrap());
+        // One frees its own, one what is another's and its own never, one sleeps from then on.
+        let cpu = match round {
+            0..100 => 2,
+            _ => (round % 2) as usize,
+        };
+        if round % 3 != 0 {
+            let at = areas.swap_remove(areas.len() / 2);
+            seats[cpu].free_area(at).unwrap();
+        }
+        let stats = space.stats();
+        let most = 1000 + 3 * space.lazy_batch_pages();
+        assert!(stats.vmap_lazy_nr <= most && stats.lazy_pages_peak <= most);
+    }
+    let stats = space.stats();
+    assert!(stats.lazy_pages_peak > 900, "the bound is used");
+    // All that is left is freed by one who has no span: the owner sleeps.
+    for at in areas {
+        seats[2].free_area(at).unwrap();
+        assert!(space.stats().vmap_lazy_nr <= 1000 + 3 * space.lazy_batch_pages());
+    }
+    let stats = space.stats();
+    assert!(stats.claims > 0 && stats.remote_frees > 1000);
+    // An area longer than the bound is never lazy when its free returns.
+    let long = seats[1].alloc_area(&AreaRequest::new(5000)).unwrap();
+    seats[2].free_area(long).unwrap();
+    let stats = space.stats();
+    assert!(stats.lazy_pages_peak <= 1000 + 3 * space.lazy_batch_pages());
+    space.verify().unwrap();
+}
+
+#[test]
+fn v8_a_live_page_in_each_span_keeps_nothing_else_from_being_used() {
+    let layout = SpaceLayout::new(Page(0x1000), 64 * 64)
+        .with_cpus(2)
+        .with_span_pages(64);
+    let space = space(layout, config(256, true));
+    let mut seats = seats(space);
+    let mut kept = Vec::new();
+    let mut others = Vec::new();
+    // Small areas until nothing is left; one of each span stays.
+    while let Ok(at) = seats[others.len() % 2].alloc_area(&AreaRequest::new(1)) {
+        match at.0 % 64 {
+            31 | 32 => kept.push(at),
+            _ => others.push(at),
+        }
+    }
+    assert_eq!(kept.len() + others.len(), 64 * 32, "all of it was had");
+    let failed = space.stats();
+    for _ in 0..5 {
+        assert!(seats[0].alloc_area(&AreaRequest::new(1)).is_err());
+    }
+    assert_eq!(
+        space.stats().drains,
+        failed.drains,
+        "and failing again is cheap"
+    );
+    for at in others {
+        seats[1].free_area(at).unwrap();
+    }
+    space.verify().unwrap();
+    // Over the border between two spans: 61 pages and a guard page.
+    for _ in 0..63 {
+        seats[0].alloc_area(&AreaRequest::new(61)).unwrap();
+    }
+    space.verify().unwrap();
+    for at in kept {
+        assert_eq!(space.find(at).unwrap().start, at);
+        seats[0].free_area(at).unwrap();
+    }
+}
+
+#[test]
+fn an_area_over_many_spans_is_found_from_each_of_its_pages() {
+    let layout = SpaceLayout::new(Page(0x1000), 1000).with_span_pages(16);
+    let space = space(layout, config(100, true));
+    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let request = AreaRequest::new(300).tagged(Tag(7));
+    let first = seat.alloc_area(&request).unwrap();
+    let second = seat.alloc_area(&request).unwrap();
+    for start in [first, second] {
+        for nth in 0..=300 {
+            let area = space.find(Page(start.0 + nth)).unwrap();
+            assert_eq!((area.start, area.pages, area.guard), (start, 300, 1));
+            assert_eq!((area.tag, area.state), (Tag(7), AreaState::Live));
+        }
+    }
+    assert_eq!(space.find(Page(second.0 + 301)), None);
+    assert_eq!(space.find(Page(0xfff)), None);
+    assert_eq!(space.find(Page(0x1000 + 1000)), None);
+    seat.free_area(first).unwrap();
+    seat.purge();
+    // What covers a span is out of date, and is not believed.
+    assert!((0..=300).all(|nth| space.find(Page(first.0 + nth)).is_none()));
+}
+
+#[test]
+fn without_may_block_nothing_is_purged_and_nobody_stopped() {
+    let layout = SpaceLayout::new(Page(0), 1020).with_span_pages(16);
+    let space = space(layout, config(100, true));
+    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    let areas: Vec<_> = (0..17)
+        .map(|_| seat.alloc_area(&AreaRequest::new(59)).unwrap())
+        .collect();
+    seat.free_area(areas[3]).unwrap();
+    let before = space.stats();
+    assert_eq!(before.vmap_lazy_nr, 60);
+    let request = AreaRequest::new(59);
+    assert!(seat.alloc_area(&request.within(Context::NOWAIT)).is_err());
+    let after = space.stats();
+    assert_eq!(
+        (before.unmap_calls, before.tlb_flushes, before.drains),
+        (after.unmap_calls, after.tlb_flushes, after.drains)
+    );
+    assert_eq!(seat.alloc_area(&request), Ok(areas[3]));
+}
