@@ -144,7 +144,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let lazy = self.look_at_lazy(0);
         RangeStats {
             area_allocs: all(Count::Allocs),
-            area_frees: all(Count::Frees),
+            area_frees: all(Count::Frees).wrapping_sub(all(Count::Unkept)),
             remote_frees: all(Count::RemoteFrees),
             kept_takes: all(Count::KeptTakes),
             kept_pages: self

@@ -218,6 +218,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             debug_assert!(freed.is_ok(), "{freed:?}: nobody else knows the slot");
         }
         self.enter();
+        self.words.count(Count::Undone, 2);
         self.words.count(Count::MapRam, 1u64.wrapping_neg());
         self.words.count(Count::UnmapRam, 1u64.wrapping_neg());
         self.exit();
@@ -389,6 +390,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.return_slot(number, place, pages.next_power_of_two());
             }
         }
+        self.words.count(Count::Undone, 1);
         self.words.count(Count::MapRam, 1u64.wrapping_neg());
         self.words.sub(Own::Live, u64::from(pages));
     }

@@ -88,6 +88,10 @@ pub(super) enum Count {
     DoubleFrees,
     /// Requests served by a kept area.
     KeptTakes,
+    /// Kept areas that became lazy, and so are counted as freed twice.
+    Unkept,
+    /// Areas and slots given back by a call that failed, and so not counted as freed.
+    Undone,
 }
 
 /// The lists of kept areas.
@@ -97,7 +101,7 @@ pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
 /// Lists of spans: by longest run, poor and rich, and those entirely free.
 pub(super) const LISTS: usize = 23;
 const _: () = {
-    assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::KeptTakes as usize) < KEPT);
+    assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::Undone as usize) < KEPT);
     assert!((Own::BlockEmpties as usize) < HEADS);
 };
 

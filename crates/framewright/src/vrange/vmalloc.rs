@@ -394,7 +394,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         debug_assert!(kept.state() == AreaState::Kept, "it was listed");
         let live = Header::live(AreaKind::Vmalloc, kept.pages(), 0);
         self.space.table.set_header(at, live);
-        self.words.count(Count::Frees, 1u64.wrapping_neg());
+        // It is counted as freed a second time; counters only grow.
+        self.words.count(Count::Unkept, 1);
         self.words.add(Own::Live, u64::from(kept.pages()));
     }
 
@@ -445,6 +446,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             Owner::Areas(_) | Owner::Block(_) => return false,
         }
         self.words.count(Count::Allocs, 1u64.wrapping_neg());
+        self.words.count(Count::Undone, 1);
         self.words.sub(Own::Live, u64::from(pages));
         true
     }
