@@ -3,8 +3,8 @@
 use framewright::frame::{AllocError, ZoneLayout};
 use framewright::platform::{Barrier, Fenced, MapError};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{AreaRequest, AreaState, RangeError, Tag};
-use framewright::{Context, Frame, Page, PageRange};
+use framewright::vrange::{AreaRequest, AreaState, RangeError, RangeFreeError, Tag};
+use framewright::{Context, Frame, Mobility, Order, Page, PageRange};
 use framewright_linux::{HostError, HostRangeSeat, HostSpace, Options, RangeOptions};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -204,6 +204,113 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
     all_is_back(&host);
 }
 
+/// Single frames of the caller's own, each filled with what tells it.
+fn own_frames<B: Barrier + Clone>(
+    host: &HostSpace<B>,
+    seat: &mut HostRangeSeat<'_, B>,
+    count: usize,
+) -> Vec<Frame> {
+    let frames: Vec<_> = (0..count)
+        .map(|_| {
+            let frame = seat.frames().alloc(Order::ZERO, Mobility::Movable);
+            frame.unwrap()
+        })
+        .collect();
+    for &frame in &frames {
+        host.host().ram().write(frame, &told_by(frame)).unwrap();
+    }
+    frames
+}
+
+fn told_by(frame: Frame) -> [u8; BYTES] {
+    std::array::from_fn(|at| (frame.0 * 7 + frame.0 / 256 + at as u64 * 3 + at as u64 / 128) as u8)
+}
+
+#[test]
+fn frames_of_the_callers_own_are_seen_wherever_they_are_mapped() {
+    let host = host(1024, &RangeOptions::new(4096));
+    let mut seat = host.range_seat().unwrap();
+    let frames = own_frames(&host, &mut seat, 70);
+    let reversed: Vec<_> = frames.iter().rev().copied().collect();
+    let one = seat.map_ram(&frames, Context::ANY).unwrap();
+    let other = seat.map_ram(&reversed[..64], Context::ANY).unwrap();
+    let mut bytes = [0; BYTES];
+    for (nth, &frame) in frames.iter().enumerate() {
+        host.window()
+            .read(Page(one.0 + nth as u64), 0, &mut bytes)
+            .unwrap();
+        assert_eq!(bytes, told_by(frame));
+    }
+    // Written at one place, read at the other and in the frame.
+    host.window().write(Page(one.0 + 69), 100, b"seen").unwrap();
+    host.window().read(other, 100, &mut bytes[..4]).unwrap();
+    assert_eq!(&bytes[..4], b"seen");
+    host.host().ram().read(frames[69], &mut bytes).unwrap();
+    assert_eq!(&bytes[100..104], b"seen");
+    // Wrong counterparts.
+    assert_eq!(seat.vfree(one), Err(RangeFreeError::WrongKind(one)));
+    assert_eq!(seat.vfree(other), Err(RangeFreeError::WrongKind(other)));
+    assert_eq!(seat.free_area(other), Err(RangeFreeError::WrongKind(other)));
+    let area = seat.vmalloc(&AreaRequest::new(70)).unwrap();
+    assert_eq!(
+        seat.unmap_ram(area, 70),
+        Err(RangeFreeError::WrongKind(area))
+    );
+    seat.vfree(area).unwrap();
+    seat.unmap_ram(one, 70).unwrap();
+    seat.unmap_ram(other, 64).unwrap();
+    seat.purge();
+    assert!(host.window().read(one, 0, &mut bytes).is_err());
+    assert!(host.window().read(other, 0, &mut bytes).is_err());
+    // A frame that is none, in the middle: nothing stays mapped.
+    let mut wrong = frames.clone();
+    wrong[33] = Frame(5);
+    let refused = seat.map_ram(&wrong[..40], Context::ANY);
+    assert_eq!(refused, Err(RangeError::Map(MapError::Frame(Frame(5)))));
+    seat.frames().free_bulk(Order::ZERO, &frames).unwrap();
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn threads_that_map_their_own_frames_see_them_and_no_others() {
+    let host = host(1024, &RangeOptions::new(4096));
+    let end = Instant::now() + Duration::from_millis(500);
+    let rounds = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (host, rounds) = (&host, &rounds);
+            scope.spawn(move || {
+                let mut seat = host.range_seat().unwrap();
+                let mut random = Random(thread + 5);
+                let mut frames = own_frames(host, &mut seat, 80);
+                let mut bytes = [0; BYTES];
+                while Instant::now() < end {
+                    let length = match random.below(6) {
+                        0 => 65 + random.below(15),
+                        _ => 1 + random.below(16),
+                    };
+                    for nth in 1..frames.len() {
+                        frames.swap(nth, random.below(nth as u64 + 1) as usize);
+                    }
+                    let these = &frames[..length as usize];
+                    let at = seat.map_ram(these, Context::ANY).unwrap();
+                    for (nth, &frame) in these.iter().enumerate() {
+                        let page = Page(at.0 + nth as u64);
+                        host.window().read(page, 0, &mut bytes).unwrap();
+                        assert_eq!(bytes, told_by(frame), "page {nth} of {at}");
+                    }
+                    seat.unmap_ram(at, length).unwrap();
+                    rounds.fetch_add(1, Relaxed);
+                }
+                seat.frames().free_bulk(Order::ZERO, &frames).unwrap();
+            });
+        }
+    });
+    assert!(rounds.load(Relaxed) > 50);
+    all_is_back(&host);
+}
+
 #[test]
 fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
     let host = host(4096, &RangeOptions::new(16 << 10));
@@ -296,6 +403,26 @@ fn the_budget_of_mappings_is_an_error_that_names_it_only_when_nothing_can_be_unm
         seat.vfree(area.at).unwrap();
     }
     assert!(host.window().mappings() > 80);
+    // So for frames of the caller's own: 60 scattered ones are too many, and leave nothing behind.
+    let mut frames = own_frames(&host, &mut seat, 120);
+    frames.sort_unstable();
+    let scattered: Vec<_> = frames
+        .iter()
+        .step_by(2)
+        .chain(&frames[1..2])
+        .copied()
+        .collect();
+    let mapped = seat.map_ram(&scattered[..20], Context::ANY).unwrap();
+    let others = seat.map_ram(&scattered[..60], Context::ANY);
+    let third = seat.map_ram(&scattered[..60], Context::ANY);
+    assert_eq!(third, Err(RangeError::Map(MapError::Limit { max: 100 })));
+    let mut bytes = [0; BYTES];
+    host.window().read(mapped, 0, &mut bytes).unwrap();
+    assert_eq!(bytes, told_by(scattered[0]));
+    seat.unmap_ram(others.unwrap(), 60).unwrap();
+    seat.unmap_ram(mapped, 20).unwrap();
+    seat.frames().free_bulk(Order::ZERO, &frames).unwrap();
+    seat.drain();
     let two = vmalloc(&host, &mut seat, &AreaRequest::new(2), 1).unwrap();
     let nowait = AreaRequest::new(3).within(Context::NOWAIT);
     let three = vmalloc(&host, &mut seat, &nowait, 2).unwrap();
