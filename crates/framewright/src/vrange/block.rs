@@ -12,7 +12,8 @@
 //! With recycling, what was freed becomes free page by page as its generation passes, and when the
 //! run is used up or too short another one is found among the free pages. Without, freed pages are
 //! only counted (*dirty*): a block whose run is used up leaves the list, and comes back to the arena
-//! when all of it is dirty, purged and flushed.
+//! when all of it is dirty, purged and flushed. A block leaves when a request passes it by and finds
+//! that it has nothing left.
 
 use super::purge::RELEASES;
 use super::seat::{Count, Held, Own};
@@ -129,13 +130,13 @@ impl Span<'_> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// Cuts a slot from the run of the first block in the list, if it leaves something of it.
+    /// Cuts a slot from the run of the first block in the list.
     #[inline(always)]
     pub(super) fn cut_first(&self, slot: u32) -> Option<u32> {
         let number = self.words.link(Own::BlockHead)?;
         let span = self.span(number);
         let room = span.room();
-        if room.cursor() + slot >= room.end() {
+        if room.cursor() + slot > room.end() {
             return None;
         }
         span.set_room(room.cut(slot));
@@ -159,24 +160,24 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         None
     }
 
-    /// Cuts a slot from a listed block, which leaves the list if that was all it had.
+    /// Cuts a slot from a listed block; it leaves the list if it has nothing left.
     fn cut_from(&self, number: u32, slot: u32) -> Option<u32> {
         let span = self.span(number);
         let mut room = span.room();
         if room.cursor() + slot > room.end() {
-            if !self.space.config.recycle {
+            let recycle = self.space.config.recycle;
+            let is_used_up = room.cursor() == room.end();
+            if is_used_up && !(recycle && bits::count(span.bits(Bits::Free)) != 0) {
+                self.unlist_block(number);
+                return None;
+            }
+            if !recycle {
                 return None;
             }
             room = self.find_run(span, room, slot)?;
         }
-        let place = room.cursor();
-        room = room.cut(slot);
-        span.set_room(room);
-        let more = self.space.config.recycle && bits::count(span.bits(Bits::Free)) != 0;
-        if room.cursor() == room.end() && !more {
-            self.unlist_block(number);
-        }
-        Some(place)
+        span.set_room(room.cut(slot));
+        Some(room.cursor())
     }
 
     /// Another run for a block, of at least `slot` pages; what is left of the old one becomes free
@@ -236,9 +237,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         span.set_owner(Owner::Block(self.cpu));
         span.set_room(Room::default().with_run(slot, pages));
         self.words.count(Count::BlockTakes, 1);
-        if slot < pages {
-            self.list_block(number);
-        }
+        self.list_block(number);
         first
     }
 
@@ -334,9 +333,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             return;
         }
         if self.words.get(Own::BlockEmpties) >= self.space.empties_max {
-            if room.is_listed() {
-                self.unlist_block(number);
-            }
             self.words.count(Count::BlockReturns, 1);
             self.return_block(number);
             return;
@@ -371,9 +367,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// A block of which nothing is in use, and which is in no list, is the arena's.
+    /// A block of which nothing is in use is the arena's.
     fn return_block(&self, number: u32) {
         let span = self.span(number);
+        if span.room().is_listed() {
+            self.unlist_block(number);
+        }
         let pages = self.space.spans.pages();
         bits::clear(span.bits(Bits::Free), 0, pages);
         span.set_room(Room::default());

@@ -33,9 +33,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 held.finish_ram(at, Header::live(AreaKind::Ram, pages as u32, 0));
                 self.exit();
                 let page = self.space.page(at);
-                if let [frame] = frames
-                    && let Some(run) = Run::new(*frame, 1)
-                {
+                if let Some(run) = as_one_run(frames) {
                     return match self.space.platform.map(page, run, context) {
                         Ok(()) => Ok(page),
                         Err(error) => {
@@ -170,9 +168,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         frames: &[Frame],
         context: Context,
     ) -> Result<Option<u64>, RangeError> {
-        let is_one_run =
-            matches!(first_run(frames), Some(Ok(run)) if run.frames() as usize == frames.len());
-        if context.may_block || is_one_run {
+        if context.may_block || as_one_run(frames).is_some() {
             return Ok(None);
         }
         self.enter();
@@ -258,9 +254,11 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             {
                 let slot = header.pages().next_power_of_two();
                 let delta = self.words.get(Own::Delta) + u64::from(slot);
-                if delta <= self.space.batch {
+                let held = self.held();
+                if delta <= self.space.batch || held.tell(delta) {
+                    let delta = if delta <= self.space.batch { delta } else { 0 };
                     self.words.set(Own::Delta, delta);
-                    self.held().free_slot(at, header, slot);
+                    held.free_slot(at, header, slot);
                     self.exit();
                     return Ok(pages);
                 }
@@ -288,6 +286,25 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
         };
         self.free_entered(page, AreaKind::Ram, length)
+    }
+}
+
+/// The frames as one run, if they follow one another.
+#[inline(always)]
+fn as_one_run(frames: &[Frame]) -> Option<Run> {
+    if let [frame] = frames {
+        return Run::new(*frame, 1);
+    }
+    let first = *frames.first()?;
+    // No branch in the loop: several frames are compared at a time.
+    let mut differences = 0;
+    for (frame, nth) in frames.iter().zip(0..) {
+        differences |= frame.0 ^ first.0.wrapping_add(nth);
+    }
+    if differences == 0 {
+        Run::new(first, frames.len() as u64)
+    } else {
+        None
     }
 }
 
@@ -359,6 +376,18 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             Owner::Block(_) => header.pages().next_power_of_two(),
             Owner::Arena | Owner::Areas(_) => header.pages(),
         }
+    }
+
+    /// Tells of so many lazy pages, if they are within the bound; purges some if they nearly are
+    /// not.
+    #[inline(never)]
+    fn tell(&self, pages: u64) -> bool {
+        if self.space.add_lazy(pages) > self.space.lazy_max {
+            self.space.sub_lazy(pages);
+            return false;
+        }
+        self.relieve();
+        true
     }
 
     /// A slot in one of the seat's blocks becomes lazy; it has been told of.
