@@ -37,8 +37,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     return match self.space.platform.map(page, run, context) {
                         Ok(()) => Ok(page),
                         Err(error) => {
+                            let had_spare = self.space.has_spare();
                             self.undo_ram(at);
-                            self.map_again(RangeError::Map(error), frames, context)
+                            self.map_again(RangeError::Map(error), had_spare, frames, context)
                         }
                     };
                 }
@@ -67,15 +68,17 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     ) -> Result<Page, RangeError> {
         match self.map_runs(at, frames, context) {
             Ok(()) => Ok(self.space.page(at)),
-            Err(error) => self.map_again(error, frames, context),
+            Err((error, had_spare)) => self.map_again(error, had_spare, frames, context),
         }
     }
 
-    /// After a failure: once more, after a drain, where that may help.
+    /// After a failure: once more, after a drain, where that may help: if something was kept, lazy
+    /// or waiting before what had been mapped was taken back.
     #[cold]
     fn map_again(
         &mut self,
         error: RangeError,
+        had_spare: bool,
         frames: &[Frame],
         context: Context,
     ) -> Result<Page, RangeError> {
@@ -83,12 +86,13 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             error,
             RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
         );
-        if !would_a_drain_help || !context.may_block || !self.space.has_spare() {
+        if !would_a_drain_help || !context.may_block || !had_spare {
             return Err(error);
         }
         self.drain();
         let at = self.alloc_ram(frames.len() as u64, context)?;
-        self.map_runs(at, frames, context)?;
+        self.map_runs(at, frames, context)
+            .map_err(|(error, _)| error)?;
         Ok(self.space.page(at))
     }
 
@@ -127,13 +131,18 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Maps the frames of a live slot, run by run. On failure nothing is mapped, and the slot is
-    /// nobody's.
-    fn map_runs(&mut self, at: u32, frames: &[Frame], context: Context) -> Result<(), RangeError> {
+    /// nobody's; also says whether something was kept, lazy or waiting then.
+    fn map_runs(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<(), (RangeError, bool)> {
         let reserved = match self.reserve(at, frames, context) {
             Ok(reserved) => reserved,
             Err(error) => {
                 self.undo_ram(at);
-                return Err(error);
+                return Err((error, false));
             }
         };
         let mut done = 0;
@@ -147,12 +156,14 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 Ok(run) => done += run.frames() as usize,
                 Err(error) if done == 0 => {
                     self.unreserve(reserved);
+                    let had_spare = self.space.has_spare();
                     self.undo_ram(at);
-                    return Err(RangeError::Map(error));
+                    return Err((RangeError::Map(error), had_spare));
                 }
                 Err(error) => {
+                    let had_spare = self.space.has_spare();
                     self.free_part(at, reserved, context);
-                    return Err(RangeError::Map(error));
+                    return Err((RangeError::Map(error), had_spare));
                 }
             }
         }
@@ -174,9 +185,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.enter();
         let held = self.held();
         let pages = u64::from(held.lazy_pages_of(at, held.header(at)));
-        let fits = self.space.add_lazy(pages) <= self.space.config.lazy_pages_max;
+        let fits = self.space.add_lazy(pages) <= self.space.lazy_max;
         if !fits {
             self.space.sub_lazy(pages);
+            self.words.count(Count::Failures, 1);
         }
         self.exit();
         if fits {
