@@ -7,7 +7,7 @@
 
 use framewright::Page;
 use framewright::policy::RangeConfig;
-use framewright::vrange::AreaKind::{self, Plain, Vmalloc};
+use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::vrange::{Space, SpaceLayout};
 use framewright_sim::range::{Hammer, Work};
 use framewright_sim::{Paging, SharedPaging};
@@ -51,7 +51,7 @@ const fn config(lazy_pages_max: u64, kept_pages_max: u64) -> RangeConfig {
     config
 }
 
-const EVERYTHING: &[AreaKind] = &[Plain, Vmalloc];
+const EVERYTHING: &[AreaKind] = &[Plain, Vmalloc, Ram];
 
 #[test]
 fn v3_what_one_cpu_allocates_another_frees() {
@@ -69,7 +69,7 @@ fn v3_what_one_cpu_allocates_another_frees() {
 #[test]
 fn v5_nothing_is_used_again_before_a_flush_that_began_after_its_unmap_has_ended() {
     static WORK: Work = Work {
-        kinds: &[Vmalloc, Plain],
+        kinds: &[Vmalloc, Ram],
         pages_max: 2,
         held_max: 3,
         shared_percent: 20,

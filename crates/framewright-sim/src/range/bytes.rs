@@ -60,7 +60,7 @@ fn op(case: &Case, [what, by, a, b, c, d]: [u8; 6]) -> Op {
     let cpu = u16::from(by) % case.layout.cpus;
     let pick = u32::from_le_bytes([a, b, c, d]);
     let at = u64::from(u16::from_le_bytes([a, b])) % (case.layout.pages + 4);
-    let kind = [AreaKind::Plain, AreaKind::Vmalloc][usize::from(c) % 2];
+    let kind = [AreaKind::Plain, AreaKind::Vmalloc, AreaKind::Ram][usize::from(c) % 3];
     match what {
         0..112 => Op::Alloc {
             cpu,

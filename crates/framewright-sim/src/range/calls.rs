@@ -25,15 +25,21 @@ pub(super) struct Request {
     pub(super) id: u64,
 }
 
-/// What of the window belongs to an area of so many pages.
+/// The most frames that are listed for one request of `map_ram`.
+pub(super) const LISTED_MAX: u64 = 200_000;
+
+/// What of the window belongs to an area of so many pages: of all that `map_ram` does not map also
+/// a guard page. How far its slots are rounded up is the engine's business.
 pub(super) fn covers(kind: AreaKind, pages: u64) -> u64 {
-    let _ = kind;
-    pages.saturating_add(1)
+    match kind {
+        AreaKind::Plain | AreaKind::Vmalloc => pages.saturating_add(1),
+        AreaKind::Ram => pages,
+    }
 }
 
 pub(super) fn alloc<P: Relax + Barrier + Map + Zero, F: FrameSource>(
     seat: &mut RangeSeat<'_, '_, P, F>,
-    own: u64,
+    pool_frames: u32,
     request: &Request,
 ) -> Result<Page, RangeError> {
     let area = AreaRequest {
@@ -46,7 +52,13 @@ pub(super) fn alloc<P: Relax + Barrier + Map + Zero, F: FrameSource>(
     match request.kind {
         AreaKind::Plain => seat.alloc_area(&area),
         AreaKind::Vmalloc => seat.vmalloc(&area),
-        AreaKind::Ram => unreachable!("no case maps the frame {own}"),
+        AreaKind::Ram => {
+            // More than any window has need not all be there.
+            let frames: Vec<Frame> = (0..request.pages.min(LISTED_MAX))
+                .map(|nth| own_frame(pool_frames, request.id, nth))
+                .collect();
+            seat.map_ram(&frames, request.context)
+        }
     }
 }
 
@@ -59,13 +71,19 @@ pub(super) fn free<P: Relax + Barrier + Map + Zero, F: FrameSource>(
     match kind {
         AreaKind::Plain => seat.free_area(page),
         AreaKind::Vmalloc => seat.vfree(page),
-        AreaKind::Ram => unreachable!("no case unmaps {pages} pages"),
+        AreaKind::Ram => seat.unmap_ram(page, pages),
     }
 }
 
-/// The callers' own frame behind a page of an area that they map themselves.
+/// The callers' own frame behind a page of an area that they map themselves: of each third area one
+/// behind the other, of the others by two, or all apart.
 pub(super) fn own_frame(pool_frames: u32, id: u64, nth: u64) -> Frame {
-    Frame(u64::from(pool_frames) + (id * 7 + nth) % u64::from(OWN_FRAMES))
+    let place = match id % 3 {
+        0 => nth,
+        1 => nth / 2 * 6 + nth % 2,
+        _ => nth * 3,
+    };
+    Frame(u64::from(pool_frames) + (id * 7 + place) % u64::from(OWN_FRAMES))
 }
 
 /// What the word of an area's page must be.

@@ -54,7 +54,7 @@ impl Case {
             touch: 100,
             whole: 30,
             nowait: 100,
-            kinds: [2, 2, 0],
+            kinds: [2, 2, 2],
             usual_pages: 8,
         };
         let plain = Mixture {
@@ -62,7 +62,7 @@ impl Case {
             touch: 20,
             whole: 1,
             nowait: 20,
-            kinds: [4, 2, 0],
+            kinds: [4, 2, 3],
             usual_pages: 20,
         };
         let case = |name, (start, pages, span_pages), cpus, lazy_pages_max, kept_pages_max| Self {
@@ -102,14 +102,14 @@ impl Case {
                 "arena" | "large-arena" => case.config.spans = false,
                 "blocks" => {
                     case.config.recycle = false;
-                    case.mixture.kinds = [1, 3, 0];
+                    case.mixture.kinds = [1, 0, 9];
                 }
                 "head" => case.config.insert = Insert::Head,
                 "few-frames" => case.pool_frames = 60,
                 "limit" => {
                     case.mapped_max = 70;
                     // What their users map themselves counts too, and is not the model's business.
-                    case.mixture.kinds = [0, 1, 0];
+                    case.mixture.kinds = [0, 4, 5];
                 }
                 "access" => case.is_eager = false,
                 _ => {}
@@ -298,5 +298,5 @@ impl Case {
 }
 
 fn kind(random: &mut Random) -> AreaKind {
-    [AreaKind::Plain, AreaKind::Vmalloc][random.below(2) as usize]
+    [AreaKind::Plain, AreaKind::Vmalloc, AreaKind::Ram][random.below(3) as usize]
 }

@@ -130,7 +130,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
             tag,
             id: random.below(1 << 20),
         };
-        let pool_frames = u64::from(self.paging.lock().pool_frames());
+        let pool_frames = self.paging.lock().pool_frames();
         match calls::alloc(seat, pool_frames, &request) {
             Ok(start) => {
                 let mut model = lock(&self.model);

@@ -1,7 +1,7 @@
 //! Every sequence of six operations on a window of eight pages: small enough that no luck is
 //! needed. With `--release` the alphabets have ten operations instead of six: a million sequences.
 
-use framewright::vrange::AreaKind::{self, Plain, Vmalloc};
+use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::{Context, Page};
 use framewright_sim::Summary;
 use framewright_sim::range::{self, Case, Op, every_sequence};
@@ -53,11 +53,11 @@ fn every_sequence_of_six_ops_on_eight_pages() {
     let alphabet = [
         alloc(Plain, 1),
         alloc(Vmalloc, 2),
-        alloc(Vmalloc, 1),
+        alloc(Ram, 1),
         free(1, 0),
         free(0, 1),
         Op::Purge { cpu: 0 },
-        alloc(Vmalloc, 4),
+        alloc(Ram, 4),
         aligned(Plain, 3, 4 * Page::BYTES),
         Op::FreeTwice { cpu: 0, pick: 0 },
         Op::Drain { cpu: 1 },
@@ -70,7 +70,7 @@ fn every_sequence_of_six_ops_in_one_span() {
     let alphabet = [
         alloc(Plain, 1),
         alloc(Plain, 3),
-        alloc(Vmalloc, 2),
+        alloc(Ram, 2),
         free(1, 0),
         free(0, 0),
         Op::Drain { cpu: 0 },
@@ -91,7 +91,7 @@ fn every_sequence_of_six_ops_with_kept_areas_and_nothing_lazy() {
         free(1, 0),
         alloc(Plain, 2),
         Op::Drain { cpu: 0 },
-        alloc(Vmalloc, 1),
+        alloc(Ram, 1),
         free(0, 1),
         Op::FreeTwice { cpu: 1, pick: 0 },
         Op::Reseat { cpu: 0 },

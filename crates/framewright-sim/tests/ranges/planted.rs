@@ -48,6 +48,11 @@ fn contents_that_were_not_zeroed_are_found() {
 }
 
 #[test]
+fn frames_in_the_wrong_order_are_found() {
+    is_found(&["blocks", "arena"], Lie::MapReversed, &["not 0x"]);
+}
+
+#[test]
 fn v7_frames_that_do_not_come_back_are_found() {
     is_found(&["few-frames", "kept"], Lie::LoseFrames, &["frames"]);
 }

@@ -3,13 +3,13 @@
 use framewright::Page;
 use framewright::policy::RangeConfig;
 use framewright::stats::RangeStats;
-use framewright::vrange::AreaKind::{self, Plain, Vmalloc};
+use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::vrange::{Space, SpaceLayout};
 use framewright_sim::range::{Hammer, Work};
 use framewright_sim::{Paging, SharedPaging};
 use std::thread;
 
-const EVERYTHING: &[AreaKind] = &[Plain, Vmalloc];
+const EVERYTHING: &[AreaKind] = &[Plain, Vmalloc, Ram];
 
 fn hammer(layout: SpaceLayout, config: RangeConfig, ops: u32, work: Work) -> RangeStats {
     let paging = Paging::new(layout.cpus, layout.start, layout.pages, 600, 256).eager(true);

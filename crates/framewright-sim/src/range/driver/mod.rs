@@ -185,15 +185,22 @@ impl<'s, 'm> Pair<'s, 'm> {
                 zero,
                 context,
             } => {
+                // As many as there are frames in the list.
                 let is_ram = kind == AreaKind::Ram;
+                let pages_max = if is_ram { calls::LISTED_MAX } else { u64::MAX };
                 self.alloc(Request {
                     cpu,
                     kind,
-                    pages,
+                    pages: pages.min(pages_max),
                     align_bytes: if is_ram { Page::BYTES } else { align_bytes },
                     zero: zero && kind == AreaKind::Vmalloc,
                     context,
-                    tag: Tag((self.summary.served % 1000) as u32),
+                    // `map_ram` has none.
+                    tag: Tag(if is_ram {
+                        0
+                    } else {
+                        (self.summary.served % 1000) as u32
+                    }),
                     id: self.model.next_id(),
                 })
             }
@@ -283,10 +290,10 @@ impl<'s, 'm> Pair<'s, 'm> {
     fn alloc(&mut self, request: Request) -> Result<(), Difference> {
         let covers = covers(request.kind, request.pages);
         let had_fault = self.paging.machine().has_fault();
-        let (paging, own) = (self.paging, u64::from(self.case.pool_frames));
+        let (paging, pool_frames) = (self.paging, self.case.pool_frames);
         self.vmalloc_calls += u64::from(request.kind == AreaKind::Vmalloc);
         let got = paging.within(request.context, || {
-            calls::alloc(self.seat(request.cpu), own, &request)
+            calls::alloc(self.seat(request.cpu), pool_frames, &request)
         });
         let was_hit = had_fault && !self.paging.machine().has_fault();
         match got {
@@ -341,13 +348,16 @@ impl<'s, 'm> Pair<'s, 'm> {
             .model
             .must_alloc(request.pages, covers, request.align_bytes);
         let may_wait = request.context.may_block;
+        let has_blocks = request.kind == AreaKind::Ram || self.expected.vm_map_ram > 0;
+        let pins = !self.case.config.recycle && has_blocks;
         let frames_left = u64::from(self.case.pool_frames) - self.vmalloc_pages;
         let is_right = match (must, error) {
             (Err(must), _) if must == error => true,
-            // What may not wait does not purge, and what failed to be unmapped is not free.
+            // What may not wait does not purge, what failed to be unmapped is not free, and without
+            // recycling slots need a whole block, and keep all of it.
             (Ok(()), RangeError::NoSpace { pages, align_bytes }) => {
                 (pages, align_bytes) == (request.pages, request.align_bytes)
-                    && (!may_wait || was_hit || self.summary.faults > 0)
+                    && (!may_wait || was_hit || self.summary.faults > 0 || pins)
             }
             (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::Frames(error)) => {
                 error == AllocError::Exhausted
