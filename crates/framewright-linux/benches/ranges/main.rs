@@ -5,12 +5,12 @@
 //! `-- --only NAME`, those whose names start so; with `-- --quick`, a hundredth of the calls.
 
 use framewright::frame::ZoneLayout;
-use framewright::platform::Barrier;
+use framewright::platform::{Barrier, Fenced};
 use framewright::policy::RangeConfig;
 use framewright::stats::RangeStats;
 use framewright::vrange::AreaRequest;
 use framewright::{Frame, Page};
-use framewright_linux::{HostRangeSeat, HostSpace, Options, RangeOptions};
+use framewright_linux::{HostError, HostRangeSeat, HostSpace, Membarrier, Options, RangeOptions};
 use std::error::Error;
 use std::sync::atomic::{
     AtomicU64,
@@ -38,6 +38,11 @@ const CHURNS: [Churn; 7] = [
     churn("1..=16 pages, zeroed", 16, 8, 1024, true, 50_000),
     churn("1 page, nothing kept", 1, 8, 0, false, 10_000),
     churn("1..=16 pages, nothing kept", 16, 8, 0, false, 10_000),
+];
+
+const PAIRS: [Churn; 2] = [
+    churn("1 page", 1, 8, 1024, false, 200_000),
+    churn("1..=16 pages", 16, 8, 1024, false, 200_000),
 ];
 
 const HAND_OVERS: [Churn; 3] = [
@@ -68,39 +73,107 @@ fn main() -> Result<(), Box<dyn Error>> {
     // `cargo test --benches` runs this too, to see that it works.
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
     let quick = has("--quick") || !has("--bench");
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--only");
+    let only = arguments.nth(1).unwrap_or_default();
+    let chosen = |churn: &&Churn| churn.name.starts_with(&only);
     println!("ns for a pair of vmalloc and vfree        min  median  built/1000  unmaps/1000");
-    let only = std::env::args()
-        .skip_while(|argument| argument != "--only")
-        .nth(1);
-    let only = only.unwrap_or_default();
-    for churn in CHURNS.iter().filter(|churn| churn.name.starts_with(&only)) {
-        let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
-        let mut ranges = RangeOptions::new(1 << 16);
-        let mut config = RangeConfig::for_cpus(2);
-        config.kept_pages_max = churn.kept_pages_max;
-        ranges.config = Some(config);
-        let options = Options::new(layout);
-        match HostSpace::new(&options, &ranges) {
-            Ok(host) => run(churn, &host, quick)?,
-            Err(_) => run(churn, &HostSpace::fenced(&options, &ranges)?, quick)?,
+    for churn in CHURNS.iter().filter(chosen) {
+        match &host(churn)? {
+            Either::Plain(host) => run(churn, host, quick)?,
+            Either::Fenced(host) => run(churn, host, quick)?,
+        }
+    }
+    println!("two threads, each on its own");
+    for churn in PAIRS.iter().filter(chosen) {
+        match &host(churn)? {
+            Either::Plain(host) => side_by_side(churn, host, quick)?,
+            Either::Fenced(host) => side_by_side(churn, host, quick)?,
         }
     }
     println!("one thread allocates, another frees");
-    for churn in HAND_OVERS
-        .iter()
-        .filter(|churn| churn.name.starts_with(&only))
-    {
-        let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
-        let mut ranges = RangeOptions::new(1 << 16);
-        let mut config = RangeConfig::for_cpus(2);
-        config.kept_pages_max = churn.kept_pages_max;
-        ranges.config = Some(config);
-        let options = Options::new(layout);
-        match HostSpace::new(&options, &ranges) {
-            Ok(host) => hand_over(churn, &host, quick)?,
-            Err(_) => hand_over(churn, &HostSpace::fenced(&options, &ranges)?, quick)?,
+    for churn in HAND_OVERS.iter().filter(chosen) {
+        match &host(churn)? {
+            Either::Plain(host) => hand_over(churn, host, quick)?,
+            Either::Fenced(host) => hand_over(churn, host, quick)?,
         }
     }
+    Ok(())
+}
+
+/// A host with membarrier, or without where the kernel has none.
+enum Either {
+    Plain(HostSpace<Membarrier>),
+    Fenced(HostSpace<Fenced>),
+}
+
+fn host(churn: &Churn) -> Result<Either, HostError> {
+    let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
+    let mut ranges = RangeOptions::new(1 << 16);
+    let mut config = RangeConfig::for_cpus(2);
+    config.kept_pages_max = churn.kept_pages_max;
+    ranges.config = Some(config);
+    let options = Options::new(layout);
+    match HostSpace::new(&options, &ranges) {
+        Err(HostError::NoMembarrier) => HostSpace::fenced(&options, &ranges).map(Either::Fenced),
+        host => host.map(Either::Plain),
+    }
+}
+
+/// Lengths and slots beforehand: the generator is not what is measured.
+fn steps_of(churn: &Churn, pairs: u64) -> Vec<(usize, u64)> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    (0..pairs)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let slot = (state >> 40) as usize % churn.live;
+            (slot, 1 + (state >> 20) % churn.pages_max)
+        })
+        .collect()
+}
+
+/// The same churn on two threads at a time: the mean of what a pair costs each of them.
+fn side_by_side<B: Barrier + Clone + Sync>(
+    churn: &Churn,
+    host: &HostSpace<B>,
+    quick: bool,
+) -> Result<(), Box<dyn Error>> {
+    let pairs = if quick {
+        churn.pairs / 100
+    } else {
+        churn.pairs
+    };
+    let steps = steps_of(churn, pairs);
+    let repeats = if quick { 1 } else { REPEATS };
+    let together = std::sync::Barrier::new(2);
+    let worker = || -> Result<Vec<f64>, String> {
+        let mut seat = host.range_seat().map_err(|error| error.to_string())?;
+        let mut live = vec![None; churn.live];
+        let mut times = Vec::with_capacity(repeats);
+        for repeat in 0..=repeats {
+            together.wait();
+            let start = Instant::now();
+            let done = churned(&mut seat, &mut live, &steps, churn.zero);
+            done.map_err(|error| error.to_string())?;
+            if repeat != 0 {
+                times.push(start.elapsed().as_nanos() as f64 / pairs as f64);
+            }
+        }
+        for at in live.into_iter().flatten() {
+            seat.vfree(at).map_err(|error| error.to_string())?;
+        }
+        Ok(times)
+    };
+    let before = host.space().stats();
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(worker);
+        (worker(), other.join())
+    });
+    let (one, other) = (one?, other.map_err(|_| "a thread panicked")??);
+    let mut times: Vec<f64> = one.iter().zip(&other).map(|(a, b)| (a + b) / 2.0).collect();
+    times.sort_by(f64::total_cmp);
+    print_line(churn.name, &times, &before, &host.space().stats());
     Ok(())
 }
 
@@ -188,17 +261,7 @@ fn run<B: Barrier + Clone>(
     };
     let mut seat = host.range_seat()?;
     let mut live = vec![None; churn.live];
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    // Lengths and slots beforehand: the generator is not what is measured.
-    let steps: Vec<(usize, u64)> = (0..pairs)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            let slot = (state >> 40) as usize % churn.live;
-            (slot, 1 + (state >> 20) % churn.pages_max)
-        })
-        .collect();
+    let steps = steps_of(churn, pairs);
     // Once to make what is kept.
     churned(&mut seat, &mut live, &steps, churn.zero)?;
     let before = host.space().stats();
