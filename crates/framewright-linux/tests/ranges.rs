@@ -533,6 +533,40 @@ fn all_frames_can_be_had_though_they_were_kept_by_somebody_else() {
 }
 
 #[test]
+fn what_is_kept_goes_as_soon_as_frames_are_short() {
+    let host = host(4096, &RangeOptions::new(16 << 10));
+    let mut seat = host.range_seat().unwrap();
+    let areas: Vec<_> = (0..24)
+        .map(|nth| seat.vmalloc(&AreaRequest::new(10 + nth % 4)).unwrap())
+        .collect();
+    for at in areas {
+        seat.vfree(at).unwrap();
+    }
+    let kept = host.space().stats().kept_pages;
+    assert!(kept > 200);
+    let mut frames = Vec::new();
+    while !host.host().zone().is_low() {
+        let frame = seat.frames().alloc(Order::ZERO, Mobility::Movable);
+        frames.push(frame.unwrap());
+    }
+    assert!(frames.len() > 2000);
+    // What is kept still serves, and who may not wait does not purge.
+    let at = seat.vmalloc(&AreaRequest::new(12)).unwrap();
+    seat.vfree(at).unwrap();
+    let nowait = AreaRequest::new(3).within(Context::NOWAIT);
+    let other = seat.vmalloc(&nowait).unwrap();
+    assert_eq!(host.space().stats().kept_pages, kept);
+    let third = seat.vmalloc(&AreaRequest::new(4)).unwrap();
+    assert_eq!(host.space().stats().kept_pages, 0);
+    for at in [other, third] {
+        seat.vfree(at).unwrap();
+    }
+    seat.frames().free_bulk(Order::ZERO, &frames).unwrap();
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
 fn frames_come_in_runs_so_that_few_mappings_are_needed() {
     let host = host(8192, &RangeOptions::new(16 << 10));
     let mut seat = host.range_seat().unwrap();

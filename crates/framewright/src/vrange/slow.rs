@@ -227,7 +227,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.exit();
     }
 
-    /// Purges everything, of all CPUs, and dissolves all spans: what is free is the arena's then.
+    /// Purges everything, of all CPUs, what is kept included, and dissolves all spans: what is free
+    /// is the arena's then.
     /// Stops all CPUs. O(spans).
     pub fn drain(&mut self) {
         let claims = self.space.stop();
