@@ -59,7 +59,10 @@ pub(super) fn run() -> Result<(), CommandError> {
     write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
     #[cfg(target_os = "linux")]
     {
-        let text = ranges_text(&Scenario::ALL, &Case::ALL, QUICK)?;
+        let text = match experiment::available() {
+            Ok(()) => ranges_text(&Scenario::ALL, &Case::ALL, QUICK)?,
+            Err(lacking) => format!("{RANGES}\nNot shown on this machine: {lacking}\n"),
+        };
         write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
     }
     Ok(())

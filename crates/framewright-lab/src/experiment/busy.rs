@@ -21,6 +21,7 @@ impl<M: Map + Send + Sync> Allocator for BusyList<M> {
             area_allocs: counters.area_allocs,
             tlb_flushes: counters.flushes,
             lazy_pages_peak: counters.lazy_pages_peak,
+            lazy_pages_bound: self.lazy_pages_max(),
             fits: Some(counters.fits),
             areas_walked: Some(counters.areas_walked),
             ..Counters::default()

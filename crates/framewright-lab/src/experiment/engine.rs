@@ -71,6 +71,8 @@ where
             block_frees: stats.free_vmap_block,
             tlb_flushes: stats.tlb_flushes,
             lazy_pages_peak: stats.lazy_pages_peak,
+            // Of a small window the engine allows a share only.
+            lazy_pages_bound: self.space.config().lazy_pages_max,
             // With spans most areas are cut from no gap.
             fits: (!self.space.config().spans).then_some([
                 fits.full,

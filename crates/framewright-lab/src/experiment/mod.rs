@@ -161,6 +161,14 @@ macro_rules! failure_from {
 }
 failure_from!(RangeError, RangeFreeError, SetupError);
 
+/// Whether the machine has what every experiment needs.
+///
+/// # Errors
+/// What it lacks: the barrier on all threads that the engine's frequent paths are compiled for.
+pub fn available() -> Result<(), Failure> {
+    null::Null::new().map(drop)
+}
+
 /// How far an experiment is, for whoever watches.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a>(&'a AtomicU64);

@@ -63,6 +63,8 @@ pub struct Counters {
     pub tlb_flushes: u64,
     /// The most lazy pages at once.
     pub lazy_pages_peak: u64,
+    /// How many it allows, or where it begins to purge.
+    pub lazy_pages_bound: u64,
     /// Full, left edge, right edge, no edge; `None` where not every allocation has a gap.
     pub fits: Option<[u64; 4]>,
     /// Busy areas walked past; `None` where nothing is walked.

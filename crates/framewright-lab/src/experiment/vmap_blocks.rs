@@ -218,11 +218,7 @@ impl Variant {
                 counted,
             ),
             figure(M::LazyPagesPeak, counters.lazy_pages_peak as f64, counted),
-            figure(
-                M::LazyPagesBound,
-                self.config.lazy_pages_max as f64,
-                counted,
-            ),
+            figure(M::LazyPagesBound, counters.lazy_pages_bound as f64, counted),
             figure(M::TlbFlushes, counters.tlb_flushes as f64, counted),
         ])
     }

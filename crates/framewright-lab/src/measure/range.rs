@@ -54,6 +54,8 @@ pub enum RangeMetric {
     OpsPerSecond,
     /// Throughput of all threads over that of one.
     Speedup,
+    /// The same by the threads' CPU time.
+    SpeedupCpu,
     /// What handing an area to another thread costs without the allocator.
     QueueNs,
     /// Cost of an area freed by another thread over one freed at home.
@@ -147,6 +149,7 @@ impl RangeMetric {
             Self::Failed,
             Self::OpsPerSecond,
             Self::Speedup,
+            Self::SpeedupCpu,
             Self::QueueNs,
             Self::RemoteVsLocal,
             Self::Requests,
@@ -196,6 +199,7 @@ impl RangeMetric {
             Self::Failed => "failed",
             Self::OpsPerSecond => "ops_per_second",
             Self::Speedup => "speedup",
+            Self::SpeedupCpu => "speedup_cpu",
             Self::QueueNs => "queue_ns",
             Self::RemoteVsLocal => "remote_vs_local",
             Self::Requests => "requests",
@@ -235,6 +239,7 @@ impl RangeMetric {
             Self::TestUsI5 | Self::TestUsHikey => "us",
             Self::TimeVsBefore
             | Self::Speedup
+            | Self::SpeedupCpu
             | Self::RemoteVsLocal
             | Self::Occupancy
             | Self::OccupancyWorst
@@ -265,6 +270,7 @@ impl RangeMetric {
         match self {
             Self::OpsPerSecond
             | Self::Speedup
+            | Self::SpeedupCpu
             | Self::Served
             | Self::LiveMappings
             | Self::Occupancy
@@ -297,7 +303,11 @@ impl RangeMetric {
         matches!(self.unit(), "ns" | "us" | "operations/s")
             || matches!(
                 self,
-                Self::TimeVsBefore | Self::Speedup | Self::RemoteVsLocal | Self::CostGrowth
+                Self::TimeVsBefore
+                    | Self::Speedup
+                    | Self::SpeedupCpu
+                    | Self::RemoteVsLocal
+                    | Self::CostGrowth
             )
     }
 }

@@ -134,6 +134,11 @@ impl<M: Map> BusyList<M> {
         self
     }
 
+    /// Lazy pages above which a free purges.
+    pub const fn lazy_pages_max(&self) -> u64 {
+        self.lazy_pages_max
+    }
+
     /// What it maps with.
     pub const fn mapper(&self) -> &M {
         &self.mapper

@@ -290,8 +290,10 @@ const LAZY_AREAS: u64 = 30_000;
 const MORE: u64 = 5_000;
 /// Two pages each: the bound lies where the first of the others goes above it.
 const LAZY_PAGES: u64 = LAZY_AREAS * 2;
-/// Every second area is freed; and there is room for them all.
-const BACKLOG_WINDOW: u64 = (LAZY_AREAS + MORE) * 2 * 2 + 8192;
+/// 4 GiB: so large that the engine allows as many lazy pages, an eighth of it at most.
+const BACKLOG_WINDOW: u64 = (4 << 30) / PAGE;
+
+const _: () = assert!(LAZY_PAGES * 8 <= BACKLOG_WINDOW);
 
 /// Frees above the bound with [`LAZY_AREAS`] pending, each timed, and then one purge.
 struct Backlog(Clock);
@@ -314,6 +316,11 @@ impl Work for Backlog {
         let mut freed = areas.into_iter().step_by(2);
         for page in freed.by_ref().take(LAZY_AREAS as usize) {
             seat.free(page)?;
+        }
+        let pending = allocator.counters().lazy_pages_peak;
+        if pending < LAZY_PAGES {
+            let cause = format!("{pending} pages were lazy at most, expected {LAZY_PAGES}");
+            return Err(Failure::new(cause));
         }
         let mut frees = Vec::new();
         for page in freed {
@@ -360,7 +367,7 @@ pub(super) fn backlog(options: Options, clock: Clock) -> Result<Vec<Figure>, Fai
         push(M::FreeNsWorst, worst as f64);
         push(M::PurgeNs, seen.purge_ns as f64);
         push(M::LazyPagesPeak, seen.counters.lazy_pages_peak as f64);
-        push(M::LazyPagesBound, LAZY_PAGES as f64);
+        push(M::LazyPagesBound, seen.counters.lazy_pages_bound as f64);
         if let Some(merges) = seen.counters.merges_per_hold_max {
             push(M::MergesPerHoldMax, merges as f64);
             let areas = LAZY_AREAS as f64;

@@ -153,7 +153,7 @@ fn counters_are_the_same_for_the_same_seed() {
 #[test]
 fn several_threads_have_a_throughput_and_a_speedup() {
     let figures = figures(&[Case::FixSize, Case::RemoteFree], options(2));
-    for metric in [M::OpsPerSecond, M::Speedup] {
+    for metric in [M::OpsPerSecond, M::Speedup, M::SpeedupCpu] {
         let values = values(&figures, Case::FixSize, metric);
         assert_eq!(values.len(), 3);
         assert!(values.iter().all(|(_, value)| *value > 0.0), "{values:?}");

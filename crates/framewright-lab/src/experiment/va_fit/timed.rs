@@ -25,7 +25,6 @@ struct Pass {
     variant: &'static str,
     seen: Seen,
     counters: Counters,
-    lazy_bound: u64,
 }
 
 impl Timed {
@@ -152,22 +151,21 @@ impl Timed {
             let pass = match self.options.mapper {
                 Mapper::Null => {
                     let busy = BusyList::new(window(), cpus, Null::new()?);
-                    self.pass::<_, B>(BEFORE, &busy, BusyList::<Null>::threshold(cpus))
+                    self.pass::<_, B>(BEFORE, &busy)
                 }
                 Mapper::Host => with_host(cpus, |host| {
                     let busy = HostedBusy::new(host, cpus);
-                    self.pass::<_, B>(BEFORE, &busy, BusyList::<Null>::threshold(cpus))
+                    self.pass::<_, B>(BEFORE, &busy)
                 }),
             };
             passes.push(pass.map_err(|e| e.of(self.case, BEFORE))?);
         }
         for (variant, config) in configs(cpus) {
-            let bound = config.lazy_pages_max;
             let pass = match self.options.mapper {
                 Mapper::Null => with_space(&Null::layout(cpus), &config, Null::new()?, |space| {
                     let frames = &Numbers;
                     let engine = Engine::<_, _, false> { space, frames };
-                    self.pass::<_, B>(variant, &engine, bound)
+                    self.pass::<_, B>(variant, &engine)
                 }),
                 Mapper::Host => with_host(cpus, |host| {
                     with_space(
@@ -177,7 +175,7 @@ impl Timed {
                         |space| {
                             let frames = host;
                             let engine = Engine::<_, _, true> { space, frames };
-                            self.pass::<_, B>(variant, &engine, bound)
+                            self.pass::<_, B>(variant, &engine)
                         },
                     )
                 }),
@@ -191,7 +189,6 @@ impl Timed {
         &self,
         variant: &'static str,
         allocator: &A,
-        lazy_bound: u64,
     ) -> Result<Pass, Failure> {
         let loops = self.loops::<B>(variant);
         let threads = self.options.threads;
@@ -200,7 +197,6 @@ impl Timed {
             variant,
             seen,
             counters: allocator.counters(),
-            lazy_bound,
         })
     }
 
@@ -232,8 +228,10 @@ impl Timed {
             }
             if !rates.alone.is_empty() {
                 let (throughput, speedup) = rates.scaling();
+                let cpu = rates.cpu_scaling(self.options.threads);
                 figures.push(self.figure(rates.variant, M::OpsPerSecond, throughput));
                 figures.push(self.figure(rates.variant, M::Speedup, speedup));
+                figures.push(self.figure(rates.variant, M::SpeedupCpu, cpu));
             }
         }
         figures
@@ -254,7 +252,7 @@ impl Timed {
         push(M::AreaAllocs, counters.area_allocs as f64);
         push(M::VaSpanBytes, pass.seen.span_bytes() as f64);
         push(M::LazyPagesPeak, counters.lazy_pages_peak as f64);
-        push(M::LazyPagesBound, pass.lazy_bound as f64);
+        push(M::LazyPagesBound, counters.lazy_pages_bound as f64);
         push(M::TlbFlushes, counters.tlb_flushes as f64);
         if !has_before {
             push(M::BlockFrees, counters.block_frees as f64);
@@ -310,5 +308,16 @@ impl Rates {
         let most = |rates: &[Rate]| rates.iter().map(|r| r.ops_per_second).fold(0.0, f64::max);
         let (all, one) = (most(&self.all), most(&self.alone));
         (all, if one > 0.0 { all / one } else { 0.0 })
+    }
+
+    /// What the throughput would be over that of one, had each thread a CPU to itself all the time:
+    /// what the threads' caches do to each other is in it, sleeping for a lock is not.
+    fn cpu_scaling(&self, threads: u16) -> f64 {
+        let middle = |rates: &[Rate]| {
+            let times: Vec<f64> = rates.iter().map(|rate| rate.cpu_ns).collect();
+            least_and_middle(&times).1
+        };
+        let (all, one) = (middle(&self.all), middle(&self.alone));
+        f64::from(threads) * if all > 0.0 { one / all } else { 0.0 }
     }
 }

@@ -17,6 +17,8 @@ const CHUNK: u64 = 64;
 pub(super) struct Rate {
     /// Time of one operation, the mean of the threads.
     pub(super) op_ns: f64,
+    /// The same by the threads' CPU time.
+    pub(super) cpu_ns: f64,
     /// Operations of all threads in a second.
     pub(super) ops_per_second: f64,
 }
@@ -81,7 +83,8 @@ impl<A: Allocator, B: Body> Lane for Threads<'_, A, B> {
             for _ in 0..self.loops {
                 body.op(seat)?;
             }
-            return Ok(rate(&[(self.loops, cpu_time().saturating_sub(start))]));
+            let time = cpu_time().saturating_sub(start);
+            return Ok(rate(&[Part::new(self.loops, time, time)]));
         }
         let barrier = Barrier::new(threads);
         let stop = AtomicBool::new(false);
@@ -121,8 +124,9 @@ fn until_one_is_done(
     body: &mut impl Body,
     loops: u64,
     stop: &AtomicBool,
-) -> Result<(u64, Duration), Failure> {
+) -> Result<Part, Failure> {
     let start = Instant::now();
+    let cpu_start = cpu_time();
     let mut done = 0;
     while done < loops && !stop.load(Ordering::Relaxed) {
         let chunk = CHUNK.min(loops - done);
@@ -131,15 +135,34 @@ fn until_one_is_done(
         }
         done += chunk;
     }
-    Ok((done, start.elapsed()))
+    let cpu = cpu_time().saturating_sub(cpu_start);
+    Ok(Part::new(done, start.elapsed(), cpu))
 }
 
-fn rate(parts: &[(u64, Duration)]) -> Rate {
-    let ns = |part: &(u64, Duration)| part.1.as_nanos() as f64 / part.0.max(1) as f64;
-    let sum: f64 = parts.iter().map(ns).sum();
+/// What one thread took for an operation.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    wall_ns: f64,
+    cpu_ns: f64,
+}
+
+impl Part {
+    fn new(ops: u64, wall: Duration, cpu: Duration) -> Self {
+        // A clock that has not gone on is no reason to divide by zero.
+        let each = |time: Duration| time.as_nanos().max(1) as f64 / ops.max(1) as f64;
+        Self {
+            wall_ns: each(wall),
+            cpu_ns: each(cpu),
+        }
+    }
+}
+
+fn rate(parts: &[Part]) -> Rate {
+    let mean = |of: fn(&Part) -> f64| parts.iter().map(of).sum::<f64>() / parts.len() as f64;
     Rate {
-        op_ns: sum / parts.len() as f64,
-        ops_per_second: parts.iter().map(|part| 1e9 / ns(part)).sum(),
+        op_ns: mean(|part| part.wall_ns),
+        cpu_ns: mean(|part| part.cpu_ns),
+        ops_per_second: parts.iter().map(|part| 1e9 / part.wall_ns).sum(),
     }
 }
 
