@@ -38,7 +38,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             {
                 let pages = u64::from(header.pages());
                 let delta = self.words.get(Own::Delta) + pages;
-                if delta <= self.space.batch {
+                if delta <= self.words.get(Own::Look) {
                     self.words.set(Own::Delta, delta);
                     self.held().free_own(at, header);
                     self.exit();
@@ -82,10 +82,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 // Told before they are lazy: so the bound holds at every moment.
                 let delta = self.words.get(Own::Delta);
                 if delta + pages <= self.space.batch {
-                    self.words.set(Own::Delta, delta + pages);
+                    held.look_at(delta + pages);
                     told = pages;
                 } else {
-                    self.words.set(Own::Delta, 0);
+                    held.look_at(0);
                     told = pages;
                     if !held.make_room(delta + pages, pages, &mut self.frames) && !helped {
                         helped = true;

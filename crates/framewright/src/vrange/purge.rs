@@ -15,9 +15,9 @@ use crate::sync::{
 use crate::units::{PageRange, Run};
 
 /// Spans, or areas of the arena, that are purged in one pass.
-const PASS: usize = 8;
-/// Calls of the platform's `unmap` after which a pass takes no further span.
-const UNMAPS: u64 = 32;
+const PASS: usize = 6;
+/// Calls of the platform's `unmap` after which a pass ends, with the word it is at.
+const UNMAPS: u64 = 48;
 /// Spans whose waiting pages become free in one request.
 pub(super) const RELEASES: usize = 4;
 
@@ -171,14 +171,17 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         let mut failed = false;
         let mut pending: Option<(u32, u32)> = None;
         let unmaps = self.words.read(Count::Unmaps) + UNMAPS;
+        let is_enough = || self.words.read(Count::Unmaps) > unmaps;
         let mut looked_at = 0;
+        // The words of the last span's bitmaps that were looked at.
+        let mut words = 0;
         for &number in numbers {
-            if self.words.read(Count::Unmaps) > unmaps {
+            if is_enough() {
                 break;
             }
             looked_at += 1;
             let first = self.space.spans.first(number);
-            self.for_each_dead_run(number, |start, end| {
+            words = self.for_each_dead_run(number, is_enough, |start, end| {
                 let (start, end) = (first + start, first + end);
                 match &mut pending {
                     Some(run) if run.1 == start => run.1 = end,
@@ -199,8 +202,10 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
         let stamp = self.space.stamp();
         let mut unmapped = 0;
-        for &number in numbers {
-            unmapped += self.wait_for(number, stamp);
+        for (nth, &number) in numbers.iter().enumerate() {
+            let is_last = nth + 1 == looked_at;
+            let words = if is_last { words } else { usize::MAX };
+            unmapped += self.wait_for(number, stamp, words);
         }
         if failed {
             for &number in numbers {
@@ -212,21 +217,26 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         unmapped != 0
     }
 
-    /// What was lazy in a span and is unmapped now waits for that generation. Returns how many
-    /// pages that are.
-    fn wait_for(&self, number: u32, stamp: u64) -> u64 {
+    /// What was lazy in the first words of a span, and is unmapped now, waits for that generation.
+    /// Returns how many pages that are.
+    fn wait_for(&self, number: u32, stamp: u64, words: usize) -> u64 {
         let span = self.span(number);
-        let now = span.lazy_pages();
-        for word in 0..span.bits(Bits::Lazy).len() {
-            let lazy = &span.bits(Bits::Lazy)[word];
+        let (mut now, mut later) = (span.lazy_pages(), 0);
+        let all = span.bits(Bits::Lazy).iter().zip(span.bits(Bits::Waiting));
+        for (nth, (lazy, waiting)) in all.enumerate() {
             let freed = lazy.load(Relaxed);
-            if freed != 0 {
+            if nth >= words {
+                later += freed.count_ones();
+            } else if freed != 0 {
                 lazy.store(0, Relaxed);
-                let waiting = &span.bits(Bits::Waiting)[word];
                 waiting.store(waiting.load(Relaxed) | freed, Relaxed);
             }
         }
-        span.set_lazy_pages(0);
+        now -= later;
+        span.set_lazy_pages(later);
+        if later != 0 {
+            self.append_lazy(number);
+        }
         if now != 0 {
             if span.waiting_pages() == 0 {
                 self.append_waiting(number);
@@ -237,9 +247,15 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         u64::from(now)
     }
 
-    /// Calls `sink` with each run of pages of a span in which nobody is and something is lazy.
+    /// Calls `sink` with each run of pages of a span in which nobody is and something is lazy, until
+    /// it is enough after a word. Returns how many words were looked at.
     #[inline(always)]
-    fn for_each_dead_run(&self, number: u32, mut sink: impl FnMut(u32, u32)) {
+    fn for_each_dead_run(
+        &self,
+        number: u32,
+        is_enough: impl Fn() -> bool,
+        mut sink: impl FnMut(u32, u32),
+    ) -> usize {
         let span = self.span(number);
         let (lazy, free) = (span.bits(Bits::Lazy), span.bits(Bits::Free));
         let waiting = span.bits(Bits::Waiting);
@@ -270,10 +286,15 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                     break;
                 }
             }
+            let is_last = word + 1 == lazy.len() || is_enough();
+            if is_last && some_lazy {
+                sink(start, base + 64);
+            }
+            if is_last {
+                return word + 1;
+            }
         }
-        if some_lazy {
-            sink(start, lazy.len() as u32 * 64);
-        }
+        lazy.len()
     }
 
     /// Unmaps a range of pages in spans of the seat's. True if that failed: what was lazy in it is

@@ -33,8 +33,8 @@ pub(super) enum Own {
     Purgeable = 4,
     /// The span that the bump is in.
     Current = 5,
-    /// No run of the current span's free pages is longer.
-    Most = 6,
+    /// How many pages may be untold of before the seat looks whether some should be purged.
+    Look = 6,
     /// Pages of areas allocated, less those of areas freed; wraps.
     Live = 7,
     /// Which lists are not empty.
@@ -55,6 +55,8 @@ pub(super) enum Own {
     BlockTail = 34,
     /// How many of them are entirely free.
     BlockEmpties = 35,
+    /// No run of the current span's free pages is longer.
+    Most = 36,
 }
 
 /// The counters of a seat: events since the space was made.

@@ -12,6 +12,11 @@ use crate::sync::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
+/// Pages that a CPU makes lazy between two looks at what it could purge, where one pass unmaps less
+/// than so many: so that it unmaps a few areas at a time, and more than it frees.
+const LOOK_PAGES: u64 = 64;
+const PASS_PAGES: u64 = 512;
+
 /// Somebody has the stop lock, and has claimed seats; they are given up when this is dropped.
 pub(super) struct Claims<'s, 'm, P> {
     space: &'s Space<'m, P>,
@@ -115,6 +120,22 @@ impl<'m, P> Space<'m, P> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// So many lazy pages are not yet told of; purges some if it is time to.
+    pub(super) fn look_at(&self, delta: u64) {
+        self.words.set(Own::Delta, delta);
+        let before = self.words.get(Own::Purgeable);
+        self.relieve();
+        // What others freed, and was found beside what could not be unmapped, is added.
+        let unmapped = before.saturating_sub(self.words.get(Own::Purgeable));
+        // Where what is lazy is scattered, a pass does little, and the next comes soon.
+        let step = match unmapped {
+            1..PASS_PAGES => LOOK_PAGES,
+            _ => self.space.batch,
+        };
+        let next = (delta + step).min(self.space.batch);
+        self.words.set(Own::Look, next);
+    }
+
     /// Does some of the purge ahead of the bound, if much is lazy and enough of it is this CPU's:
     /// so that nobody has to do all of it at once.
     pub(super) fn relieve(&self) {
@@ -137,7 +158,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let bound = self.space.lazy_max;
         self.collect_inbox();
         if self.space.add_lazy(pages) <= bound {
-            self.relieve();
             return true;
         }
         self.space.look_at_lazy(reserved);
