@@ -101,6 +101,10 @@ impl RangeModel {
                 .and_then(|at| at.checked_add(covers))
                 .is_some_and(|last| last <= to)
         };
+        // Mostly no address at all is aligned so.
+        if !fits(start, end) {
+            return false;
+        }
         let mut from = start;
         for area in self.areas.values() {
             if fits(from, area.start.0) {
@@ -111,11 +115,11 @@ impl RangeModel {
         fits(from, end)
     }
 
-    /// What a request of `covers` pages must come to: served, or refused for that reason.
+    /// Whether a request is one that some window of this length can serve.
     ///
     /// # Errors
-    /// Why it must fail.
-    pub fn must_alloc(&self, pages: u64, covers: u64, align_bytes: u64) -> Result<(), RangeError> {
+    /// Why not.
+    pub fn check(&self, pages: u64, align_bytes: u64) -> Result<(), RangeError> {
         if pages == 0 {
             return Err(RangeError::Empty);
         }
@@ -125,6 +129,15 @@ impl RangeModel {
         if pages > self.window.1 - self.window.0 {
             return Err(RangeError::TooLong { pages });
         }
+        Ok(())
+    }
+
+    /// What a request of `covers` pages must come to: served, or refused for that reason.
+    ///
+    /// # Errors
+    /// Why it must fail.
+    pub fn must_alloc(&self, pages: u64, covers: u64, align_bytes: u64) -> Result<(), RangeError> {
+        self.check(pages, align_bytes)?;
         let align_pages = (align_bytes / Page::BYTES).max(1);
         if self.has_gap(covers, align_pages) {
             Ok(())
