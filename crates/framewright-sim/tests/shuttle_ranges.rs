@@ -105,3 +105,17 @@ fn areas_are_kept_and_drained_under_work() {
     };
     explore(300, || hammer(32, 16, 2, config(4, 8), 12, &WORK));
 }
+
+#[test]
+fn kept_areas_go_through_the_depot_from_those_who_free_to_those_who_allocate() {
+    // Two areas of a length fill a CPU's lists: so each third one moves.
+    static WORK: Work = Work {
+        kinds: &[Vmalloc],
+        pages_max: 2,
+        held_max: 3,
+        shared_percent: 90,
+        purge_percent: 5,
+        must_serve: false,
+    };
+    explore(300, || hammer(64, 16, 3, config(8, 8), 14, &WORK));
+}
