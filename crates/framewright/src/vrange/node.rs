@@ -155,8 +155,19 @@ impl Node {
         Reach {
             longest,
             order: (longest.ilog2() as u8 + whole).wrapping_sub(1),
-            point: (self.sizes >> POINT_SHIFT) as u8,
+            point: self.point(),
         }
+    }
+
+    /// Of the reach: the point.
+    #[inline(always)]
+    pub(super) const fn point(&self) -> u8 {
+        (self.sizes >> POINT_SHIFT) as u8
+    }
+
+    #[inline(always)]
+    pub(super) const fn set_point(&mut self, point: u8) {
+        self.sizes = self.sizes << 4 >> 4 | (point as u64) << POINT_SHIFT;
     }
 
     #[inline(always)]

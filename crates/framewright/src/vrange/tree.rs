@@ -79,6 +79,13 @@ struct Change {
     new: Reach,
 }
 
+impl Change {
+    #[inline(always)]
+    fn is_of_the_point_only(&self) -> bool {
+        self.old.longest == self.new.longest && self.old.order == self.new.order
+    }
+}
+
 /// The tree. All operations are for the one who holds the arena's lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GapTree<'m> {
@@ -298,6 +305,10 @@ impl<'m> GapTree<'m> {
     /// Tells the nodes above `depth` of a change there.
     fn settle(&self, path: &Path, mut depth: usize, mut change: Change) {
         while depth > 0 {
+            if change.is_of_the_point_only() {
+                self.settle_point(path, depth, change);
+                return;
+            }
             depth -= 1;
             let page = path.at(depth);
             let mut node = self.node(page);
@@ -317,6 +328,31 @@ impl<'m> GapTree<'m> {
             node.set_reach(now);
             self.put(page, node);
             change = Change { old: was, new: now };
+        }
+    }
+
+    /// The same where nothing but the point differs: gaps of the same length come and go, and which
+    /// of them has the roundest page is told further up than anything else.
+    fn settle_point(&self, path: &Path, mut depth: usize, change: Change) {
+        let (mut old, mut new) = (change.old.point, change.new.point);
+        while depth > 0 && old != new {
+            depth -= 1;
+            let page = path.at(depth);
+            let mut node = self.node(page);
+            let was = node.point();
+            let now = if new > old {
+                was.max(new)
+            } else if was > old {
+                return;
+            } else {
+                let side = Side::of(path.at(depth + 1), page);
+                let beside = node.child(side.other());
+                let beside = beside.map_or(0, |page| self.node(page).point());
+                new.max(beside).max(self.own(page, node.pages()).point)
+            };
+            node.set_point(now);
+            self.table.words(page)[1].store(node.sizes, Relaxed);
+            (old, new) = (was, now);
         }
     }
 
@@ -467,11 +503,14 @@ impl<'m> GapTree<'m> {
                     lower = lowered;
                 }
             }
-            // Above the gap that changed nothing can be different any more.
-            if !lower && now == was && depth <= other {
+            change = Change { old: was, new: now };
+            // Above the gap that changed only reaches can be different now.
+            if !lower && depth <= other {
+                if now != was {
+                    self.settle(path, depth, change);
+                }
                 return;
             }
-            change = Change { old: was, new: now };
             if depth > 0 {
                 side = Side::of(page, path.at(depth - 1));
             }

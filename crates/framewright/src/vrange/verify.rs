@@ -181,7 +181,9 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         }
         let counted = recycle || room.third() == dirty;
         self.check("V3: dirty pages", first, counted)?;
-        let free = bits::count(span.bits(Bits::Free));
+        let (longest, free) = bits::survey(span.bits(Bits::Free));
+        let bounded = !recycle || longest <= room.third();
+        self.check("V3: a block's longest run", first, bounded)?;
         self.check("V3: no dirty page is free", first, recycle || free == 0)?;
         let has_room = room.cursor() < room.end() || free != 0;
         let listed = room.is_listed() || !has_room;
