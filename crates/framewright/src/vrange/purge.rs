@@ -88,8 +88,27 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 }
                 // Handed on since it was sent.
                 Owner::Areas(cpu) | Owner::Block(cpu) => self.push_inbox(cpu, number),
-                Owner::Arena => span.pending().store(0, Release),
+                Owner::Arena => self.forget_sent(number),
             }
+        }
+    }
+
+    /// A span that was sent to a former owner, and was the arena's when it came, is in no inbox
+    /// any more.
+    #[cold]
+    pub(super) fn forget_sent(&self, number: u32) {
+        let span = self.span(number);
+        // Since it was looked at, a CPU may have taken it, and somebody freed in it who saw that
+        // it was on its way, and did not send it: then its bits are seen here, as above, and with
+        // them whose it is.
+        span.pending().swap(0, SeqCst);
+        model_fence();
+        let has_some = span.remote().iter().any(|word| word.load(SeqCst) != 0);
+        if has_some
+            && let Some(cpu) = span.owner().cpu()
+            && span.pending().swap(1, AcqRel) == 0
+        {
+            self.push_inbox(cpu, number);
         }
     }
 

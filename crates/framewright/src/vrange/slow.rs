@@ -281,6 +281,14 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
         let space = self.space;
         own.words.count(Count::Drains, 1);
         space.look_at_lazy(0);
+        // A span that changed hands since it was sent is sent on, perhaps to one who was asked
+        // before; after that all are where they belong.
+        for seat in self.seats() {
+            seat.collect_inbox();
+        }
+        for seat in self.seats() {
+            seat.collect_inbox();
+        }
         self.release_kept(own, frames);
         for seat in self.seats() {
             seat.collect_inbox();

@@ -5,6 +5,7 @@ extern crate std;
 use super::*;
 use crate::platform::{Barrier, Map, MapError, Relax};
 use crate::policy::RangeConfig;
+use crate::sync::Ordering;
 use crate::units::{Context, CpuId, Page, PageRange, Run};
 use core::cell::{Cell, RefCell};
 use std::boxed::Box;
@@ -499,4 +500,44 @@ fn without_may_block_nothing_is_purged_and_nobody_stopped() {
         (after.unmap_calls, after.tlb_flushes, after.drains)
     );
     assert_eq!(seat.alloc_area(&request), Ok(areas[3]));
+}
+
+/// A space in which CPU 0 has an area in a span that is on its way to CPU 2, which had the span
+/// before: whoever frees marks pages, and sends the span after that; in between the owner can have
+/// collected, purged and returned it.
+fn sent_to_a_former_owner() -> (&'static TestSpace, Vec<TestSeat>, Page) {
+    let layout = SpaceLayout::new(Page(0x400), 1024)
+        .with_cpus(3)
+        .with_span_pages(64);
+    let space = space(layout, config(200, true));
+    let mut seats = seats(space);
+    let was = space.spans.get(0).pending().swap(1, Ordering::AcqRel);
+    assert_eq!(was, 0);
+    seats[1].held().push_inbox(2, 0);
+    let at = seats[0].alloc_area(&AreaRequest::new(3)).unwrap();
+    assert_eq!(at, Page(0x400), "in that span");
+    (space, seats, at)
+}
+
+#[test]
+fn what_is_freed_in_a_span_that_changed_hands_is_drained_whoever_was_told() {
+    let (space, mut seats, at) = sent_to_a_former_owner();
+    assert_eq!(seats[1].free_area(at), Ok(3));
+    seats[1].drain();
+    space.verify().unwrap();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    assert_eq!(space.arena.lock(|_| ()).gap_count(), 1);
+}
+
+#[test]
+fn a_span_that_is_lent_while_a_former_owner_lets_go_of_it_is_sent_to_the_new_one() {
+    let (space, mut seats, at) = sent_to_a_former_owner();
+    assert_eq!(seats[1].free_area(at), Ok(3));
+    // CPU 2 saw it as the arena's, before CPU 0 took it.
+    let former = seats[2].held();
+    assert_eq!(former.words.inbox().swap(0, Ordering::AcqRel), 1);
+    former.forget_sent(0);
+    seats[0].purge();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    space.verify().unwrap();
 }
