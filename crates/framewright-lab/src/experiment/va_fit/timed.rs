@@ -313,11 +313,11 @@ impl Rates {
     /// What the throughput would be over that of one, had each thread a CPU to itself all the time:
     /// what the threads' caches do to each other is in it, sleeping for a lock is not.
     fn cpu_scaling(&self, threads: u16) -> f64 {
-        let middle = |rates: &[Rate]| {
+        let least = |rates: &[Rate]| {
             let times: Vec<f64> = rates.iter().map(|rate| rate.cpu_ns).collect();
-            least_and_middle(&times).1
+            least_and_middle(&times).0
         };
-        let (all, one) = (middle(&self.all), middle(&self.alone));
+        let (all, one) = (least(&self.all), least(&self.alone));
         f64::from(threads) * if all > 0.0 { one / all } else { 0.0 }
     }
 }
