@@ -72,6 +72,7 @@ struct State {
     free_frames: u64,
     cursor: usize,
     mapped_pages: u64,
+    failed_maps: u64,
     random: Random,
     broken: Option<String>,
 }
@@ -150,6 +151,7 @@ impl Paging {
                 free_frames: u64::from(pool_frames),
                 cursor: 0,
                 mapped_pages: 0,
+                failed_maps: 0,
                 random: Random::new(0),
                 broken: None,
             }),
@@ -215,6 +217,12 @@ impl Paging {
     #[must_use]
     pub fn mapped_pages(&self) -> u64 {
         self.state.borrow().mapped_pages
+    }
+
+    /// Calls of `map` that had an error.
+    #[must_use]
+    pub fn failed_maps(&self) -> u64 {
+        self.state.borrow().failed_maps
     }
 
     /// The frame behind the page in the page table, whatever TLBs may keep.
@@ -387,15 +395,18 @@ impl Map for Paging {
             state.record(|| format!("pages from {at} were mapped outside the window"));
             return Err(MapError::Page(at));
         };
-        if frames.end().0 > state.frames.len() as u64 {
-            return Err(MapError::Frame(frames.start()));
-        }
-        if self.machine.is_hit(Call::Map) {
-            return Err(MapError::NoMemory);
-        }
-        if state.mapped_pages + frames.frames() > self.mapped_max {
-            let max = self.mapped_max;
-            return Err(MapError::Limit { max });
+        let max = self.mapped_max;
+        let error = if frames.end().0 > state.frames.len() as u64 {
+            Some(MapError::Frame(frames.start()))
+        } else if self.machine.is_hit(Call::Map) {
+            Some(MapError::NoMemory)
+        } else {
+            let is_above = state.mapped_pages + frames.frames() > max;
+            is_above.then_some(MapError::Limit { max })
+        };
+        if let Some(error) = error {
+            state.failed_maps += 1;
+            return Err(error);
         }
         for nth in 0..frames.frames() {
             let from = if self.lies(Lie::MapReversed) {

@@ -416,8 +416,8 @@ impl<'s, 'm> Pair<'s, 'm> {
         }
     }
 
-    /// Whether a page may have been of an area of `vmalloc` that could not be mapped: nobody has
-    /// ever had it, but it went the way of all areas.
+    /// Whether a page may have been of an area that could not be mapped: nobody has ever had it, but
+    /// it went the way of all areas.
     fn may_be_undone(&self, page: Page, error: RangeFreeError, reasons: &[RangeFreeError]) -> bool {
         let is_such = match error {
             RangeFreeError::AlreadyFree(at) => at == page,
@@ -426,7 +426,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         };
         is_such
             && reasons.contains(&RangeFreeError::NotAllocated(page))
-            && self.space.stats().area_frees > self.expected.area_frees
+            && self.paging.failed_maps() > 0
     }
 
     /// The law of every allocator: when all is freed, all is as at first.
