@@ -112,6 +112,7 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
             "possible values: null, host",
         ),
         (&["va-fit", "--threads", "0"], "0 is not in 1..=64"),
+        (&["vmap-blocks", "--threads", "2"], "2 is not in 1..=1"),
         (&["va-fit", "--loops", "0"], "0 is not in 1..=1000000000"),
         (&["va-fit", "--repeat", "many"], "invalid value 'many'"),
         (&["vmap-blocks", "--seed", "one"], "invalid value 'one'"),

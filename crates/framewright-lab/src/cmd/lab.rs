@@ -34,6 +34,10 @@ pub struct VmapBlocks {
     #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
     cases: Vec<Scenario>,
 
+    /// Threads: the scenarios are those of one CPU
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1))]
+    threads: u16,
+
     #[command(flatten)]
     common: Common,
 }
@@ -102,7 +106,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
                 Mapper::Null => 5,
                 Mapper::Host => 1,
             };
-            let options = args.common.options(1, repeat);
+            let options = args.common.options(args.threads, repeat);
             let figures = measured_blocks(&scenarios, options)?;
             let names: Vec<&str> = scenarios.iter().map(|case| case.name()).collect();
             let info = args.common.info("vmap-blocks", &names, options);
