@@ -375,6 +375,34 @@ fn one_cpu_allocates_and_another_frees_and_nothing_is_built_anew() {
 }
 
 #[test]
+fn what_is_kept_is_bounded_also_where_none_of_it_is_aligned_as_asked() {
+    let bench = Bench::new(2, 4096, 2048);
+    bench.run(|space, seats| {
+        // There is one such page.
+        let aligned = AreaRequest::new(1)
+            .aligned_to(4096 * Page::BYTES)
+            .within(Context::NOWAIT);
+        let first = seats[0].vmalloc(&aligned).unwrap();
+        for round in 0..50 {
+            let areas: Vec<_> = (0..30)
+                .map(|_| seats[1].vmalloc(&AreaRequest::new(1)).unwrap())
+                .collect();
+            for at in areas {
+                seats[1].vfree(at).unwrap();
+            }
+            for _ in 0..3 {
+                seats[0].vmalloc(&aligned).unwrap_err();
+            }
+            let kept = space.stats().kept_pages;
+            assert!(kept <= 2 * 32 + 32, "{kept} in round {round}");
+            space.verify().unwrap();
+        }
+        seats[0].vfree(first).unwrap();
+        bench.all_is_back(space, seats);
+    });
+}
+
+#[test]
 fn everything_kept_is_drained_before_a_request_fails() {
     let mut bench = Bench::new(2, 512, 128);
     bench.config.kept_pages_max = 1000;

@@ -122,25 +122,30 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         })
     }
 
-    /// Moves areas of `pages` pages from the depot into the seat's lists. Whether there was one.
-    pub(super) fn fetch_kept(&self, pages: u32) -> bool {
+    /// Moves areas of `pages` pages from the depot into the seat's lists, if it has one that is
+    /// aligned: that one in front. Whether it had.
+    pub(super) fn fetch_kept(&self, pages: u32, is_aligned: impl Fn(u32) -> bool) -> bool {
         if pages == 0 || pages > KEPT_MAX || !self.space.depot().has(pages) {
             return false;
         }
         let own = self.kept();
         let max = self.space.config.kept_pages_max;
         self.space.with_depot(|depot| {
-            let mut moved = 0;
-            // The first one is taken at once: it needs no room.
+            let Some(first) = depot.take(pages, is_aligned) else {
+                return false;
+            };
+            let mut moved = 1;
             while moved < BATCH
-                && (moved == 0 || 4 * (moved + 1) * u64::from(pages) <= max)
-                && (moved == 0 || own.pages() + u64::from(pages) <= max)
+                && 4 * (moved + 1) * u64::from(pages) <= max
+                && own.pages() + 2 * u64::from(pages) <= max
                 && let Some(at) = depot.take(pages, |_| true)
             {
                 own.add(at, self.header(at));
                 moved += 1;
             }
-            moved != 0
+            // Taken at once: it needs no room.
+            own.add(first, self.header(first));
+            true
         })
     }
 }

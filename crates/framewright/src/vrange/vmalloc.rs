@@ -50,10 +50,8 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[inline(always)]
     fn take_constructed(&mut self, request: &AreaRequest) -> Option<Page> {
         let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
-        let mask = (request.align_bytes / Page::BYTES).saturating_sub(1);
-        let start = self.space.start().0;
-        let kept = self.held().kept();
-        let at = kept.take(pages, |at| (start + u64::from(at)) & mask == 0)?;
+        let is_aligned = self.space.is_aligned(request.align_bytes);
+        let at = self.held().kept().take(pages, is_aligned)?;
         let header = Header::live(AreaKind::Vmalloc, pages + 1, request.tag.0);
         self.space.table.set_header(at, header);
         self.words.count(Count::Allocs, 1);
@@ -72,8 +70,9 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         // It may be entered, while somebody claims it.
         self.exit();
         if request.align_bytes.is_power_of_two() && request.pages <= u64::from(KEPT_MAX) {
+            let is_aligned = self.space.is_aligned(request.align_bytes);
             self.enter();
-            if self.held().fetch_kept(request.pages as u32)
+            if self.held().fetch_kept(request.pages as u32, is_aligned)
                 && let Some(page) = self.take_constructed(request)
             {
                 return Ok(page);
@@ -273,6 +272,16 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 None => return self.free_kind(page, AreaKind::Vmalloc),
             }
         }
+    }
+}
+
+impl<P> Space<'_, P> {
+    /// Which pages are aligned to that power of two.
+    #[inline(always)]
+    fn is_aligned(&self, align_bytes: u64) -> impl Fn(u32) -> bool + use<P> {
+        let mask = (align_bytes / Page::BYTES).saturating_sub(1);
+        let start = self.start().0;
+        move |at| (start + u64::from(at)) & mask == 0
     }
 }
 
