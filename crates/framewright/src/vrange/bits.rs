@@ -48,6 +48,11 @@ pub(super) fn count(bits: &[AtomicU64]) -> u32 {
         .sum()
 }
 
+/// Whether a bit is set.
+pub(super) fn has_any(bits: &[AtomicU64]) -> bool {
+    bits.iter().any(|word| word.load(Relaxed) != 0)
+}
+
 /// The first bit at or after `from` that is set, or with `flip` all ones, clear; at most
 /// `64 * words`.
 #[inline(always)]

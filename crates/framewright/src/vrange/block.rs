@@ -25,6 +25,10 @@ use crate::sync::Ordering::Relaxed;
 
 /// The longest slot, as Linux has it (`VMAP_MAX_ALLOC`, the bits of a word).
 pub(super) const SLOT_MAX: u32 = 64;
+/// How many blocks of the list are looked at before everything is done to serve a request: one more
+/// than there can be in it without recycling and with the tail policy, where each has room for less
+/// than a slot of 1, 2, 4, 8, 16, 32 or 64 pages.
+const LOOKS: usize = 8;
 /// How many blocks of the list are tried before another one is taken from the arena, where slots are
 /// recycled; without, all are, and with the tail policy there are no more than seven.
 const TRIES: usize = 16;
@@ -130,20 +134,21 @@ impl Span<'_> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// Cuts a slot from the run of the first block in the list.
+    /// Cuts a slot from one of the first few blocks in the list: mostly from the first one's run.
     #[inline(always)]
     pub(super) fn cut_first(&self, slot: u32) -> Option<u32> {
         let number = self.words.link(Own::BlockHead)?;
         let span = self.span(number);
         let room = span.room();
         if room.cursor() + slot > room.end() {
-            return None;
+            return self.cut_listed(slot, LOOKS);
         }
         span.set_room(room.cut(slot));
         Some(self.space.spans.first(number) + room.cursor())
     }
 
     /// Cuts a slot from the first block in the list that has it, looking at `most` of them.
+    #[inline(never)]
     fn cut_listed(&self, slot: u32, most: usize) -> Option<u32> {
         let mut next = self.words.link(Own::BlockHead);
         let mut tries = most;
@@ -166,8 +171,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let mut room = span.room();
         if room.cursor() + slot > room.end() {
             let recycle = self.space.config.recycle;
-            let is_used_up = room.cursor() == room.end();
-            if is_used_up && !(recycle && bits::count(span.bits(Bits::Free)) != 0) {
+            let has_more = || recycle && bits::has_any(span.bits(Bits::Free));
+            if room.cursor() == room.end() && !has_more() {
                 self.unlist_block(number);
                 return None;
             }
@@ -396,7 +401,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             .any(|word| word.load(Relaxed) != 0);
         if !rests || live && !self.space.config.recycle {
             span.set_room(room);
-            let more = self.space.config.recycle && bits::count(span.bits(Bits::Free)) != 0;
+            let more = self.space.config.recycle && bits::has_any(span.bits(Bits::Free));
             if room.cursor() < room.end() || more {
                 self.list_block(number);
             }

@@ -32,17 +32,6 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             if let Some(at) = held.cut_first(slot) {
                 held.finish_ram(at, Header::live(AreaKind::Ram, pages as u32, 0));
                 self.exit();
-                let page = self.space.page(at);
-                if let Some(run) = as_one_run(frames) {
-                    return match self.space.platform.map(page, run, context) {
-                        Ok(()) => Ok(page),
-                        Err(error) => {
-                            let had_spare = self.space.has_spare();
-                            self.undo_ram(at);
-                            self.map_again(RangeError::Map(error), had_spare, frames, context)
-                        }
-                    };
-                }
                 return self.map_slot(at, frames, context);
             }
         }
@@ -59,8 +48,29 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Maps the frames into a slot that was cut for them.
-    #[inline(never)]
+    #[inline(always)]
     fn map_slot(
+        &mut self,
+        at: u32,
+        frames: &[Frame],
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        let Some(run) = as_one_run(frames) else {
+            return self.map_several(at, frames, context);
+        };
+        let page = self.space.page(at);
+        match self.space.platform.map(page, run, context) {
+            Ok(()) => Ok(page),
+            Err(error) => {
+                let had_spare = self.space.has_spare();
+                self.undo_ram(at);
+                self.map_again(RangeError::Map(error), had_spare, frames, context)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn map_several(
         &mut self,
         at: u32,
         frames: &[Frame],
