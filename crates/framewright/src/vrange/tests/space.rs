@@ -541,3 +541,19 @@ fn a_span_that_is_lent_while_a_former_owner_lets_go_of_it_is_sent_to_the_new_one
     assert_eq!(space.stats().vmap_lazy_nr, 0);
     space.verify().unwrap();
 }
+
+#[test]
+fn of_two_frees_one_wins_also_if_the_owner_makes_room_meanwhile() {
+    let layout = SpaceLayout::new(Page(0x400), 1024)
+        .with_cpus(2)
+        .with_span_pages(64);
+    let space = space(layout, config(200, true));
+    let mut seats = seats(space);
+    let at = seats[0].alloc_area(&AreaRequest::new(3)).unwrap();
+    let owner = seats[0].held();
+    let header = owner.check_free(at, AreaKind::Plain).unwrap();
+    assert_eq!(seats[1].free_area(at), Ok(3));
+    assert!(!owner.free_checked((at.0 - 0x400) as u32, header));
+    space.verify().unwrap();
+    assert_eq!(space.stats().area_frees, 1);
+}
