@@ -79,6 +79,13 @@ impl Budget {
     }
 }
 
+impl Budget {
+    /// The mappings outlive the window: they count for ever.
+    pub(super) fn keep(&mut self) {
+        *self.mine.get_mut() = 0;
+    }
+}
+
 impl Drop for Budget {
     fn drop(&mut self) {
         WINDOWS.fetch_sub(*self.mine.get_mut(), Relaxed);

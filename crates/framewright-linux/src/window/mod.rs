@@ -47,12 +47,11 @@ use budget::Budget;
 use edges::Edges;
 use framewright::platform::{Map, MapError, Zero};
 use framewright::{Context, Frame, Page, PageRange, Run};
-use reservation::{Refused, Reservation};
+use reservation::Reservation;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What a window starts at a multiple of, in bytes: the longest span, 1024 pages.
 pub const WINDOW_ALIGN_BYTES: usize = 4 << 20;
@@ -90,8 +89,6 @@ pub struct Window {
     budget: Budget,
     range: PageRange,
     ram: Arc<Ram>,
-    /// A place in the reservation may be somebody else's: nothing is mapped any more.
-    lost: AtomicBool,
 }
 
 impl Window {
@@ -136,7 +133,6 @@ impl Window {
             reservation,
             edges,
             ram,
-            lost: AtomicBool::new(false),
         })
     }
 
@@ -299,15 +295,24 @@ impl Window {
     }
 
     /// What is to be said, and remembered, of a change that the kernel refused.
-    fn refused(&self, pages: &Range<usize>, errno: Errno, refused: Refused) -> MapError {
-        if matches!(refused, Refused::Lost) {
-            self.lost.store(true, Relaxed);
-        }
-        self.budget.settle(self.edges.tear(pages));
+    fn refused(&self, pages: &Range<usize>, errno: Errno) -> MapError {
+        // What is lost must not be accessed either: not as mapped, that is.
+        let gone = self.reservation.is_lost().then(|| self.edges.unmap(pages));
+        self.budget
+            .settle(gone.unwrap_or(0) + self.edges.tear(pages));
         match errno {
             Errno::NOMEM | Errno::AGAIN => MapError::NoMemory,
             // Nothing else is known to come: addresses, lengths and offsets are checked.
             errno => MapError::Refused(errno.raw_os_error()),
+        }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if self.reservation.is_lost() {
+            // Its mappings stay, so they go on to count.
+            self.budget.keep();
         }
     }
 }
@@ -331,7 +336,7 @@ impl Map for Window {
         let range = PageRange::new(at, frames.frames()).ok_or(MapError::Page(at))?;
         let bytes = self.bytes_of(range).map_err(MapError::Page)?;
         let pages = self.pages_of(range);
-        if self.lost.load(Relaxed) {
+        if self.reservation.is_lost() {
             return Err(MapError::NoMemory);
         }
         self.budget.take()?;
@@ -340,7 +345,7 @@ impl Map for Window {
         let mapped = self
             .reservation
             .map(&bytes, self.ram.as_fd(), offset, fill)
-            .map_err(|(errno, refused)| self.refused(&pages, errno, refused));
+            .map_err(|errno| self.refused(&pages, errno));
         mapped?;
         self.budget.settle(self.edges.map(&pages));
         Ok(())
@@ -352,14 +357,14 @@ impl Map for Window {
         if range.is_empty() {
             return Ok(());
         }
-        if self.lost.load(Relaxed) {
+        if self.reservation.is_lost() {
             return Err(MapError::NoMemory);
         }
         let pages = self.pages_of(range);
         self.budget.take_always();
         self.reservation
             .unmap(&bytes)
-            .map_err(|(errno, refused)| self.refused(&pages, errno, refused))?;
+            .map_err(|errno| self.refused(&pages, errno))?;
         self.budget.settle(self.edges.unmap(&pages));
         Ok(())
     }

@@ -7,35 +7,33 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Addresses that nothing else in the process gets, with as many in front and behind that nobody
 /// can access.
 ///
 /// # Invariants
-/// - `start .. start + len_bytes` lies in the reservation, and is mapped there without access, or
-///   to bytes of the file that [`map`](Self::map) was handed. No Rust value lies there.
+/// - Unless `lost` is set, `start .. start + len_bytes` lies in the reservation, and is mapped there
+///   without access, or to bytes of the file that [`map`](Self::map) was handed. No Rust value lies
+///   there. Once it is set, a part of it may be somebody else's: nothing is given back any more.
 /// - `start` is aligned as was asked.
+///
+/// One gap is known: before Linux 6.12, between a refused mapping that left nothing and its mending,
+/// another thread's mapping may come to lie there; it looks like one of this value's then.
 #[derive(Debug)]
 pub(super) struct Reservation {
     start: NonNull<u8>,
     len_bytes: usize,
     whole: *mut c_void,
     whole_bytes: usize,
+    /// A part may be somebody else's by now.
+    lost: AtomicBool,
 }
 
 // SAFETY: addresses belong to the process and not to a thread; the value hands out no reference.
 unsafe impl Send for Reservation {}
 // SAFETY: as above; the kernel orders changes of mappings.
 unsafe impl Sync for Reservation {}
-
-/// What became of a range whose mapping the kernel refused.
-#[derive(Debug)]
-pub(super) enum Refused {
-    /// It is as it was, except that the kernel may have cut its mapping.
-    Cut,
-    /// It may be nobody's: the kernel took it away, and nobody must map there again.
-    Lost,
-}
 
 impl Reservation {
     /// `len_bytes` of address space without access, from a multiple of `align_bytes` on.
@@ -68,6 +66,7 @@ impl Reservation {
             len_bytes,
             whole,
             whole_bytes,
+            lost: AtomicBool::new(false),
         })
     }
 
@@ -75,11 +74,19 @@ impl Reservation {
         self.start
     }
 
+    /// Whether a part of it may be nobody's, or somebody else's, because the kernel took it away and
+    /// did not give it back. Nothing must be mapped or unmapped there any more.
+    pub(super) fn is_lost(&self) -> bool {
+        // Relaxed: whoever lost it is the only one to change that range, and the rest is as before.
+        self.lost.load(Relaxed)
+    }
+
     /// Shows `file` from `offset` on at the bytes `bytes` of the reservation, whatever was there;
     /// with `fill`, page tables are filled at once.
     ///
     /// # Errors
-    /// What mmap said.
+    /// What mmap said. The bytes are as they were then, except that the kernel may have cut their
+    /// mapping or taken their access away; or the reservation [is lost](Self::is_lost).
     ///
     /// # Panics
     /// If the bytes are not all inside.
@@ -89,7 +96,7 @@ impl Reservation {
         file: BorrowedFd<'_>,
         offset: u64,
         fill: bool,
-    ) -> Result<(), (Errno, Refused)> {
+    ) -> Result<(), Errno> {
         let at = self.place(bytes);
         let mut flags = MapFlags::SHARED | MapFlags::FIXED;
         if fill {
@@ -100,40 +107,40 @@ impl Reservation {
         // value's and has no Rust value in it (invariant). The file cannot become shorter: what
         // this makes accessible stays accessible.
         let mapped = unsafe { mmap(at, bytes.len(), access, flags, file, offset) };
-        mapped.map(drop).map_err(|errno| (errno, self.mend(bytes)))
+        mapped.map(drop).inspect_err(|_| self.mend(bytes))
     }
 
     /// Takes the access to the bytes `bytes` away.
     ///
     /// # Errors
-    /// What mmap said.
+    /// What mmap said. The bytes are as they were then, except that the kernel may have cut their
+    /// mapping or taken their access away; or the reservation [is lost](Self::is_lost).
     ///
     /// # Panics
     /// If the bytes are not all inside.
-    pub(super) fn unmap(&self, bytes: &Range<usize>) -> Result<(), (Errno, Refused)> {
+    pub(super) fn unmap(&self, bytes: &Range<usize>) -> Result<(), Errno> {
         let at = self.place(bytes);
         let flags = none() | MapFlags::FIXED;
         // SAFETY: as in `map`.
         let mapped = unsafe { mmap_anonymous(at, bytes.len(), ProtFlags::empty(), flags) };
-        mapped.map(drop).map_err(|errno| (errno, self.mend(bytes)))
+        mapped.map(drop).inspect_err(|_| self.mend(bytes))
     }
 
     /// Before Linux 6.12 a refused MAP_FIXED could have unmapped what it was to replace: then
     /// anybody's next mmap could lie there.
-    fn mend(&self, bytes: &Range<usize>) -> Refused {
+    fn mend(&self, bytes: &Range<usize>) {
         let flags = none() | MapFlags::FIXED_NOREPLACE;
         let at = self.place(bytes);
         // SAFETY: replaces nothing. Where the kernel does not know the flag it takes the address
         // for a hint, and what it gave elsewhere is taken back.
         match unsafe { mmap_anonymous(at, bytes.len(), ProtFlags::empty(), flags) } {
-            Ok(mended) if mended == at => Refused::Cut,
+            Ok(mended) if mended == at => {}
             Ok(elsewhere) => {
                 // SAFETY: the kernel chose the place just now, nobody has seen it.
                 let _ = unsafe { munmap(elsewhere, bytes.len()) };
-                Refused::Cut
             }
-            Err(Errno::EXIST) => Refused::Cut,
-            Err(_) => Refused::Lost,
+            Err(Errno::EXIST) => {}
+            Err(_) => self.lost.store(true, Relaxed),
         }
     }
 
@@ -146,7 +153,11 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the whole is this value's (invariant), and no reference into it outlives the
+        if self.is_lost() {
+            // Which part is whose is not known. What stays is address space, and what it shows.
+            return;
+        }
+        // SAFETY: the whole is this value's (invariant: it is not lost), and no reference into it outlives the
         // value. What the kernel refuses stays reserved until the process ends.
         let _ = unsafe { munmap(self.whole, self.whole_bytes) };
     }
@@ -186,8 +197,36 @@ mod tests {
         use std::os::fd::AsFd;
         // An offset that no file has.
         let refused = one.map(&(4096..8192), file.as_fd(), 1, false).unwrap_err();
-        assert!(matches!(refused, (Errno::INVAL, Refused::Cut)));
-        assert!(matches!(one.mend(&(0..16 * 4096)), Refused::Cut));
+        assert_eq!(refused, Errno::INVAL);
+        one.mend(&(0..16 * 4096));
+        assert!(!one.is_lost());
         one.unmap(&(0..16 * 4096)).unwrap();
+    }
+
+    #[test]
+    fn what_was_lost_is_nobodys_to_give_back() {
+        let one = Reservation::new(16 * 4096, 4096).unwrap();
+        let (whole, whole_bytes) = (one.whole, one.whole_bytes);
+        // The kernel refuses to map nothing, and mending it: an error like any other.
+        let place = one.start().as_ptr().wrapping_byte_add(4 * 4096).cast();
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        assert_eq!(one.unmap(&(0..0)).unwrap_err(), Errno::INVAL);
+        assert!(one.is_lost());
+        // Somebody else's memory comes to lie there.
+        // SAFETY: replaces a page of the reservation, in which no Rust value lies.
+        let other = unsafe {
+            mmap_anonymous(place, 4096, access, MapFlags::PRIVATE | MapFlags::FIXED).unwrap()
+        };
+        // SAFETY: just mapped, readable and writable, and nobody else knows of it.
+        let byte = unsafe { &mut *other.cast::<u8>() };
+        *byte = 42;
+        drop(one);
+        // Not by a load: it would end the process if the page were gone.
+        let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        assert_eq!(rustix::io::write(file, std::slice::from_ref(byte)), Ok(1));
+        assert_eq!(*byte, 42);
+        // SAFETY: the reservation is still there (just written from), nobody else is in there, and
+        // `byte` is not used any more.
+        unsafe { munmap(whole, whole_bytes) }.unwrap();
     }
 }

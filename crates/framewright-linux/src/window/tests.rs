@@ -22,8 +22,11 @@ fn range(window: &Window, nth: u64, pages: u64) -> PageRange {
 
 /// The kernel's mappings in the window, counted.
 fn kernels(window: &Window) -> u64 {
+    kernels_in(window.range())
+}
+
+fn kernels_in(inside: PageRange) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let inside = window.range();
     let in_window = |line: &&str| {
         let (start, rest) = line.split_once('-').unwrap();
         let end = rest.split(' ').next().unwrap();
@@ -352,6 +355,32 @@ fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
         assert_eq!(window.mappings(), 1);
     }
     assert!(process_mappings().0 < 1000);
+}
+
+#[test]
+fn of_a_window_that_lost_a_place_nothing_is_mapped_unmapped_or_accessed() {
+    let window = Window::new(ram(4), 1024).unwrap();
+    let at = page(&window, 3);
+    window.map(at, run(1000, 2), Context::ANY).unwrap();
+    // The kernel refuses to map nothing, and mending it: an error like any other.
+    let errno = window.reservation.unmap(&(0..0)).unwrap_err();
+    window.budget.take_always();
+    assert_eq!(
+        window.refused(&(3..4), errno),
+        MapError::Refused(libc::EINVAL)
+    );
+    let refused = window.read(at, 0, &mut [0; 8]);
+    assert_eq!(refused, Err(AccessError::NotMapped(at)));
+    window.write(page(&window, 4), 0, &[1]).unwrap();
+    let mappings = window.mappings();
+    let map = window.map(page(&window, 9), run(1000, 1), Context::ANY);
+    assert_eq!(map, Err(MapError::NoMemory));
+    assert_eq!(window.unmap(window.range()), Err(MapError::NoMemory));
+    assert_eq!(window.mappings(), mappings);
+    let mapped = kernels(&window);
+    let range = window.range();
+    drop(window);
+    assert_eq!(kernels_in(range), mapped);
 }
 
 #[test]
