@@ -59,6 +59,10 @@ pub const WINDOW_ALIGN_BYTES: usize = 4 << 20;
 /// The longest window, in pages: the engine's.
 pub const WINDOW_PAGES_MAX: u64 = 1 << 30;
 
+/// What one call copies at most, in bytes. The kernel ends a copy at 2 GiB less a page without an
+/// error.
+const COPY_BYTES_MAX: usize = 1 << 30;
+
 /// Address space in which the frames of a [`Ram`] are mapped. See the
 /// [module's description](self).
 ///
@@ -192,38 +196,70 @@ impl Window {
 
     /// Copies bytes out, from byte `offset` of `page` on, over as many pages as they take.
     ///
-    /// A system call. Bytes that somebody writes meanwhile may be old or new.
+    /// A system call for each GiB. Bytes that somebody writes meanwhile may be old or new.
     ///
     /// # Errors
     /// If one of the pages is not in the window or not mapped, or the host does not allow a
     /// process to copy from itself. What stands in `into` is then anything.
     pub fn read(&self, page: Page, offset: usize, into: &mut [u8]) -> Result<(), AccessError> {
-        let at = self.place(page, offset, into.len())?;
-        let here = iovec(into.as_mut_ptr(), into.len());
-        let there = iovec(at, into.len());
-        // SAFETY: the kernel writes to `here`, which is a `&mut [u8]`, and only reads `there`;
-        // what is not accessible there is an error and no signal.
-        let copied = unsafe { libc::process_vm_readv(process(), &here, 1, &there, 1, 0) };
-        self.copied(copied, page, offset, into.len())
+        self.read_by(COPY_BYTES_MAX, page, offset, into)
+    }
+
+    fn read_by(
+        &self,
+        piece: usize,
+        page: Page,
+        offset: usize,
+        into: &mut [u8],
+    ) -> Result<(), AccessError> {
+        let mut at = self.place(page, offset, into.len())?;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let len = rest.len().min(piece);
+            let (here, there) = (iovec(rest.as_mut_ptr(), len), iovec(at, len));
+            // SAFETY: the kernel writes to `here`, which is in a `&mut [u8]`, and only reads
+            // `there`; what is not accessible there is an error and no signal.
+            let copied = unsafe { libc::process_vm_readv(process(), &here, 1, &there, 1, 0) };
+            let copied = self.copied(copied, at)?;
+            rest = &mut rest[copied..];
+            at = at.wrapping_byte_add(copied);
+        }
+        Ok(())
     }
 
     /// Copies bytes in, from byte `offset` of `page` on, over as many pages as they take.
     ///
-    /// A system call.
+    /// A system call for each GiB.
     ///
     /// # Errors
     /// As [`read`](Self::read). Nothing is written then; but if one of the pages is unmapped
     /// during the call, those before it may be.
     pub fn write(&self, page: Page, offset: usize, from: &[u8]) -> Result<(), AccessError> {
-        let at = self.place(page, offset, from.len())?;
-        let here = iovec(from.as_ptr().cast_mut(), from.len());
-        let there = iovec(at, from.len());
-        // SAFETY: the kernel reads from `here`, and writes to `there`, which is in the window
-        // (checked by `place`): no Rust value lies there except what `bytes_mut` handed out,
-        // whose users promised that nobody calls this meanwhile. What is not accessible there is
-        // an error and no signal.
-        let copied = unsafe { libc::process_vm_writev(process(), &here, 1, &there, 1, 0) };
-        self.copied(copied, page, offset, from.len())
+        self.write_by(COPY_BYTES_MAX, page, offset, from)
+    }
+
+    fn write_by(
+        &self,
+        piece: usize,
+        page: Page,
+        offset: usize,
+        from: &[u8],
+    ) -> Result<(), AccessError> {
+        let mut at = self.place(page, offset, from.len())?;
+        let mut rest = from;
+        while !rest.is_empty() {
+            let len = rest.len().min(piece);
+            let (here, there) = (iovec(rest.as_ptr().cast_mut(), len), iovec(at, len));
+            // SAFETY: the kernel reads from `here`, which is in a `&[u8]`, and writes to `there`,
+            // which is in the window (checked by `place`): no Rust value lies there except what
+            // `bytes_mut` handed out, whose users promised that nobody calls this meanwhile. What
+            // is not accessible there is an error and no signal.
+            let copied = unsafe { libc::process_vm_writev(process(), &here, 1, &there, 1, 0) };
+            let copied = self.copied(copied, at)?;
+            rest = &rest[copied..];
+            at = at.wrapping_byte_add(copied);
+        }
+        Ok(())
     }
 
     /// Where the bytes lie, if all their pages are mapped at this moment.
@@ -250,24 +286,16 @@ impl Window {
         }
     }
 
-    fn copied(
-        &self,
-        copied: isize,
-        page: Page,
-        offset: usize,
-        len: usize,
-    ) -> Result<(), AccessError> {
-        let done = usize::try_from(copied).unwrap_or(0);
-        if done == len {
-            return Ok(());
+    /// How many bytes a call has copied from or to `at`, at least one; fewer than it was to if a
+    /// later page was not mapped, which the next call will say.
+    fn copied(&self, copied: isize, at: *mut u8) -> Result<usize, AccessError> {
+        if let Some(copied) = usize::try_from(copied).ok().filter(|bytes| *bytes > 0) {
+            return Ok(copied);
         }
         let error = std::io::Error::last_os_error().raw_os_error();
         match error.unwrap_or(libc::EFAULT) {
             errno if copied < 0 && errno != libc::EFAULT => Err(AccessError::Host(errno)),
-            _ => {
-                let missing = Page(page.0 + ((offset + done) / FRAME_BYTES) as u64);
-                Err(AccessError::NotMapped(missing))
-            }
+            _ => Err(AccessError::NotMapped(Page::of_address(at.addr() as u64))),
         }
     }
 

@@ -139,6 +139,50 @@ fn what_is_not_mapped_cannot_be_accessed() {
     assert!(window.read(end, usize::MAX, &mut out).is_err());
 }
 
+#[test]
+fn a_copy_longer_than_a_call_does_goes_in_pieces() {
+    let ram = ram(8);
+    let window = Window::new(Arc::clone(&ram), 64).unwrap();
+    // Two mappings, so that a call may end between them.
+    let map = |nth, frames| window.map(page(&window, nth), frames, Context::ANY);
+    map(3, run(1004, 4)).unwrap();
+    map(7, run(1000, 4)).unwrap();
+    let bytes: Vec<u8> = (0..8).flat_map(pattern).collect();
+    let (start, len) = (77, 7 * FRAME_BYTES);
+    for piece in [1000, FRAME_BYTES, 3 * FRAME_BYTES + 1, len, usize::MAX] {
+        window
+            .write(page(&window, 3), 0, &[0; 8 * FRAME_BYTES])
+            .unwrap();
+        let part = &bytes[start..start + len];
+        window
+            .write_by(piece, page(&window, 3), start, part)
+            .unwrap();
+        let mut all = [1; 8 * FRAME_BYTES];
+        window
+            .read_by(piece, page(&window, 3), 0, &mut all)
+            .unwrap();
+        assert_eq!(&all[start..start + len], part, "pieces of {piece}");
+        assert!(
+            all[..start]
+                .iter()
+                .chain(&all[start + len..])
+                .all(|byte| *byte == 0)
+        );
+    }
+    // What is not mapped any more is named, in whichever piece it comes: only the kernel knows.
+    window
+        .reservation
+        .unmap(&(9 * FRAME_BYTES..10 * FRAME_BYTES))
+        .unwrap();
+    for piece in [1000, 4 * FRAME_BYTES, usize::MAX] {
+        let mut into = vec![0; len];
+        let missing = Err(AccessError::NotMapped(page(&window, 9)));
+        let at = page(&window, 3);
+        assert_eq!(window.read_by(piece, at, start, &mut into), missing);
+        assert_eq!(window.write_by(piece, at, start, &into), missing);
+    }
+}
+
 /// The system call decides, and not the records before it: what they say may be past.
 #[test]
 fn the_kernel_refuses_what_the_records_would_have_allowed() {
