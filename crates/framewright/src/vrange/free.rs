@@ -38,9 +38,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             {
                 let pages = u64::from(header.pages());
                 let delta = self.words.get(Own::Delta) + pages;
-                if delta <= self.words.get(Own::Look) {
+                if delta <= self.words.get(Own::Look) && self.held().free_own(at, header) {
                     self.words.set(Own::Delta, delta);
-                    self.held().free_own(at, header);
                     self.exit();
                     return Ok(pages - kind.guard_pages());
                 }
@@ -116,16 +115,32 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// An area in one of the seat's spans becomes lazy; it has been told of.
+    /// An area in one of the seat's spans, whose header was `header`, becomes lazy; it has been
+    /// told of. False if it is not so any more.
     #[inline(always)]
-    fn free_own(&self, at: u32, header: Header) {
-        self.space.table.set_header(at, header.lazy(None));
+    fn free_own(&self, at: u32, header: Header) -> bool {
+        if !self.becomes_lazy(at, header) {
+            return false;
+        }
         let (number, place) = self.space.spans.place(at);
         let pages = header.pages();
         bits::set(self.span(number).bits(Bits::Lazy), place, pages);
         self.note_lazy(number, pages);
         self.words.count(Count::Frees, 1);
         self.words.sub(Own::Live, u64::from(pages));
+        true
+    }
+
+    /// A live area's header says that it is lazy: false if somebody else freed it first. Of two who
+    /// free the same area at the same moment, whoever owns its span, one is told that it is free.
+    #[inline(always)]
+    pub(super) fn becomes_lazy(&self, at: u32, live: Header) -> bool {
+        let lazy = live.lazy(None);
+        if P::ALONE {
+            self.space.table.set_header(at, lazy);
+            return true;
+        }
+        self.space.table.change_header(at, live, lazy)
     }
 
     /// Frees an area whose header was `header`, whoever has its span. False if it is not so any
@@ -145,19 +160,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         match span.owner() {
             Owner::Areas(cpu) if cpu == self.cpu => {
-                self.free_own(at, header);
-                return true;
+                return self.free_own(at, header);
             }
             Owner::Block(cpu) if cpu == self.cpu => {
-                self.free_slot(at, header, pages);
-                return true;
+                return self.free_slot(at, header, pages);
             }
             Owner::Areas(cpu) | Owner::Block(cpu) => {
-                if !self
-                    .space
-                    .table
-                    .change_header(at, header, header.lazy(None))
-                {
+                if !self.becomes_lazy(at, header) {
                     return false;
                 }
                 bits::for_each_part(place, pages, |word, mask| {

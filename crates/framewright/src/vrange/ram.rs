@@ -280,9 +280,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 if delta <= self.space.batch || held.tell(delta) {
                     let delta = if delta <= self.space.batch { delta } else { 0 };
                     self.words.set(Own::Delta, delta);
-                    held.free_slot(at, header, slot);
-                    self.exit();
-                    return Ok(pages);
+                    if held.free_slot(at, header, slot) {
+                        self.exit();
+                        return Ok(pages);
+                    }
+                    // Somebody else was first.
+                    self.space.sub_lazy(u64::from(slot));
                 }
             }
         }
@@ -412,10 +415,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// A slot in one of the seat's blocks becomes lazy; it has been told of.
+    /// A slot in one of the seat's blocks, whose header was `header`, becomes lazy; it has been told
+    /// of. False if it is not so any more.
     #[inline(always)]
-    pub(super) fn free_slot(&self, at: u32, header: Header, slot: u32) {
-        self.space.table.set_header(at, header.lazy(None));
+    pub(super) fn free_slot(&self, at: u32, header: Header, slot: u32) -> bool {
+        if !self.becomes_lazy(at, header) {
+            return false;
+        }
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
         bits::set(span.bits(Bits::Lazy), place, slot);
@@ -423,6 +429,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.soil(span, slot);
         self.words.count(Count::UnmapRam, 1);
         self.words.sub(Own::Live, u64::from(header.pages()));
+        true
     }
 
     /// Takes back the cut of a slot, or of the arena's area, of which nothing is mapped.
