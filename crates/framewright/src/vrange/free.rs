@@ -149,15 +149,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
         let pages = self.lazy_pages_of(at, header);
-        if span.owner().cpu() == Some(self.cpu)
-            && !self
-                .space
-                .table
-                .change_header(at, header, header.lazy(None))
-        {
-            // Others were first, while room was made.
-            return false;
-        }
         match span.owner() {
             Owner::Areas(cpu) if cpu == self.cpu => {
                 return self.free_own(at, header);

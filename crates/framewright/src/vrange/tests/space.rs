@@ -6,7 +6,7 @@ use super::*;
 use crate::platform::{Barrier, Map, MapError, Relax};
 use crate::policy::RangeConfig;
 use crate::sync::Ordering;
-use crate::units::{Context, CpuId, Page, PageRange, Run};
+use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
 use core::cell::{Cell, RefCell};
 use std::boxed::Box;
 use std::collections::BTreeMap;
@@ -542,18 +542,58 @@ fn a_span_that_is_lent_while_a_former_owner_lets_go_of_it_is_sent_to_the_new_one
     space.verify().unwrap();
 }
 
+/// A platform of several CPUs that maps nothing.
+#[derive(Debug)]
+struct Several;
+
+impl Relax for Several {
+    fn relax(&self, attempt: u32) {
+        assert!(attempt < 1000, "one thread waits for itself");
+    }
+}
+
+impl Barrier for Several {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {}
+}
+
+impl Map for Several {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn flush_all(&self) {}
+}
+
 #[test]
-fn of_two_frees_one_wins_also_if_the_owner_makes_room_meanwhile() {
-    let layout = SpaceLayout::new(Page(0x400), 1024)
-        .with_cpus(2)
-        .with_span_pages(64);
-    let space = space(layout, config(200, true));
-    let mut seats = seats(space);
-    let at = seats[0].alloc_area(&AreaRequest::new(3)).unwrap();
-    let owner = seats[0].held();
-    let header = owner.check_free(at, AreaKind::Plain).unwrap();
-    assert_eq!(seats[1].free_area(at), Ok(3));
-    assert!(!owner.free_checked((at.0 - 0x400) as u32, header));
+fn of_two_frees_at_the_same_moment_one_is_refused_whoever_is_the_owner() {
+    let layout = SpaceLayout::new(Page(0x400), 1024).with_cpus(2);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let space = Space::new(&layout, &config(200, true), &mut memory, Several).unwrap();
+    let [mut owner, mut other] = [0, 1].map(|cpu| space.seat(CpuId(cpu), NoFrames).unwrap());
+    let area = owner.alloc_area(&AreaRequest::new(3)).unwrap();
+    let slot = owner.map_ram(&[Frame(7)], Context::ANY).unwrap();
+    for (page, kind) in [(area, AreaKind::Plain), (slot, AreaKind::Ram)] {
+        // The owner has looked, and the other one is first to free it.
+        let seen = owner.held().check_free(page, kind).unwrap();
+        match kind {
+            AreaKind::Ram => other.unmap_ram(page, 1),
+            _ => other.free_area(page),
+        }
+        .unwrap();
+        let at = space.offset_unchecked(page) as u32;
+        assert!(!owner.held().free_checked(at, seen));
+    }
+    assert_eq!(space.stats().vmap_lazy_nr, 4 + 1);
+    let again = RangeFreeError::AlreadyFree;
+    assert_eq!(owner.free_area(area), Err(again(area)));
+    assert_eq!(owner.unmap_ram(slot, 1), Err(again(slot)));
+    other.drain();
     space.verify().unwrap();
-    assert_eq!(space.stats().area_frees, 1);
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
 }
