@@ -89,6 +89,7 @@ impl Case {
             case("kept", (1 << 20, 200, 32), 2, 64, 64),
             case("arena", (4096, 300, 64), 2, 40, 0),
             case("blocks", (0, 256, 64), 4, 60, 0),
+            case("before", (0, 256, 32), 2, 40, 0),
             case("head", (512, 200, 32), 2, 32, 16),
             case("few-frames", (128, 500, 128), 4, 100, 100),
             case("access", (1024, 128, 16), 4, 30, 20),
@@ -103,6 +104,12 @@ impl Case {
                 "blocks" => {
                     case.config.recycle = false;
                     case.mixture.kinds = [1, 0, 9];
+                }
+                "before" => {
+                    case.config.insert = Insert::Head;
+                    case.config.recycle = false;
+                    case.config.spans = false;
+                    case.mixture.kinds = [1, 1, 6];
                 }
                 "head" => case.config.insert = Insert::Head,
                 "few-frames" => case.pool_frames = 60,

@@ -369,7 +369,7 @@ impl<'s, 'm> Pair<'s, 'm> {
                 // Of plain areas all may be mapped; where there are none, this is exact.
                 let mapped = self.model.live_pages() + request.pages;
                 max == self.case.mapped_max
-                    && (!may_wait || mapped > max || self.summary.faults > 0)
+                    && (!may_wait || was_hit || mapped > max || self.summary.faults > 0)
             }
             (Ok(()), RangeError::Map(error)) => {
                 error == MapError::NoMemory && was_hit && request.kind != AreaKind::Plain
