@@ -180,7 +180,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         header: Header,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
-        self.collect_inbox();
+        // Who frees looks after what it frees; only what others freed is nobody's to look after.
+        if self.collect_inbox() && need.context.may_block {
+            self.relieve();
+        }
         let all = u64::from(self.space.spans.pages());
         if need.pages <= self.space.small_max && need.align_pages <= all {
             let align = need.align_pages as u32;
@@ -227,9 +230,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let pages = need.pages;
         if let Some(at) = self.take_current(pages, align) {
             return Some(at);
-        }
-        if need.context.may_block {
-            self.relieve();
         }
         for _ in 0..RELEASES {
             if let Some(at) = self.take_listed(pages, align, Choice::Rich) {

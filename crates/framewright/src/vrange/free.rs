@@ -80,11 +80,11 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             if told == 0 {
                 // Told before they are lazy: so the bound holds at every moment.
                 let delta = self.words.get(Own::Delta);
-                if delta + pages <= self.space.batch {
+                if delta + pages <= self.space.batch_of(kind) {
                     held.look_at(delta + pages);
                     told = pages;
                 } else {
-                    held.look_at(0);
+                    self.words.set(Own::Delta, 0);
                     told = pages;
                     if !held.make_room(delta + pages, pages, &mut self.frames) && !helped {
                         helped = true;

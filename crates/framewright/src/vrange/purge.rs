@@ -64,11 +64,14 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     }
 
     /// Takes what others freed in the seat's spans: it is lazy then, and the seat's to purge.
+    /// Returns whether there was a message.
     #[inline]
-    pub(super) fn collect_inbox(&self) {
-        if self.words.inbox().load(Relaxed) != 0 {
+    pub(super) fn collect_inbox(&self) -> bool {
+        let is_full = self.words.inbox().load(Relaxed) != 0;
+        if is_full {
             self.collect_all();
         }
+        is_full
     }
 
     #[cold]
@@ -232,7 +235,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             }
         }
         self.words.sub(Own::Purgeable, unmapped);
-        self.space.unmapped(unmapped);
+        self.words.add_unmapped(unmapped);
         unmapped != 0
     }
 
@@ -402,7 +405,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         if unmapped != 0 {
             self.words.set(Own::AreasStamp, self.space.stamp());
             self.words.sub(Own::Purgeable, unmapped);
-            self.space.unmapped(unmapped);
+            self.words.add_unmapped(unmapped);
         }
         unmapped != 0
     }

@@ -277,8 +277,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 let slot = header.pages().next_power_of_two();
                 let delta = self.words.get(Own::Delta) + u64::from(slot);
                 let held = self.held();
-                if delta <= self.space.batch || held.tell(delta) {
-                    let delta = if delta <= self.space.batch { delta } else { 0 };
+                let batch = self.space.batch_of(AreaKind::Ram);
+                if delta <= batch || held.tell(delta) {
+                    let delta = if delta <= batch { delta } else { 0 };
                     self.words.set(Own::Delta, delta);
                     if held.free_slot(at, header, slot) {
                         self.exit();

@@ -16,6 +16,8 @@ use core::marker::PhantomData;
 const BUSY: usize = 0;
 const CLAIMED: usize = 8;
 const TAKEN: usize = 9;
+/// The owner's too, but rarely written, and read by whoever flushes: lazy pages unmapped.
+const UNMAPPED: usize = 10;
 const INBOX: usize = 16;
 const HEADS: usize = 40;
 const COUNTERS: usize = 64;
@@ -104,7 +106,7 @@ pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
 pub(super) const LISTS: usize = 23;
 const _: () = {
     assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::Undone as usize) < KEPT);
-    assert!((Own::BlockEmpties as usize) < HEADS);
+    assert!((Own::Most as usize) < HEADS);
 };
 
 /// The metadata of one seat.
@@ -158,6 +160,17 @@ impl<'m> SeatWords<'m> {
     #[inline(always)]
     pub(super) fn kept(self, table: Table<'m>) -> Kept<'m> {
         Kept::new(&self.words[KEPT..KEPT + KEPT_WORDS], table)
+    }
+
+    /// Lazy pages unmapped since the space was made. What is counted is unmapped.
+    pub(super) fn unmapped(self) -> u64 {
+        // Acquire pairs with the Release in `add_unmapped`.
+        self.words[UNMAPPED].load(Acquire)
+    }
+
+    pub(super) fn add_unmapped(self, pages: u64) {
+        let word = &self.words[UNMAPPED];
+        word.store(word.load(Relaxed) + pages, Release);
     }
 
     pub(super) fn link(self, word: Own) -> Link {

@@ -123,8 +123,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// So many lazy pages are not yet told of; purges some if it is time to.
     pub(super) fn look_at(&self, delta: u64) {
         self.words.set(Own::Delta, delta);
+        self.look_again(delta, self.space.told_lazy());
+    }
+
+    /// Purges some if it is time to, and says when to look again.
+    fn look_again(&self, delta: u64, told: u64) {
         let before = self.words.get(Own::Purgeable);
-        self.relieve();
+        self.relieve_above(told);
         // What others freed, and was found beside what could not be unmapped, is added.
         let unmapped = before.saturating_sub(self.words.get(Own::Purgeable));
         // Where what is lazy is scattered, a pass does little, and the next comes soon.
@@ -139,10 +144,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Does some of the purge ahead of the bound, if much is lazy and enough of it is this CPU's:
     /// so that nobody has to do all of it at once.
     pub(super) fn relieve(&self) {
+        self.relieve_above(self.space.told_lazy());
+    }
+
+    fn relieve_above(&self, told: u64) {
         let bound = self.space.lazy_max;
         let own = self.words.get(Own::Purgeable);
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
-        if own > ahead && self.space.told_lazy() > bound / 2 {
+        if own > ahead && told > bound / 2 {
             self.pass();
         }
     }
@@ -157,21 +166,26 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     ) -> bool {
         let bound = self.space.lazy_max;
         self.collect_inbox();
-        if self.space.add_lazy(pages) <= bound {
+        let told = self.space.add_lazy(pages);
+        if told <= bound {
+            self.look_again(self.words.get(Own::Delta), told);
             return true;
         }
         self.space.look_at_lazy(reserved);
         loop {
-            if self.space.unflushed() != 0 {
-                self.space.flush(self.words);
-                if self.space.told_lazy() <= bound {
-                    return true;
-                }
-            }
-            if !self.pass() {
+            // As much as is too much is unmapped before anybody is made to flush.
+            let excess = self.space.told_lazy().saturating_sub(bound);
+            while self.space.unflushed() < excess && self.pass() {}
+            if self.space.unflushed() == 0 {
                 // Nothing more that could be purged; what others wait for is free.
                 self.release_areas(super::space::MERGES_MAX, frames);
                 return self.space.told_lazy() <= bound;
+            }
+            self.space.flush(self.words);
+            let told = self.space.told_lazy();
+            if told <= bound {
+                self.look_again(self.words.get(Own::Delta), told);
+                return true;
             }
         }
     }

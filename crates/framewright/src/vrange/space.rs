@@ -5,13 +5,14 @@ use super::layout::Shape;
 use super::seat::{Count, Own, SeatWords};
 use super::span::Spans;
 use super::table::Table;
-use super::{Fit, FrameSource, RangeSeat, SetupError, SpaceLayout};
+use super::{AreaKind, Fit, FrameSource, RangeSeat, SetupError, SpaceLayout};
 use crate::platform::{Barrier, Map, Relax};
 use crate::policy::RangeConfig;
 use crate::raw::atomic_words;
 use crate::sync::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    fence,
 };
 use crate::units::{CpuId, Page};
 
@@ -21,11 +22,11 @@ const STOP_LOCK: usize = 0;
 /// Lazy pages that the seats have told of, and those that waits for a flush; wraps below zero for a
 /// moment where somebody purged before it was told.
 const LAZY: usize = 8;
-/// Of these, the ones that are unmapped and wait for a flush.
-const UNFLUSHED: usize = 9;
 /// Flushes begun, and the highest completed.
 const BEGUN: usize = 16;
 const DONE: usize = 17;
+/// Lazy pages unmapped and flushed since the space was made.
+const FLUSHED: usize = 18;
 /// The most lazy pages at one time; merges under one hold; the lowest and the highest page ever
 /// cut, plus one.
 const PEAK: usize = 24;
@@ -131,7 +132,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             lazy_max,
             span_pages_max: (layout.pages / 4).max(u64::from(shape.cpus) << shape.span_shift),
             idle_max: layout.pages / 16,
-            batch: (lazy_max / (8 * u64::from(shape.cpus))).clamp(1, 256),
+            batch: (lazy_max / (4 * u64::from(shape.cpus))).clamp(1, 2048),
             empties_max: (lazy_max >> shape.span_shift).max(2),
         };
         let mut guard = space.arena.lock(|attempt| space.platform.relax(attempt));
@@ -210,22 +211,26 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
     /// Flushes for everybody: what was unmapped before the call is free after it.
     pub(super) fn flush(&self, words: SeatWords<'m>) {
-        // Acquire pairs with the Release in `unmapped`: these pages were unmapped before.
-        let pages = self.words[UNFLUSHED].swap(0, AcqRel);
-        // A stamp is taken by a read-modify-write of the same word: whoever's stamp is at most
-        // this number had unmapped before.
+        // Counted only after they were unmapped.
+        let unmapped = self.unmapped();
         let number = self.words[BEGUN].fetch_add(1, AcqRel) + 1;
+        // Pairs with the fence in `stamp`: whoever's stamp is at most this number did not see this
+        // flush begin, so what it had unmapped before is seen here.
+        fence(SeqCst);
         self.platform.flush_all();
         // Release pairs with the Acquire in `done`.
         self.words[DONE].fetch_max(number, AcqRel);
-        self.words[LAZY].fetch_sub(pages, AcqRel);
+        // Of several flushes at a time, none takes off what another one did.
+        let flushed = self.words[FLUSHED].fetch_max(unmapped, AcqRel);
+        self.words[LAZY].fetch_sub(unmapped.saturating_sub(flushed), AcqRel);
         words.count(Count::Flushes, 1);
     }
 
     /// The generation that makes what has been unmapped so far free.
     pub(super) fn stamp(&self) -> u64 {
-        // A read-modify-write, so that the flush with that number comes after.
-        self.words[BEGUN].fetch_add(0, AcqRel) + 1
+        // Not a read-modify-write: the word's line stays with all CPUs between two flushes.
+        fence(SeqCst);
+        self.words[BEGUN].load(Relaxed) + 1
     }
 }
 
@@ -235,19 +240,31 @@ impl<'m, P> Space<'m, P> {
         self.words[DONE].load(Acquire)
     }
 
-    /// Pages have been unmapped and stamped, and wait for a flush.
-    pub(super) fn unmapped(&self, pages: u64) {
-        self.words[UNFLUSHED].fetch_add(pages, AcqRel);
+    /// Lazy pages unmapped since the space was made, by all CPUs.
+    fn unmapped(&self) -> u64 {
+        self.all_seats().map(SeatWords::unmapped).sum()
     }
 
+    /// Lazy pages that are unmapped and wait for a flush.
     pub(super) fn unflushed(&self) -> u64 {
-        self.words[UNFLUSHED].load(Relaxed)
+        let flushed = self.words[FLUSHED].load(Relaxed);
+        self.unmapped().saturating_sub(flushed)
     }
 
     /// Adds to the lazy pages, and returns their sum.
     pub(super) fn add_lazy(&self, pages: u64) -> u64 {
         let before = self.words[LAZY].fetch_add(pages, AcqRel);
         not_negative(before.wrapping_add(pages))
+    }
+
+    /// Lazy pages that a seat keeps to itself, where the last were of areas of that kind: of slots
+    /// fewer, so that few vmap blocks are needed.
+    #[inline(always)]
+    pub(super) const fn batch_of(&self, kind: AreaKind) -> u64 {
+        match kind {
+            AreaKind::Ram if self.batch > 256 => 256,
+            _ => self.batch,
+        }
     }
 
     /// Takes back what [`add_lazy`](Self::add_lazy) added.

@@ -207,6 +207,8 @@ fn random(seat: &mut Seat<'_, '_>, seed: u64) {
 
 /// Bounds on lazy pages from one that is always met to one that never is.
 const BOUNDS: [u64; 3] = [64, 8192, 1 << 30];
+/// The most that one CPU has lazy beyond the bound.
+const BATCH: u64 = 2048;
 /// Enough for every block of every scenario: 8 GiB.
 const WINDOW: u64 = 8 * 1024 * BLOCK;
 
@@ -219,7 +221,7 @@ fn block_counts(insert: Insert, lazy_pages_max: u64, work: fn(&mut Seat<'_, '_>)
     assert_eq!(stats.vm_map_ram, stats.vm_unmap_ram);
     assert_eq!(stats.new_vmap_block, stats.alloc_vmap_area);
     assert_eq!((stats.live_pages, stats.drains), (0, 0));
-    assert!(stats.lazy_pages_peak <= lazy_pages_max + 256);
+    assert!(stats.lazy_pages_peak <= lazy_pages_max + BATCH);
     (stats.alloc_vmap_area, stats.free_vmap_block)
 }
 
@@ -272,9 +274,9 @@ fn with_recycling_few_blocks_are_enough() {
     for work in works {
         let stats = on_one_cpu(WINDOW, &config, work);
         assert!(stats.alloc_vmap_area <= 20, "{}", stats.alloc_vmap_area);
-        assert!(stats.lazy_pages_peak <= 8192 + 256);
+        assert!(stats.lazy_pages_peak <= 8192 + BATCH);
         // Each makes as many pages free as the bound allows, or nearly.
-        let pages = stats.tlb_flushes * (8192 - 2 * 256) * 9 / 10;
+        let pages = stats.tlb_flushes * (8192 - 2 * BATCH) * 9 / 10;
         assert!(pages <= 7_168_000, "{} flushes", stats.tlb_flushes);
     }
 }
