@@ -100,6 +100,12 @@ impl Mapping {
         }
     }
 
+    /// Its length in bytes.
+    #[cfg(test)]
+    pub(crate) const fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
     pub(crate) const fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -152,6 +158,12 @@ impl Mapping {
         self.advise(libc::MADV_HUGEPAGE)
     }
 
+    /// Asks the kernel not to serve the mapping with huge pages, so that what is not touched costs
+    /// nothing.
+    pub(crate) fn advise_small(&self) -> Result<(), Errno> {
+        self.advise(libc::MADV_NOHUGEPAGE)
+    }
+
     /// Makes huge pages of the whole mapping now, as far as it has whole ones, and fills it.
     ///
     /// 0.7 to 5 ms for each 2 MiB.
@@ -168,7 +180,7 @@ impl Mapping {
 
     /// `advice` is one of those that leave the contents and the protection as they are.
     fn advise(&self, advice: libc::c_int) -> Result<(), Errno> {
-        // SAFETY: the range is this mapping, and both advices used here change which physical
+        // SAFETY: the range is this mapping, and the advices used here change which physical
         // pages are behind it, but neither contents nor protection.
         let failed = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len_bytes, advice) };
         if failed == 0 {

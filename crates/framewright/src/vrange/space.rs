@@ -84,7 +84,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// as [`SpaceLayout::words_needed`] says; their values do not matter.
     ///
     /// The whole window is free; nothing of it is mapped. Time: O(spans and CPUs); the words of
-    /// the pages are not touched.
+    /// the pages are not touched. Where memory is known to hold zeroes,
+    /// [`in_zeroed`](Self::in_zeroed) spares the spans' words, too.
     ///
     /// # Errors
     /// What is wrong with layout or memory, with the number.
@@ -93,6 +94,34 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         config: &RangeConfig,
         memory: &'m mut [u64],
         platform: P,
+    ) -> Result<Self, SetupError> {
+        Self::in_memory(layout, config, memory, platform, false)
+    }
+
+    /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does: what
+    /// belongs to spans and pages that are never used is not touched, so that on such a host a
+    /// large window with little in it costs little. Time: O(CPUs).
+    ///
+    /// Where memory holds anything else the space may hand out what is not free; no other promise
+    /// of the language is broken.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn in_zeroed(
+        layout: &SpaceLayout,
+        config: &RangeConfig,
+        memory: &'m mut [u64],
+        platform: P,
+    ) -> Result<Self, SetupError> {
+        Self::in_memory(layout, config, memory, platform, true)
+    }
+
+    fn in_memory(
+        layout: &SpaceLayout,
+        config: &RangeConfig,
+        memory: &'m mut [u64],
+        platform: P,
+        is_zeroed: bool,
     ) -> Result<Self, SetupError> {
         let shape = Shape::new(layout)?;
         if memory.len() < shape.words {
@@ -104,7 +133,12 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let misaligned = memory.as_ptr().addr() % 64 / 8;
         let memory = &mut memory[(8 - misaligned) % 8..];
         let [words, seats, records, table] = shape.parts();
-        memory[..words + seats + records].fill(0);
+        let dirty = if is_zeroed {
+            0
+        } else {
+            words + seats + records
+        };
+        memory[..dirty].fill(0);
         let mut rest = atomic_words(memory);
         let mut cut = |len: usize| {
             let (part, others) = rest.split_at(len);

@@ -597,3 +597,26 @@ fn of_two_frees_at_the_same_moment_one_is_refused_whoever_is_the_owner() {
     space.verify().unwrap();
     assert_eq!(space.stats().vmap_lazy_nr, 0);
 }
+
+#[test]
+fn a_space_in_zeroed_memory_does_as_one_in_memory_that_holds_anything() {
+    let layout = SpaceLayout::new(Page(0x400), 2000)
+        .with_cpus(2)
+        .with_span_pages(64);
+    let config = config(100, true);
+    let memory = vec![0; layout.words_needed().unwrap()];
+    let pages = Pages::new(layout.start, layout.pages);
+    let zeroed = Space::in_zeroed(&layout, &config, memory.leak(), pages).unwrap();
+    let mut twins = [Box::leak(Box::new(zeroed)), space(layout, config)].map(Twin::new);
+    let mut randoms = [Random(41), Random(41)];
+    for step in 0..3000 {
+        for (twin, random) in twins.iter_mut().zip(&mut randoms) {
+            twin.step(random, 40);
+        }
+        assert_eq!(twins[0].live, twins[1].live, "step {step}");
+        if step % 100 == 0 {
+            twins.iter().for_each(Twin::check);
+        }
+    }
+    assert_eq!(twins[0].space.stats(), twins[1].space.stats());
+}
