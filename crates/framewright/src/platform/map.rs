@@ -40,8 +40,9 @@ impl core::error::Error for MapError {}
 
 /// Virtual pages in front of frames: three verbs about page tables.
 ///
-/// The engine calls none of them under a lock of its own, and never two at a time for the same
-/// page.
+/// The engine calls none of them under a lock that another CPU could need for an ordinary request,
+/// and never two at a time for the same page; but perhaps on behalf of another CPU, which waits:
+/// they must not call the engine's ranges back.
 ///
 /// # The flush contract
 /// After [`unmap`](Self::unmap) an access through the pages may still reach their old frames, by

@@ -1,7 +1,8 @@
 //! What the engine asks of the world: a few verbs, each its own small trait.
 //!
 //! The engine is generic over them, reads no clock and no CPU number in any other way, and calls
-//! none of them under a lock except [`Relax::relax`] while it waits for one. With the same
+//! none of them under a lock except [`Relax::relax`] while it waits for one, and [`Map`] while it
+//! acts for CPUs that it has stopped. With the same
 //! answers from the platform, the same calls give the same results, bit for bit.
 
 mod fenced;

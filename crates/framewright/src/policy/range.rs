@@ -15,7 +15,8 @@ pub enum Insert {
 /// The policies of one space, as a plain value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeConfig {
-    /// The most pages that may be lazy, plus one batch for each CPU.
+    /// The most pages that may be lazy, plus one batch for each CPU; an eighth of the window, if
+    /// that is less.
     pub lazy_pages_max: u64,
     /// Where a new vmap block goes.
     pub insert: Insert,

@@ -36,11 +36,11 @@
 //! - A **free** only marks: on the owner's CPU in the span's lazy bitmap; from elsewhere in a
 //!   second, atomic bitmap, with the span put into the owner's inbox if it is not there already. An
 //!   arena's area goes into a list of the freeing CPU, linked through its table words.
-//! - A **purge** is done by the CPU that finds too much lazy: it unmaps what is lazy in its spans
-//!   in as few pieces as possible, stamps them with the generation that will make them reusable,
-//!   and flushes once, for everybody. What waits becomes free when its owner next looks and its
-//!   generation has passed; nobody walks it. Frames behind purged areas go back to their source
-//!   after the flush.
+//! - A **purge** is done by the CPUs that make lazy, in passes over a few spans or areas, from half
+//!   of the bound on: a pass unmaps what is lazy in as few pieces as possible, and stamps it with
+//!   the generation that will make it reusable. Who meets the bound flushes once, for everybody.
+//!   What waits becomes free when its owner next looks and its generation has passed; nobody walks
+//!   it. Frames behind purged areas go back to their source after the flush.
 //! - **Kept areas**: a freed `vmalloc` area of up to 64 pages stays as it stands, frames, mapping
 //!   and all, in a list of the freeing CPU's by its length, for the next request of that length;
 //!   what a CPU has too many of moves to a depot that all share. Both are bounded.
@@ -67,7 +67,9 @@
 //!   span, or by the area that covers the span's first page.
 //! - **V5** A page is mapped only if it belongs to a live, kept or lazy area; it is handed out again
 //!   only if a flush has begun after it was unmapped, and ended.
-//! - **V6** Lazy and waiting pages are at most the configured bound plus one batch for each CPU.
+//! - **V6** Lazy pages, those that wait for a flush included, are at most the bound plus one batch
+//!   for each CPU. The bound is the configured one, or an eighth of the window if that is less. (What
+//!   the platform fails to unmap stays lazy, however much it is.)
 //! - **V7** A frame taken for an area is in its table words until it is given back, once.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
 //!   length and alignment existed, nothing being lazy, kept or in a span. (Without recycling, vmap
@@ -75,7 +77,8 @@
 //!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. Never
-//!   taken by a busy seat.
+//!   taken by a busy seat. Whoever holds it purges for others: so the platform's `unmap` and
+//!   `flush_all`, and a source's `free_run`, are called under it, and must not call the space.
 //! - Rank 2: the arena's lock, for one search or one cut, or at most 32 merges; the depot's lock,
 //!   for at most 16 kept areas that move. Neither inside the other, and nothing is called under
 //!   them.
