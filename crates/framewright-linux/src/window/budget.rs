@@ -1,4 +1,6 @@
 use framewright::platform::MapError;
+use std::fs::File;
+use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The mappings of all windows of the process: the kernel's limit is the process's.
@@ -24,8 +26,8 @@ pub(super) struct Budget {
     mine_max: u64,
     /// The most that all windows may have.
     windows_max: u64,
-    /// What is said to those who are refused.
-    limit: u64,
+    /// What the kernel allows the process.
+    host_max: u64,
 }
 
 impl Budget {
@@ -45,7 +47,7 @@ impl Budget {
             mine: AtomicU64::new(1),
             mine_max: mine_max.unwrap_or(u64::MAX),
             windows_max,
-            limit: mine_max.map_or(limit, |mine_max| mine_max.min(limit)),
+            host_max: limit,
         }
     }
 
@@ -62,7 +64,30 @@ impl Budget {
             return Ok(());
         }
         self.settle(0);
-        Err(MapError::Limit { max: self.limit })
+        let max = if mine > self.mine_max {
+            self.mine_max
+        } else {
+            self.host_max
+        };
+        Err(MapError::Limit { max })
+    }
+
+    /// What is to be said of a mapping that the kernel had no memory for, if the process has as
+    /// many as it may: others have used up what the budget left them.
+    ///
+    /// Allocates nothing: that could need a mapping.
+    pub(super) fn host_is_full(&self) -> Option<MapError> {
+        let mut maps = File::open("/proc/self/maps").ok()?;
+        let mut buffer = [0; 4096];
+        let mut mappings = 0;
+        loop {
+            match maps.read(&mut buffer).ok()? {
+                0 => break,
+                len => mappings += buffer[..len].iter().filter(|byte| **byte == b'\n').count(),
+            }
+        }
+        let max = self.host_max;
+        (mappings as u64 + CUTS > max).then_some(MapError::Limit { max })
     }
 
     /// The same for what only unmaps: the sixteenth is there for it.

@@ -17,7 +17,10 @@
 //! the limit refuses even what would give mappings back. A window keeps an upper bound of what it
 //! has: for each page boundary, whether the kernel may begin a mapping there. It refuses a mapping
 //! with [`MapError::Limit`] that could bring the process above fifteen sixteenths of the limit, so
-//! that unmapping always has room. All windows of the process count as one.
+//! that unmapping always has room. All windows of the process count as one. What the rest of the
+//! process had when the window was made is left to it; if it grows by more than that sixteenth the
+//! kernel refuses, and then both verbs say `Limit`, too: nothing is lost, and once there is room
+//! again all goes on.
 //!
 //! # Who may touch a page
 //! [`Window::read`] and [`Window::write`] are for everybody. They are system calls
@@ -329,7 +332,7 @@ impl Window {
         self.budget
             .settle(gone.unwrap_or(0) + self.edges.tear(pages));
         match errno {
-            Errno::NOMEM | Errno::AGAIN => MapError::NoMemory,
+            Errno::NOMEM | Errno::AGAIN => self.budget.host_is_full().unwrap_or(MapError::NoMemory),
             // Nothing else is known to come: addresses, lengths and offsets are checked.
             errno => MapError::Refused(errno.raw_os_error()),
         }

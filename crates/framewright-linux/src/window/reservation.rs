@@ -2,7 +2,7 @@
 // it; mmap has no safe form, because the caller must know what it replaces.
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// - `start` is aligned as was asked.
 ///
 /// One gap is known: before Linux 6.12, between a refused mapping that left nothing and its mending,
-/// another thread's mapping may come to lie there; it looks like one of this value's then.
+/// another thread's mapping may come to lie there; if it covers all that was to be mapped, it looks
+/// like this value's own.
 #[derive(Debug)]
 pub(super) struct Reservation {
     start: NonNull<u8>,
@@ -129,19 +130,24 @@ impl Reservation {
     /// Before Linux 6.12 a refused MAP_FIXED could have unmapped what it was to replace: then
     /// anybody's next mmap could lie there.
     fn mend(&self, bytes: &Range<usize>) {
-        let flags = none() | MapFlags::FIXED_NOREPLACE;
         let at = self.place(bytes);
+        // SAFETY: changes nothing; an error if a part of the range is not mapped. (An mmap could not
+        // tell: at the limit of mappings the kernel refuses it before it looks at the range.)
+        if unsafe { msync(at, bytes.len(), MsyncFlags::ASYNC) }.is_ok() {
+            return;
+        }
+        let flags = none() | MapFlags::FIXED_NOREPLACE;
         // SAFETY: replaces nothing. Where the kernel does not know the flag it takes the address
         // for a hint, and what it gave elsewhere is taken back.
         match unsafe { mmap_anonymous(at, bytes.len(), ProtFlags::empty(), flags) } {
-            Ok(mended) if mended == at => {}
+            Ok(mended) if mended == at => return,
             Ok(elsewhere) => {
                 // SAFETY: the kernel chose the place just now, nobody has seen it.
                 let _ = unsafe { munmap(elsewhere, bytes.len()) };
             }
-            Err(Errno::EXIST) => {}
-            Err(_) => self.lost.store(true, Relaxed),
+            Err(_) => {}
         }
+        self.lost.store(true, Relaxed);
     }
 
     fn place(&self, bytes: &Range<usize>) -> *mut c_void {
@@ -166,6 +172,27 @@ impl Drop for Reservation {
 /// NORESERVE: no access, so no memory is ever needed.
 fn none() -> MapFlags {
     MapFlags::PRIVATE | MapFlags::NORESERVE
+}
+
+#[cfg(test)]
+impl Reservation {
+    /// What a refused change of the pages from byte `start` on may come to: two pages are gone, and
+    /// the first is somebody else's. Returns where.
+    pub(super) fn lose_two_pages(&self, start: usize) -> NonNull<u8> {
+        let bytes = start..start + 2 * 4096;
+        let at = self.place(&bytes);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: of the reservation, in which no Rust value lies; what replaces it is new.
+        let other = unsafe {
+            munmap(at, bytes.len()).unwrap();
+            mmap_anonymous(at, 4096, access, flags).unwrap()
+        };
+        assert!(!self.is_lost());
+        self.mend(&bytes);
+        assert!(self.is_lost());
+        NonNull::new(other.cast()).unwrap()
+    }
 }
 
 #[cfg(test)]
@@ -204,21 +231,25 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_took_away_is_reserved_again() {
+        let one = Reservation::new(16 * 4096, 4096).unwrap();
+        let bytes = 4 * 4096..6 * 4096;
+        let at = one.place(&bytes);
+        // SAFETY: of the reservation, in which no Rust value lies.
+        unsafe { munmap(at, bytes.len()) }.unwrap();
+        one.mend(&bytes);
+        assert!(!one.is_lost());
+        // SAFETY: changes nothing.
+        unsafe { msync(at, bytes.len(), MsyncFlags::ASYNC) }.unwrap();
+    }
+
+    #[test]
     fn what_was_lost_is_nobodys_to_give_back() {
         let one = Reservation::new(16 * 4096, 4096).unwrap();
         let (whole, whole_bytes) = (one.whole, one.whole_bytes);
-        // The kernel refuses to map nothing, and mending it: an error like any other.
-        let place = one.start().as_ptr().wrapping_byte_add(4 * 4096).cast();
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        assert_eq!(one.unmap(&(0..0)).unwrap_err(), Errno::INVAL);
-        assert!(one.is_lost());
-        // Somebody else's memory comes to lie there.
-        // SAFETY: replaces a page of the reservation, in which no Rust value lies.
-        let other = unsafe {
-            mmap_anonymous(place, 4096, access, MapFlags::PRIVATE | MapFlags::FIXED).unwrap()
-        };
+        let mut other = one.lose_two_pages(4 * 4096);
         // SAFETY: just mapped, readable and writable, and nobody else knows of it.
-        let byte = unsafe { &mut *other.cast::<u8>() };
+        let byte = unsafe { other.as_mut() };
         *byte = 42;
         drop(one);
         // Not by a load: it would end the process if the page were gone.

@@ -339,32 +339,38 @@ fn a_budget_is_kept_and_named_and_nothing_is_lost_at_it() {
 
 const CHILD: &str = "FRAMEWRIGHT_TEST_AT_THE_LIMIT";
 
-/// In a process of its own: the others in this one need mappings too.
-#[test]
-fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
+/// The kernel's limit, in a process of the test's own (the others in this one need mappings too);
+/// or, in this one, nothing, once the child is done.
+fn limit_in_a_child(test: &str) -> Option<u64> {
     if std::env::var_os(CHILD).is_none() {
-        let name =
-            "window::tests::at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped";
+        let name = format!("window::tests::{test}");
         let run = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture"])
+            .args(["--exact", &name, "--nocapture"])
             .env(CHILD, "1")
             .output()
             .unwrap();
         let out = String::from_utf8_lossy(&run.stdout);
-        assert!(
-            run.status.success(),
-            "{out}{}",
-            String::from_utf8_lossy(&run.stderr)
-        );
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{out}{errors}");
+        assert!(out.contains("1 passed"), "{out}");
         print!("{out}");
-        return;
+        return None;
     }
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
-    let limit: u64 = limit.trim().parse().unwrap();
+    let limit = limit.trim().parse().unwrap();
     if limit > 1 << 18 {
         println!("skipped: vm.max_map_count of {limit} would take long to reach");
-        return;
+        return None;
     }
+    Some(limit)
+}
+
+#[test]
+fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
+    let test = "at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped";
+    let Some(limit) = limit_in_a_child(test) else {
+        return;
+    };
     let ram = ram(2);
     // Two windows: the limit is that of both.
     let windows = [(); 2].map(|()| Window::new(Arc::clone(&ram), 2 * limit).unwrap());
@@ -402,20 +408,56 @@ fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
 }
 
 #[test]
+fn where_others_used_up_the_limit_it_is_named_and_nothing_is_lost() {
+    let test = "where_others_used_up_the_limit_it_is_named_and_nothing_is_lost";
+    let Some(limit) = limit_in_a_child(test) else {
+        return;
+    };
+    let ram = ram(4);
+    let window = Window::new(ram, 64).unwrap();
+    let map = |nth| window.map(page(&window, nth), run(1000, 1), Context::ANY);
+    map(1).unwrap();
+    // Each second page of these is a mapping of its own, after which one more is made.
+    let others = Reservation::new(2 * limit as usize * FRAME_BYTES, FRAME_BYTES).unwrap();
+    let frame = window.ram().as_fd();
+    let mut count = 0;
+    let one_more = |nth: usize| {
+        let at = nth * 2 * FRAME_BYTES;
+        others.map(&(at..at + FRAME_BYTES), frame, 0, false)
+    };
+    while one_more(count).is_ok() {
+        count += 1;
+    }
+    assert!(count as u64 > limit / 3);
+    let last = Reservation::new(FRAME_BYTES, FRAME_BYTES);
+    let again = Reservation::new(FRAME_BYTES, FRAME_BYTES);
+    assert!(last.is_err() || again.is_err(), "the limit is not reached");
+    assert_eq!(map(5), Err(MapError::Limit { max: limit }));
+    let middle = window.unmap(range(&window, 30, 4));
+    assert_eq!(middle, Err(MapError::Limit { max: limit }));
+    assert!(!window.reservation.is_lost());
+    // As soon as there is room again, all goes on.
+    drop((last, again, others));
+    map(5).unwrap();
+    window.write(page(&window, 1), 0, &[1]).unwrap();
+    window.unmap(window.range()).unwrap();
+    assert_eq!((window.mappings(), kernels(&window)), (1, 1));
+}
+
+#[test]
 fn of_a_window_that_lost_a_place_nothing_is_mapped_unmapped_or_accessed() {
     let window = Window::new(ram(4), 1024).unwrap();
     let at = page(&window, 3);
     window.map(at, run(1000, 2), Context::ANY).unwrap();
-    // The kernel refuses to map nothing, and mending it: an error like any other.
-    let errno = window.reservation.unmap(&(0..0)).unwrap_err();
+    window
+        .map(page(&window, 7), run(1000, 1), Context::ANY)
+        .unwrap();
+    window.reservation.lose_two_pages(3 * FRAME_BYTES);
     window.budget.take_always();
-    assert_eq!(
-        window.refused(&(3..4), errno),
-        MapError::Refused(libc::EINVAL)
-    );
+    assert_eq!(window.refused(&(3..5), Errno::NOMEM), MapError::NoMemory);
     let refused = window.read(at, 0, &mut [0; 8]);
     assert_eq!(refused, Err(AccessError::NotMapped(at)));
-    window.write(page(&window, 4), 0, &[1]).unwrap();
+    window.write(page(&window, 7), 0, &[1]).unwrap();
     let mappings = window.mappings();
     let map = window.map(page(&window, 9), run(1000, 1), Context::ANY);
     assert_eq!(map, Err(MapError::NoMemory));
