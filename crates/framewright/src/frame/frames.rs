@@ -1,7 +1,7 @@
 use super::{AllocError, FreeError, Seat, SeatError, Zone};
 use crate::platform::{Barrier, Relax};
 use crate::stats::FrameStats;
-use crate::units::{CpuId, Frame, Mobility, Order};
+use crate::units::{CpuId, Frame, Mobility, Order, Run};
 
 /// Several zones in the order in which requests prefer them: the usual memory first, what few
 /// need, such as memory for devices with short addresses, last.
@@ -126,6 +126,15 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
             .find(|seat| seat.zone().contains(frame))
     }
 
+    /// The seat in the zone of a run's first frame, and how much of the run lies in that zone; zones
+    /// may lie side by side.
+    pub(crate) fn first_part(&mut self, run: Run) -> Option<(&mut Seat<'z, 'm, P>, Run)> {
+        let seat = self.seat_of(run.start())?;
+        let end = run.end().min(seat.zone().map.end);
+        let part = Run::new(run.start(), end.0 - run.start().0)?;
+        Some((seat, part))
+    }
+
     /// The seat in zone `nth`.
     ///
     /// # Panics
@@ -137,7 +146,7 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
 
 impl AllocError {
     /// What two zones' failures come to: enough free frames in one are enough.
-    fn worse(sofar: Option<Self>, next: Self) -> Self {
+    pub(crate) fn worse(sofar: Option<Self>, next: Self) -> Self {
         match (sofar, next) {
             (None, error) => error,
             (Some(Self::Fragmented), _) | (_, Self::Fragmented) => Self::Fragmented,

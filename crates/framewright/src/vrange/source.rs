@@ -1,4 +1,4 @@
-use crate::frame::{AllocError, Seat};
+use crate::frame::{AllocError, Seat, Seats};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Context, Frame, Mobility, Order, Run};
 
@@ -91,6 +91,47 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
     }
 }
 
+/// From the first zone, in the order of preference, that has something at once; only then one is
+/// stopped. Short of frames is who is short in each zone.
+impl<P: Relax + Barrier, const N: usize> FrameSource for Seats<'_, '_, P, N> {
+    fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+        let mut worst = None;
+        let waits = [false, true]
+            .into_iter()
+            .take(1 + usize::from(context.may_block));
+        for may_block in waits {
+            let context = Context {
+                may_block,
+                ..context
+            };
+            worst = None;
+            for nth in 0..N {
+                match self.seat(nth).alloc_run(frames, context) {
+                    Ok(run) => return Ok(run),
+                    Err(error) => worst = Some(AllocError::worse(worst, error)),
+                }
+            }
+        }
+        Err(worst.unwrap_or(AllocError::Exhausted))
+    }
+
+    fn free_run(&mut self, frames: Run) {
+        let mut rest = frames;
+        while !rest.is_empty() {
+            let Some((seat, part)) = self.first_part(rest) else {
+                debug_assert!(false, "frames come back to where they came from");
+                return;
+            };
+            seat.free_run(part);
+            rest = split(rest, part.frames()).1;
+        }
+    }
+
+    fn is_short(&mut self) -> bool {
+        (0..N).all(|nth| self.seat(nth).is_short())
+    }
+}
+
 /// The largest order that a seat caches.
 const CACHED_ORDER_MAX: u8 = 3;
 
@@ -114,7 +155,7 @@ fn run_of(frame: Frame, order: Order) -> Run {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::frame::{Zone, ZoneLayout};
+    use crate::frame::{Frames, Zone, ZoneLayout};
     use crate::platform::SingleThread;
     use crate::policy::Config;
     use crate::units::CpuId;
@@ -187,5 +228,41 @@ mod tests {
         zone.drain();
         zone.verify().unwrap();
         assert_eq!(zone.stats().nr_free_pages, 1024);
+    }
+
+    #[test]
+    fn several_zones_give_in_order_of_preference_and_take_runs_over_their_border() {
+        // Side by side: a run may go back over the border.
+        let layouts = [1024, 0].map(|start| ZoneLayout::new(Frame(start), 1024));
+        let mut memory = layouts.map(|layout| vec![0; layout.words_needed().unwrap()]);
+        let [a, b] = &mut memory;
+        let zone = |layout: &ZoneLayout, memory| {
+            let zone = Zone::new(layout, &Config::default(), memory, SingleThread::new()).unwrap();
+            zone.add(Run::new(layout.start, 1024).unwrap()).unwrap();
+            zone
+        };
+        let zones = [zone(&layouts[0], a), zone(&layouts[1], b)];
+        let mut seats = Frames::new(&zones).seats::<2>(CpuId(0)).unwrap();
+        for context in [Context::NOWAIT, Context::ANY] {
+            let mut runs = Vec::new();
+            while let Ok(run) = seats.alloc_run(100, context) {
+                runs.push(run);
+                let is_short = zones.iter().all(Zone::is_low);
+                assert_eq!(seats.is_short(), is_short);
+            }
+            let taken: u64 = runs.iter().map(|run| run.frames()).sum();
+            assert_eq!(taken, 2048);
+            assert_eq!(seats.alloc_run(1, context), Err(AllocError::Exhausted));
+            // All of the preferred zone before any of the other.
+            let preferred = runs.iter().take_while(|run| run.start().0 >= 1024);
+            assert_eq!(preferred.map(|run| run.frames()).sum::<u64>(), 1024);
+            seats.free_run(Run::new(Frame(0), 1000).unwrap());
+            seats.free_run(Run::new(Frame(1000), 1048).unwrap());
+            zones.iter().for_each(|zone| {
+                zone.drain();
+                zone.verify().unwrap();
+                assert_eq!(zone.stats().nr_free_pages, 1024);
+            });
+        }
     }
 }
