@@ -403,6 +403,53 @@ fn what_is_kept_is_bounded_also_where_none_of_it_is_aligned_as_asked() {
 }
 
 #[test]
+fn what_is_built_half_without_waiting_is_bounded() {
+    for kept in [0, 32] {
+        let mut bench = Bench::new(1, 2048, 512);
+        bench.config.kept_pages_max = kept;
+        bench.run(|space, seats| {
+            let (paging, seat) = (&bench.paging, &mut seats[0]);
+            let machine = paging.machine();
+            // Of all frames, every other one is taken: none follow one another.
+            let mut apart: Vec<_> = (0..512)
+                .map_while(|_| seat.vmalloc(&AreaRequest::new(1)).ok())
+                .collect();
+            apart.sort_by_key(|&at| space.frame_behind(at));
+            let mut nth = 0;
+            apart.retain(|&at| {
+                nth += 1;
+                nth % 2 == 0 || seat.vfree(at).is_err()
+            });
+            seat.drain();
+            let nowait = AreaRequest::new(10).within(Context::NOWAIT);
+            let (unmaps, flushes) = (machine.calls(Call::Unmap), machine.calls(Call::Flush));
+            let mut no_room = 0;
+            for _ in 0..20 {
+                machine.fail(Call::Map, 1);
+                machine.arm(true);
+                let refused = seat.vmalloc(&nowait);
+                machine.arm(false);
+                no_room += u32::from(matches!(refused, Err(RangeError::NoSpace { .. })));
+                refused.unwrap_err();
+                space.verify().unwrap();
+            }
+            let after = (machine.calls(Call::Unmap), machine.calls(Call::Flush));
+            assert_eq!(after, (unmaps, flushes), "without waiting");
+            let lazy = space.stats().vmap_lazy_nr;
+            assert!(lazy <= 64 + space.lazy_batch_pages(), "V6: {lazy}");
+            assert!(lazy > 40 && no_room > 10, "{lazy} and {no_room}");
+            assert_eq!(space.stats().kept_pages, 0);
+            let at = seat.vmalloc(&AreaRequest::new(200)).unwrap();
+            seat.vfree(at).unwrap();
+            for at in apart {
+                seat.vfree(at).unwrap();
+            }
+            bench.all_is_back(space, seats);
+        });
+    }
+}
+
+#[test]
 fn everything_kept_is_drained_before_a_request_fails() {
     let mut bench = Bench::new(2, 512, 128);
     bench.config.kept_pages_max = 1000;

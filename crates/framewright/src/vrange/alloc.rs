@@ -97,7 +97,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Counts a failure for want of space.
-    fn failed(&self, error: RangeError) -> RangeError {
+    pub(super) fn failed(&self, error: RangeError) -> RangeError {
         self.enter();
         self.words.count(Count::Failures, 1);
         self.exit();

@@ -6,7 +6,6 @@
 //!     word 32         which lists are not empty, one bit a length
 //!     word 33         pages with frames in all lists
 //!     word 34         the length to take from next, when something must go
-//!     word 35         the head of the list of what must go in any case
 //!     words 40 to 71  how many areas each list has, two a word
 //! ```
 //!
@@ -28,9 +27,8 @@ pub(super) const KEPT_WORDS: usize = 72;
 const MASK: usize = KEPT_MAX as usize / 2;
 const PAGES: usize = MASK + 1;
 const NEXT_OUT: usize = MASK + 2;
-const PARKED: usize = MASK + 3;
 const COUNTS: usize = 40;
-const _: () = assert!(PARKED < COUNTS && COUNTS + KEPT_MAX as usize / 2 == KEPT_WORDS);
+const _: () = assert!(NEXT_OUT < COUNTS && COUNTS + KEPT_MAX as usize / 2 == KEPT_WORDS);
 const _: () = assert!(KEPT_WORDS.is_multiple_of(8));
 const _: () = assert!(KEPT_MAX == u64::BITS, "one bit a length");
 
@@ -124,34 +122,15 @@ impl<'m> Kept<'m> {
         self.get(MASK) >> (pages - 1) & 1 != 0
     }
 
-    /// Puts a live area aside that is not to be used again, of whatever length.
-    pub(super) fn park(self, at: u32, live: Header) {
-        let next = (self.get(PARKED) as u32).checked_sub(1);
-        self.table.set_header(at, live.kept(next));
-        self.set(PARKED, u64::from(at) + 1);
-        self.set(PAGES, self.pages() + u64::from(live.pages()) - 1);
-    }
-
-    /// Takes an area out that was parked.
-    pub(super) fn take_parked(self) -> Option<u32> {
-        match self.get(PARKED) {
-            0 => None,
-            _ => self.take_any(),
-        }
-    }
-
-    /// The area that [`take_any`](Self::take_any) would take, and its list; none if it was parked.
-    fn next_out(self) -> Option<(u32, Option<u32>)> {
-        if let Some(at) = (self.get(PARKED) as u32).checked_sub(1) {
-            return Some((at, None));
-        }
+    /// The area that [`take_any`](Self::take_any) would take, and its list.
+    fn next_out(self) -> Option<(u32, u32)> {
         let mask = self.get(MASK);
         if mask == 0 {
             return None;
         }
         let from = self.get(NEXT_OUT) as u32 % KEPT_MAX;
         let list = (mask.rotate_right(from).trailing_zeros() + from) % KEPT_MAX;
-        Some((self.head(list)?, Some(list)))
+        Some((self.head(list)?, list))
     }
 
     /// The area that [`take_any`](Self::take_any) would take.
@@ -159,17 +138,10 @@ impl<'m> Kept<'m> {
         self.next_out().map(|(at, _)| at)
     }
 
-    /// Takes an area out: first what was parked, then of each length in turn, so that what nobody
-    /// asks for any more does not stay for ever.
+    /// Takes an area out: of each length in turn, so that what nobody asks for any more does not
+    /// stay for ever.
     pub(super) fn take_any(self) -> Option<u32> {
         let (at, list) = self.next_out()?;
-        let Some(list) = list else {
-            let pages = self.table.header(at).map_or(1, Header::pages);
-            let next = self.next(at).map_or(0, |next| u64::from(next) + 1);
-            self.set(PARKED, next);
-            self.set(PAGES, self.pages() + 1 - u64::from(pages));
-            return Some(at);
-        };
         self.set(NEXT_OUT, u64::from(list) + 1);
         self.unlink(list, None, self.next(at));
         Some(at)
@@ -250,15 +222,6 @@ impl<'m> Kept<'m> {
                 return Err(self.head(list).unwrap_or(0));
             }
         }
-        let mut parked = (self.get(PARKED) as u32).checked_sub(1);
-        while let Some(area) = parked {
-            let header = self.table.header(area).ok_or(area)?;
-            sum += u64::from(header.pages()) - 1;
-            if header.state() != AreaState::Kept || sum > self.pages() {
-                return Err(area);
-            }
-            parked = header.next();
-        }
         if sum == self.pages() { Ok(sum) } else { Err(0) }
     }
 }
@@ -319,21 +282,6 @@ mod tests {
         let gone: Vec<_> = core::iter::from_fn(|| kept.take_any()).collect();
         assert_eq!(gone, [220, 300, 100, 210, 0, 200]);
         assert_eq!((kept.verify(), kept.pages()), (Ok(0), 0));
-    }
-
-    #[test]
-    fn what_is_parked_is_never_used_again_and_goes_first() {
-        let (mut table, mut words) = (vec![0; 4096], vec![0; KEPT_WORDS]);
-        let table = Table::new(atomic_words(&mut table));
-        let kept = Kept::new(atomic_words(&mut words), table);
-        kept.park(100, live(table, 100, 700));
-        assert!(kept.put(0, live(table, 0, 2), 2, true));
-        kept.park(900, live(table, 900, 2));
-        assert_eq!((kept.verify(), kept.pages()), (Ok(704), 704));
-        assert_eq!(kept.take(2, |_| true), Some(0));
-        assert_eq!(kept.take(2, |_| true), None);
-        let gone: Vec<_> = core::iter::from_fn(|| kept.take_any()).collect();
-        assert_eq!((gone, kept.verify()), (vec![900, 100], Ok(0)));
     }
 
     #[test]

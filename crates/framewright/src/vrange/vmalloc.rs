@@ -29,7 +29,9 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// nanoseconds. Contents are zero if that was asked for, and anything otherwise.
     ///
     /// Within the context: if it allows waiting, everything kept and lazy is purged, of all CPUs,
-    /// before the request fails; if not, what is there at once is there or not.
+    /// before the request fails; if not, what is there at once is there or not, and frames in
+    /// several runs are mapped only if there is room for their pages below the bound on lazy ones,
+    /// for the case that only some can be mapped.
     ///
     /// # Errors
     /// The request is one that nobody can serve, or there is no gap, no frame, or no mapping to be
@@ -113,9 +115,22 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.undo(at, request.context);
             return Err((RangeError::Frames(error), had_spare));
         }
+        let Some(reserved) = self.reserve_area(at, pages, request.context) else {
+            self.give_back(at, pages, pages);
+            self.undo(at, request.context);
+            let error = self.failed(RangeError::NoSpace {
+                pages: request.pages,
+                align_bytes: request.align_bytes,
+            });
+            return Err((error, false));
+        };
         match self.map_area(at, pages, request.context) {
-            Ok(()) => Ok(page),
+            Ok(()) => {
+                self.space.sub_lazy(reserved);
+                Ok(page)
+            }
             Err((0, error)) => {
+                self.space.sub_lazy(reserved);
                 self.give_back(at, pages, pages);
                 let had_spare = self.space.has_spare();
                 self.undo(at, request.context);
@@ -125,7 +140,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 // What is mapped must be unmapped and flushed before its frames are anybody's: it
                 // goes the way of all areas.
                 let had_spare = self.space.has_spare();
-                self.free_unused(at, request.context);
+                self.free_unused(at, reserved, request.context);
                 if request.context.may_block {
                     self.purge();
                 }
@@ -176,6 +191,25 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         };
         self.frames.free_run(part(asked, run.frames() - asked));
         part(0, asked)
+    }
+
+    /// Before a caller who may not wait maps several runs: tells of as many lazy pages as it would
+    /// leave if it could map only some of them. How many, or none if there is no room for them.
+    fn reserve_area(&mut self, at: u32, pages: u32, context: Context) -> Option<u64> {
+        if context.may_block {
+            return Some(0);
+        }
+        let mut runs = 0;
+        self.space.table.for_all_runs(at, pages, |_| runs += 1);
+        if runs == 1 {
+            return Some(0);
+        }
+        let needed = u64::from(pages) + 1;
+        if self.space.add_lazy(needed) <= self.space.lazy_max {
+            return Some(needed);
+        }
+        self.space.sub_lazy(needed);
+        None
     }
 
     /// Gives the frames behind the first `done` pages of an area back: they are not mapped. None
@@ -310,13 +344,13 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let undone = self.held().unalloc(at);
         self.exit();
         if !undone {
-            self.free_unused(at, context);
+            self.free_unused(at, 0, context);
         }
     }
 
-    /// The same, if something of it is mapped, or its span is another CPU's by now. For a caller
-    /// who may not wait, and so neither unmap nor flush, it is left for the next one who may.
-    fn free_unused(&mut self, at: u32, context: Context) {
+    /// The same, if something of it is mapped: it becomes lazy. `reserved` lazy pages have been told
+    /// of already for a caller who may not wait, and so neither unmap nor flush.
+    fn free_unused(&mut self, at: u32, reserved: u64, context: Context) {
         if context.may_block {
             let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
             debug_assert!(freed.is_ok(), "{freed:?}: nobody else knows the area");
@@ -325,8 +359,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.enter();
         let held = self.held();
         let header = held.header(at);
-        held.kept().park(at, header);
-        held.count_freed(header.pages());
+        let pages = u64::from(header.pages());
+        self.space.add_lazy(pages.wrapping_sub(reserved));
+        let freed = held.free_checked(at, header);
+        debug_assert!(freed, "nobody else knows the area");
         self.exit();
     }
 
@@ -335,7 +371,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.enter();
         self.held().unkeep(at);
         self.exit();
-        self.free_unused(at, Context::ANY);
+        self.free_unused(at, 0, Context::ANY);
     }
 
     /// What this CPU and the depot keep goes back, frames and all.
@@ -366,9 +402,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     fn make_room_to_keep(&self, header: Header) -> Spill {
         if !self.may_keep(header) {
             return Spill::Nothing;
-        }
-        if let Some(parked) = self.kept().take_parked() {
-            return Spill::Victim(parked);
         }
         match self.spill(header.pages() - 1) {
             Spill::Nothing => match self.kept().take_any() {
