@@ -12,8 +12,9 @@
 //! ```
 //!
 //! A [`Host`] is made once and shared by reference; each thread asks it for its
-//! [seat](Host::seat); a [`HostSpace`] likewise, for its [range seat](HostSpace::range_seat). No setting of the host is changed, and no privilege is needed; what the
-//! host did not give (huge pages, membarrier) is said in a [`RamReport`] or an error.
+//! [seat](Host::seat); a [`HostSpace`] likewise, for its [range seat](HostSpace::range_seat). No
+//! setting of the host is changed, and no privilege is needed; what the host did not give (huge
+//! pages, membarrier) is said in a [`RamReport`] or an error.
 //!
 //! # What is not here
 //! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread

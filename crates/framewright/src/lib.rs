@@ -1,4 +1,5 @@
-//! Framewright, the engine: page frames with mobility, without a heap beneath it.
+//! Framewright, the engine: page frames with mobility, and virtual ranges over them, without a heap
+//! beneath it.
 //!
 //! Modules stand in layers; each may use only those to its left:
 //!
