@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// What the space of a [`HostSpace`] is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct RangeOptions {
-    /// The window's length in pages, 1 to 2^30.
+    /// The window's length in pages, 1 to 2^30 - 1.
     pub pages: u64,
     /// The length of a span in pages: a power of two from 4 to 1024.
     pub span_pages: u32,

@@ -108,7 +108,7 @@ impl core::error::Error for RangeFreeError {}
 /// Why there is no space or no seat in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupError {
-    /// A window has 1 to 2^30 pages.
+    /// A window has 1 to 2^30 - 1 pages.
     Pages(u64),
     /// The window ends past the number range.
     End(Page),
@@ -139,7 +139,9 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pages(pages) => write!(f, "a window of {pages} pages is not between 1 and 2^30"),
+            Self::Pages(pages) => {
+                write!(f, "a window of {pages} pages is not between 1 and 2^30 - 1")
+            }
             Self::End(start) => {
                 write!(f, "the window from page {start} ends past the number range")
             }

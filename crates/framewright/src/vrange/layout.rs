@@ -8,7 +8,7 @@ use crate::units::Page;
 pub struct SpaceLayout {
     /// The window's first page, a multiple of `span_pages`.
     pub start: Page,
-    /// The window's length in pages, at most 2^30.
+    /// The window's length in pages, less than 2^30.
     pub pages: u64,
     /// The length of a span and of a vmap block in pages: a power of two from 4 to 1024.
     pub span_pages: u32,
@@ -55,8 +55,8 @@ impl SpaceLayout {
     }
 }
 
-/// The most pages of a window: their numbers and lengths fit 30 bits.
-pub(super) const PAGES_MAX: u64 = 1 << 30;
+/// The most pages of a window: their numbers and lengths fit 30 bits, and one number is none.
+pub(super) const PAGES_MAX: u64 = (1 << 30) - 1;
 
 /// Where everything lies in the words handed in.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@
 //! a node, nevertheless.
 //!
 //! A gap's links need no value for "none" of their own: page 0 is no gap's right neighbour, and the
-//! last page of the largest window is no gap's left one.
+//! largest page number is no page's: a window has fewer than 2^30.
 
 use super::{AreaKind, AreaState};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -28,8 +28,7 @@ pub(super) const GAP: u64 = 1 << 63;
 pub(super) const PAGES_MAX: u32 = 1 << PAGE_BITS;
 
 const STATE_SHIFT: u32 = 2 * PAGE_BITS;
-/// No next one: an area in a list has a guard page or is long, so none starts at the last page of
-/// the largest window.
+/// No next one: a window has fewer than 2^30 pages, so no area starts there.
 const NO_NEXT: u32 = PAGES_MAX - 1;
 
 /// An area's header, one word.
