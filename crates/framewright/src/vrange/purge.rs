@@ -357,8 +357,42 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         unmapped
     }
 
-    /// Unmaps some of the arena's areas in the seat's list.
+    /// Unmaps some of the arena's areas in the seat's list. Those that cannot be unmapped are put
+    /// aside until all others have been tried, so that they hide none.
     fn pass_areas(&self) -> bool {
+        let mut unmapped = self.pass_until_some();
+        if unmapped == 0 {
+            self.try_failed_again();
+            unmapped = self.pass_until_some();
+        }
+        if unmapped == 0 {
+            self.try_failed_again();
+            return false;
+        }
+        self.words.set(Own::AreasStamp, self.space.stamp());
+        self.words.sub(Own::Purgeable, unmapped);
+        self.words.add_unmapped(unmapped);
+        true
+    }
+
+    /// With an empty list: those that were put aside become it.
+    fn try_failed_again(&self) {
+        let failed = self.words.link(Own::AreasFailed);
+        self.words.set_link(Own::AreasLazy, failed);
+        self.words.set_link(Own::AreasFailed, None);
+    }
+
+    /// Goes on in the list until something is unmapped. Returns how many pages that are.
+    fn pass_until_some(&self) -> u64 {
+        let mut unmapped = 0;
+        while unmapped == 0 && self.words.link(Own::AreasLazy).is_some() {
+            unmapped = self.pass_some_areas();
+        }
+        unmapped
+    }
+
+    /// Tries the first areas of the list. Returns how many pages are unmapped.
+    fn pass_some_areas(&self) -> u64 {
         let mut areas = [(0, 0); PASS];
         let mut count = 0;
         let mut next = self.words.link(Own::AreasLazy);
@@ -369,9 +403,6 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             areas[count] = (at, header.pages());
             next = header.next();
             count += 1;
-        }
-        if count == 0 {
-            return false;
         }
         self.words.set_link(Own::AreasLazy, next);
         let areas = &mut areas[..count];
@@ -394,7 +425,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 unmapped += u64::from(end - start);
                 Own::AreasWait
             } else {
-                Own::AreasLazy
+                Own::AreasFailed
             };
             for &(at, _) in now {
                 let lazy = self.header(at).lazy(self.words.link(list));
@@ -402,12 +433,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 self.words.set_link(list, Some(at));
             }
         }
-        if unmapped != 0 {
-            self.words.set(Own::AreasStamp, self.space.stamp());
-            self.words.sub(Own::Purgeable, unmapped);
-            self.words.add_unmapped(unmapped);
-        }
-        unmapped != 0
+        unmapped
     }
 
     pub(super) fn header(&self, at: u32) -> super::Header {

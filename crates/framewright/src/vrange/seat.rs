@@ -59,6 +59,8 @@ pub(super) enum Own {
     BlockEmpties = 35,
     /// No run of the current span's free pages is longer.
     Most = 36,
+    /// Lazy areas of the arena that could not be unmapped, until all others have been tried.
+    AreasFailed = 37,
 }
 
 /// The counters of a seat: events since the space was made.

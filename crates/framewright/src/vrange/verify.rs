@@ -204,12 +204,14 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             kept.map_err(|at| self.broken("V1: kept areas are in a list", at))?;
             let kept = self.depot().verify();
             kept.map_err(|at| self.broken("V1: kept areas are in a list", at))?;
-            let mut next = seat.link(Own::AreasLazy);
-            while let Some(at) = next {
-                let header = self.table.header(at);
-                let header = header.ok_or(self.broken("V1: listed areas have headers", at))?;
-                own += u64::from(header.pages());
-                next = header.next();
+            for list in [Own::AreasLazy, Own::AreasFailed] {
+                let mut next = seat.link(list);
+                while let Some(at) = next {
+                    let header = self.table.header(at);
+                    let header = header.ok_or(self.broken("V1: listed areas have headers", at))?;
+                    own += u64::from(header.pages());
+                    next = header.next();
+                }
             }
             for number in 0..self.spans.count() {
                 let span = self.spans.get(number);
