@@ -53,7 +53,8 @@ pub struct RangeStats {
     pub vm_unmap_ram: u64,
     /// Pages that are freed and not yet reusable for want of an unmap or a flush.
     pub vmap_lazy_nr: u64,
-    /// The most of them at one time. Exact as long as one CPU at a time works.
+    /// The most of them at one time, without an area longer than the bound, which goes as it is
+    /// freed. Exact as long as one CPU at a time works.
     pub lazy_pages_peak: u64,
     /// Passes in which lazy pages were unmapped.
     pub purges: u64,

@@ -210,7 +210,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         Some(room.with_run(at, stop).with_third(most).empty(false))
     }
 
-    /// A slot from the list or from a new block, with what has become free in the meantime.
+    /// A slot from the list or from a new block, with what has become free in the meantime. Where
+    /// the arena has no block left, all of the list is looked at: O(blocks of this CPU).
     pub(super) fn cut_slot(&self, slot: u32, frames: &mut impl FrameSource) -> Option<u32> {
         let recycle = self.space.config.recycle;
         let most = if recycle { TRIES } else { usize::MAX };

@@ -99,7 +99,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 told = 0;
                 if self.space.told_lazy() > self.space.lazy_max {
                     // Nobody made room for it: nobody could, or several told of theirs at the same
-                    // time. It goes at once, wherever it is.
+                    // time. It goes at once, wherever it is; so the peak, which is of what stays, is
+                    // without it.
                     self.exit();
                     self.purge_others(pages);
                     self.enter();

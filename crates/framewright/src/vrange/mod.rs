@@ -69,7 +69,8 @@
 //!   only if a flush has begun after it was unmapped, and ended.
 //! - **V6** Lazy pages, those that wait for a flush included, are at most the bound plus one batch
 //!   for each CPU. The bound is the configured one, or an eighth of the window if that is less. (What
-//!   the platform fails to unmap stays lazy, however much it is.)
+//!   the platform fails to unmap stays lazy, however much it is; and an area longer than the bound
+//!   is above it until its free returns, and in no peak.)
 //! - **V7** A frame taken for an area is in its table words until it is given back, once.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
 //!   length and alignment existed, nothing being lazy, kept or in a span. (Without recycling, vmap
@@ -87,7 +88,15 @@
 //!
 //! # Context
 //! A seat is for one context at a time, as the frames' seat. [`Context::may_block`] false: no seat
-//! is claimed, nothing is purged, no platform call is made but `map`.
+//! is claimed, nothing is unmapped or flushed; of the platform only `map` and `zero` are called, of
+//! the source of frames `alloc_run` and `free_run`. Such a request too waits, spinning, for the
+//! locks of rank 2, and while somebody has claimed its seat, for the end of his purge or drain.
+//!
+//! `may_reclaim` and what follows it are read by the source of frames only: what a space keeps and
+//! has lazy is its own, and goes, of all CPUs, before a request fails that may block.
+//!
+//! Frees have no context: each may purge, flush and claim seats. Whoever may not wait leaves a free
+//! to somebody who may \[`vfree_atomic`\].
 //!
 //! # What is not here
 //! Protections other than readable and writable, huge mappings by the engine's choice (a platform

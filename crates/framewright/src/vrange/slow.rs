@@ -172,19 +172,27 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             return true;
         }
         self.space.look_at_lazy(reserved);
+        if self.purge_down_to(bound) {
+            self.look_again(self.words.get(Own::Delta), self.space.told_lazy());
+            return true;
+        }
+        // Nothing more that could be purged; what others wait for is free.
+        self.release_areas(super::space::MERGES_MAX, frames);
+        self.space.told_lazy() <= bound
+    }
+
+    /// Purges what is this CPU's, in passes, until no more than `bound` lazy pages are told of.
+    /// False if there was nothing more that could be purged before that.
+    fn purge_down_to(&self, bound: u64) -> bool {
         loop {
             // As much as is too much is unmapped before anybody is made to flush.
             let excess = self.space.told_lazy().saturating_sub(bound);
             while self.space.unflushed() < excess && self.pass() {}
             if self.space.unflushed() == 0 {
-                // Nothing more that could be purged; what others wait for is free.
-                self.release_areas(super::space::MERGES_MAX, frames);
-                return self.space.told_lazy() <= bound;
+                return false;
             }
             self.space.flush(self.words);
-            let told = self.space.told_lazy();
-            if told <= bound {
-                self.look_again(self.words.get(Own::Delta), told);
+            if self.space.told_lazy() <= bound {
                 return true;
             }
         }
@@ -192,7 +200,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 }
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// Purges what other CPUs hold, one after another, until the bound is kept.
+    /// Purges what other CPUs hold, one after another and each in passes, until the bound is kept,
+    /// and an eighth more, so that the next free need not do it again.
     #[cold]
     pub(super) fn purge_others(&mut self, reserved: u64) {
         let bound = self.space.lazy_max;
@@ -208,7 +217,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             let held = claims.claim(cpu);
             self.space.look_at_lazy(reserved);
-            held.purge_all(&mut self.frames);
+            held.collect_inbox();
+            held.purge_down_to(bound - bound / 8);
+            held.release_all(&mut self.frames);
             held.words.count(Count::Claims, 1);
             claims.give_up(held);
         }

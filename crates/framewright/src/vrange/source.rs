@@ -16,7 +16,9 @@ pub trait FrameSource {
     fn free_run(&mut self, frames: Run);
 
     /// Whether frames are so scarce that what is kept for speed should go back. Asked where frames
-    /// are about to be taken.
+    /// are about to be taken by a `vmalloc` that may wait and that nothing kept serves: its CPU's
+    /// kept areas and the depot's go back then, as often as it is so. Who takes frames without a
+    /// space, and runs short, must drain the space himself.
     fn is_short(&mut self) -> bool {
         false
     }

@@ -452,7 +452,34 @@ fn v6_the_bound_holds_whoever_frees_and_whoever_sleeps() {
     let long = seats[1].alloc_area(&AreaRequest::new(5000)).unwrap();
     seats[2].free_area(long).unwrap();
     let stats = space.stats();
+    assert!(stats.vmap_lazy_nr <= 1000 + 3 * space.lazy_batch_pages());
     assert!(stats.lazy_pages_peak <= 1000 + 3 * space.lazy_batch_pages());
+    space.verify().unwrap();
+}
+
+#[test]
+fn others_purge_of_a_cpu_that_sleeps_what_is_too_much_and_not_all() {
+    let layout = SpaceLayout::new(Page(0), 1 << 16)
+        .with_cpus(2)
+        .with_span_pages(64);
+    let space = space(layout, config(1024, true));
+    let mut seats = seats(space);
+    // Live areas between them: each lazy one is a call of its own. Up to half of the bound nobody
+    // purges ahead of it.
+    let areas: Vec<_> = (0..240)
+        .map(|_| seats[0].alloc_area(&AreaRequest::new(3)).unwrap())
+        .collect();
+    for &at in areas.iter().step_by(2) {
+        seats[0].free_area(at).unwrap();
+    }
+    let long = seats[1].alloc_area(&AreaRequest::new(700)).unwrap();
+    seats[1].free_area(long).unwrap();
+    let stats = space.stats();
+    assert_eq!(stats.claims, 1);
+    assert!(stats.lazy_pages_peak <= 1024 + 2 * space.lazy_batch_pages());
+    // CPU 0 had 480 pages.
+    let left = stats.vmap_lazy_nr - 701;
+    assert!(0 < left && left < 400, "{stats:?}");
     space.verify().unwrap();
 }
 
