@@ -69,7 +69,16 @@ impl fmt::Display for Insert {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn where_a_block_goes_is_named_as_it_is_asked_for() {
+        let names = [Insert::Head, Insert::Tail].map(|insert| insert.to_string());
+        assert_eq!(names, ["head", "tail"]);
+    }
 
     #[test]
     fn the_lazy_bound_grows_with_the_logarithm_of_the_cpus() {

@@ -386,3 +386,47 @@ fn above_order_3_no_cache_is_asked() {
     }
     zone.verify().unwrap();
 }
+
+#[test]
+fn what_a_cache_holds_or_has_room_for_goes_the_short_way() {
+    use super::seat::counter::{PGALLOC, PGFREE};
+    let layout = ZoneLayout::new(Frame(0), 512 * 40);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    for mobility in Mobility::ALL {
+        for size in 0..4 {
+            let mut seat = zone.seat(CpuId(0)).unwrap();
+            let first = seat.alloc(order(size), mobility).unwrap();
+            let served = [PGALLOC + mobility.index(), PGFREE];
+            let before = served.map(|counter| seat.words.read(counter));
+            let (allocated, freed) = (seat.words.allocated(mobility), seat.words.freed());
+            let second = seat.alloc(order(size), mobility).unwrap();
+            for frame in [first, second] {
+                seat.free(frame, order(size)).unwrap();
+            }
+            // Counted, and not by the long way.
+            let frames = order(size).frames();
+            assert_eq!(seat.words.allocated(mobility), allocated + frames);
+            assert_eq!(seat.words.freed(), freed + 2 * frames);
+            assert_eq!(served.map(|counter| seat.words.read(counter)), before);
+            zone.drain();
+        }
+    }
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_whole_pageblock_is_not_freed_by_another_order() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(100, 64), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let frame = seat.alloc(order(9), Movable).unwrap();
+    for size in [0, 3, 8, 10] {
+        let allocated = order(9);
+        let refused = Err(FreeError::WrongOrder { frame, allocated });
+        assert_eq!(seat.free(frame, order(size)), refused);
+    }
+    assert_eq!(zone.recount().free, 512 * 3);
+    zone.verify().unwrap();
+}

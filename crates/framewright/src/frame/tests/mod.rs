@@ -6,6 +6,7 @@ mod broken;
 mod caches;
 mod choice;
 mod counters;
+mod give;
 mod ranges;
 mod regions;
 mod remote;

@@ -1,0 +1,168 @@
+//! What is given back one by one, or a word at a time, and what is refused on the way.
+
+use super::*;
+use crate::frame::tag::Tag;
+use crate::platform::{Barrier, Relax};
+
+fn large_caches() -> Config {
+    Config {
+        cache_permille: 100,
+        ..Config::default()
+    }
+}
+
+/// Fills memory with small blocks and gives some back, one at a time.
+fn one_by_one<P: Relax + Barrier>(pageblock: u8, nonmovable: usize, platform: P) {
+    let layout = ZoneLayout::new(Frame(0), 2048).with_orders(order(pageblock), order(10));
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &large_caches(), &mut memory, platform).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut random = Random(u64::from(pageblock));
+    let mut live = Vec::new();
+    for step in 0..4000 {
+        let fills = step % 1000 < 500;
+        if fills || live.is_empty() {
+            let size = [0, 0, 0, 1, 2, 3, 4, 5][random.below(8)];
+            let mobility = if random.below(100) < nonmovable {
+                Unmovable
+            } else {
+                Movable
+            };
+            if let Some(frame) = seat.try_alloc(order(size), mobility) {
+                live.push((frame, order(size)));
+            }
+        } else {
+            let (frame, order) = live.swap_remove(random.below(live.len()));
+            seat.free(frame, order).unwrap();
+            seat.words.drain(&zone);
+            if step % 2 == 0 {
+                zone.verify().unwrap();
+            }
+        }
+    }
+    for (frame, order) in live {
+        seat.free(frame, order).unwrap();
+        seat.words.drain(&zone);
+    }
+    zone.verify().unwrap();
+    assert_eq!(zone.recount().free, 2048);
+}
+
+#[test]
+fn f5_blocks_that_are_given_back_one_by_one_keep_the_index_exact() {
+    for pageblock in [6, 9, 10] {
+        one_by_one(pageblock, 0, SingleThread::new());
+        one_by_one(pageblock, 20, Fenced);
+    }
+}
+
+/// Puts `frames` into the seat's cache, as two frees of one block at the same moment could, and
+/// drains it: each is counted, and changes nothing.
+fn refused(taken: &[u64], frames: &[u64], mobility: Mobility) {
+    let layout = ZoneLayout::new(Frame(0), 1024);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let seat = zone.seat(CpuId(0)).unwrap();
+    for &frame in taken {
+        zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
+    }
+    let before = zone.recount();
+    let tags: Vec<_> = frames.iter().map(|&at| zone.tag(at as usize)).collect();
+    for &frame in frames {
+        zone.set_tag(frame as usize, Tag::cached(0, order(0), mobility));
+        seat.words.push(mobility, 0, frame as usize);
+    }
+    seat.words.drain(&zone);
+    assert_eq!(zone.stats().bad_frees, frames.len() as u64);
+    for (&frame, tag) in frames.iter().zip(tags) {
+        zone.set_tag(frame as usize, tag);
+    }
+    // That it happened is all that is wrong.
+    let broken = Broken {
+        invariant: "F7",
+        at: 0,
+    };
+    assert_eq!(zone.verify(), Err(broken));
+    assert_eq!(zone.recount(), before);
+}
+
+#[test]
+fn f7_what_is_free_already_is_not_given_back_again() {
+    let others: Vec<u64> = (0..64).collect();
+    // One in a word with others that are free, one that is the only free one, two, the only two,
+    // and all of a word.
+    refused(&[3, 4, 70], &[5], Movable);
+    refused(&others[..63], &[63], Movable);
+    refused(&[3, 4, 70], &[5, 9], Movable);
+    refused(&others[2..], &[0, 1], Movable);
+    refused(&[70], &others, Movable);
+}
+
+#[test]
+fn f7_what_is_not_of_that_mobility_is_not_given_back() {
+    refused(&[3, 4, 70], &[3], Unmovable);
+    refused(&[3, 4, 70], &[3, 4], Unmovable);
+    refused(&[3, 4, 70], &[4, 70], Reclaimable);
+}
+
+#[test]
+fn of_two_blocks_of_a_word_the_one_that_is_not_free_is_given_back() {
+    let layout = ZoneLayout::new(Frame(0), 1024);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let seat = zone.seat(CpuId(0)).unwrap();
+    for frame in [3, 4] {
+        zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
+    }
+    for frame in [4, 9] {
+        zone.set_tag(frame, Tag::cached(0, order(0), Movable));
+        seat.words.push(Movable, 0, frame);
+    }
+    seat.words.drain(&zone);
+    assert_eq!(zone.stats().bad_frees, 1);
+    assert_eq!(zone.recount().free, 1023);
+    assert!(zone.is_free(Frame(4)) && zone.is_free(Frame(9)));
+}
+
+#[test]
+fn a_pageblock_that_is_lent_or_isolated_stays_so_when_it_is_given_back_whole() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for mobility in [Movable, Reclaimable] {
+        zone.alloc_at(Frame(512), order(9), mobility).unwrap();
+        zone.alloc_at(Frame(1024), order(9), mobility).unwrap();
+        zone.set_label(run(512, 512), Label::Contiguous).unwrap();
+        zone.isolate(run(1024, 512)).unwrap();
+        for start in [512, 1024] {
+            seat.free(Frame(start), order(9)).unwrap();
+        }
+        assert_eq!(zone.meta(1).label(), Label::Contiguous);
+        assert!(zone.meta(2).is_isolated());
+        zone.verify().unwrap();
+        zone.unisolate(run(1024, 512)).unwrap();
+        zone.set_label(run(512, 512), Label::Of(Movable)).unwrap();
+        zone.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_full_pageblock_that_is_not_one_block_is_not_given_back_whole() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
+    let seat = zone.seat(CpuId(0)).unwrap();
+    for start in [512, 768] {
+        zone.alloc_at(Frame(start), order(8), Movable).unwrap();
+    }
+    zone.alloc_at(Frame(1024), order(9), Movable).unwrap();
+    // Somebody else has freed it meanwhile, and somebody else again has a part of it.
+    assert_eq!(zone.meta(1), zone.meta(2));
+    assert_eq!(zone.give_whole(seat.words, 512, Movable), None);
+    assert_eq!(zone.pageblock(1).free, 0);
+    zone.verify().unwrap();
+    assert_eq!(zone.give_whole(seat.words, 1024, Movable), Some(()));
+    assert_eq!(zone.pageblock(2).free, 512);
+}
