@@ -102,12 +102,14 @@ fn below_the_low_watermark_the_caches_hold_a_quarter() {
     let low = zone.watermarks().low;
     assert_eq!(low, 357);
     zone.alloc_run(run(0, 20_480 - low), Movable).unwrap();
+    assert!(!zone.is_low(), "at the watermark");
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(1), Movable).unwrap();
     assert_eq!(limits(&seat), [0, 17, 0, 0], "at the watermark");
     zone.drain();
     seat.alloc(order(0), Movable).unwrap();
     assert_eq!(limits(&seat), [8, 0, 0, 0], "below it");
+    assert!(zone.is_low());
 }
 
 #[test]
@@ -429,4 +431,21 @@ fn a_whole_pageblock_is_not_freed_by_another_order() {
     }
     assert_eq!(zone.recount().free, 512 * 3);
     zone.verify().unwrap();
+}
+
+#[test]
+fn what_other_cpus_work_in_serves_where_there_is_nothing_else() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 2).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &with_caches(0, 64), &mut memory);
+    for id in [0, 1] {
+        zone.set_reserved(id, Some(1));
+    }
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for size in [0, 5] {
+        assert!(seat.try_alloc(order(size), Movable).is_some());
+        for id in [0, 1] {
+            zone.set_reserved(id, Some(1));
+        }
+    }
 }

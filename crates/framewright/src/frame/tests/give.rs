@@ -166,3 +166,43 @@ fn a_full_pageblock_that_is_not_one_block_is_not_given_back_whole() {
     assert_eq!(zone.give_whole(seat.words, 1024, Movable), Some(()));
     assert_eq!(zone.pageblock(2).free, 512);
 }
+
+#[test]
+fn f5_the_second_half_of_a_pageblocks_words_alone_can_change() {
+    let layout = ZoneLayout::new(Frame(0), 1024).with_orders(order(10), order(10));
+    let mut memory = memory(&layout);
+    let config = Config {
+        cache_permille: 0,
+        ..Config::default()
+    };
+    let zone = full_zone(&layout, &config, &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    // Every second frame is taken, but for the last: all orders are equal when it is, too.
+    for frame in (1..1023).step_by(2) {
+        zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
+    }
+    for _ in 0..2 {
+        zone.alloc_at(Frame(1023), order(0), Movable).unwrap();
+        zone.verify().unwrap();
+        seat.free(Frame(1023), order(0)).unwrap();
+        zone.verify().unwrap();
+    }
+}
+
+#[test]
+fn of_a_block_that_reaches_out_only_the_frames_asked_for_are_freed() {
+    let layout = ZoneLayout::new(Frame(0), 1024);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for start in [0, 8] {
+        zone.alloc_at(Frame(start), order(3), Movable).unwrap();
+        seat.free_frames(run(start, 3)).unwrap();
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(zone.recount().free, 1024 - 5);
+        seat.free_frames(run(start + 3, 5)).unwrap();
+        zone.drain();
+        assert_eq!(zone.recount().free, 1024);
+    }
+}

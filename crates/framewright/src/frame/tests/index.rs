@@ -62,6 +62,24 @@ fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
             index.find(row, End::Highest, Some(id), false),
             of_row(row).filter(|&i| i < id).max()
         );
+        // What is set for nothing is cleared on the way: then the first look finds what is there.
+        let last = index.find(row, End::Highest, None, true);
+        let last = last.filter(|&id| id >= 4096);
+        assert_eq!(index.find_at_end(row, End::Highest), last);
+        index.find(row, End::Lowest, None, true);
+        let first = of_row(row).next().filter(|&id| id < 4096);
+        assert_eq!(index.find_at_end(row, End::Lowest), first);
+        let region = id / REGION;
+        let (low, high) = (region * REGION, (region + 1) * REGION);
+        let mut inside = of_row(row).filter(|id| (low..high).contains(id));
+        index.find(row, End::Highest, Some(high), true);
+        let found = index.find_in_region(row, End::Highest, region);
+        assert_eq!(found, inside.clone().next_back());
+        index.find(row, End::Lowest, low.checked_sub(1), true);
+        let found = index.find_in_region(row, End::Lowest, region);
+        assert_eq!(found, inside.next());
+        let behind = 2 * 4096 / REGION;
+        assert_eq!(index.find_in_region(row, End::Lowest, behind), None);
         assert!(index.is_consistent(), "I2");
         for (list, order) in [(0, 0), (1, 1), (2, 2)] {
             let of_order = |row: &usize| row / classes == order;
