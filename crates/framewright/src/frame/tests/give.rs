@@ -1,6 +1,7 @@
 //! What is given back one by one, or a word at a time, and what is refused on the way.
 
 use super::*;
+use crate::frame::seat::counter;
 use crate::frame::tag::Tag;
 use crate::platform::{Barrier, Relax};
 
@@ -191,18 +192,37 @@ fn f5_the_second_half_of_a_pageblocks_words_alone_can_change() {
 
 #[test]
 fn of_a_block_that_reaches_out_only_the_frames_asked_for_are_freed() {
-    let layout = ZoneLayout::new(Frame(0), 1024);
-    let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &Config::default(), &mut memory);
-    let mut seat = zone.seat(CpuId(0)).unwrap();
-    for start in [0, 8] {
-        zone.alloc_at(Frame(start), order(3), Movable).unwrap();
-        seat.free_frames(run(start, 3)).unwrap();
-        zone.drain();
-        zone.verify().unwrap();
-        assert_eq!(zone.recount().free, 1024 - 5);
-        seat.free_frames(run(start + 3, 5)).unwrap();
-        zone.drain();
-        assert_eq!(zone.recount().free, 1024);
+    for origin in [0, 4096] {
+        let layout = ZoneLayout::new(Frame(origin), 1024);
+        let mut memory = memory(&layout);
+        let zone = full_zone(&layout, &Config::default(), &mut memory);
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        for start in [origin, origin + 8] {
+            zone.alloc_at(Frame(start), order(3), Movable).unwrap();
+            seat.free_frames(run(start, 3)).unwrap();
+            zone.drain();
+            zone.verify().unwrap();
+            assert_eq!(zone.recount().free, 1024 - 5);
+            seat.free_frames(run(start + 3, 5)).unwrap();
+            zone.drain();
+            assert_eq!(zone.recount().free, 1024);
+        }
     }
+}
+
+#[test]
+fn f1_cached_blocks_of_pageblocks_64_apart_each_go_back_to_their_own() {
+    let layout = ZoneLayout::new(Frame(0), 64 * 130).with_orders(order(6), order(8));
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let seat = zone.seat(CpuId(0)).unwrap();
+    for frame in [3, 64 * 64 + 7, 11, 64 * 128 + 9, 12] {
+        zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
+        zone.set_tag(frame as usize, Tag::cached(0, order(0), Movable));
+        seat.words.push(Movable, 0, frame as usize);
+        seat.words.count(counter::PGFREE, 1);
+    }
+    seat.words.drain(&zone);
+    assert_eq!(zone.recount().free, 64 * 130);
+    zone.verify().unwrap();
 }

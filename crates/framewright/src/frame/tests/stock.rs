@@ -173,3 +173,69 @@ fn a_batch_does_not_begin_a_word_that_a_stock_could_have() {
     assert_eq!(zone.recount().cached, 511);
     zone.verify().unwrap();
 }
+
+#[test]
+fn f3_each_word_of_a_stock_is_verified() {
+    let layout = layout().with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(0), Movable).unwrap();
+    zone.verify().unwrap();
+    let (start, words) = seat.words.stock(Movable).unwrap();
+    let broken = Broken {
+        invariant: "F3",
+        at: 0,
+    };
+    for word in 0..words {
+        let (ours, theirs) = (Tag::stocked(0, Movable), Tag::stocked(1, Movable));
+        zone.set_tag(start + word * 64, theirs);
+        assert_eq!(zone.verify(), Err(broken), "word {word}");
+        zone.set_tag(start + word * 64, ours);
+    }
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_stock_stays_as_long_as_it_is_not_more_than_its_seat_may_hold() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(0), Movable).unwrap();
+    assert_eq!(seat.words.stock_limit(), 8);
+    // Another cache in use: the stocks may have 7 words now.
+    seat.alloc(order(1), Unmovable).unwrap();
+    assert_eq!(seat.words.stock_limit(), 7);
+    let stock = seat.words.stock(Movable);
+    assert_eq!(stock.map(|(_, words)| words), Some(7));
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_stock_becomes_smaller_with_memory_where_the_caches_do_not() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(0), Movable).unwrap();
+    assert_eq!(seat.words.stock_limit(), 8);
+    zone.alloc_run(run(0, 14_000), Movable).unwrap();
+    while seat.words.read(counter::LOOKS) == 1 {
+        seat.alloc(order(0), Movable).unwrap();
+    }
+    // 10 % of the 5968 frames that are left: half of that is 4 words and a part.
+    assert_eq!(seat.words.stock_limit(), 4);
+    assert_eq!(seat.words.limit(Movable, 0), 64);
+}
+
+#[test]
+fn a_batch_goes_on_as_long_as_there_are_parts_of_words() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    for block in [38, 39] {
+        zone.alloc_run(run(512 * block, 511), Movable).unwrap();
+    }
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(0), Movable).unwrap();
+    assert_eq!(zone.recount().cached, 1);
+    zone.verify().unwrap();
+}
