@@ -389,7 +389,8 @@ fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
     let (all, _) = process_mappings();
     println!("{mapped} pages mapped, {counted} mappings counted, {kernels} had, {all} in all");
     assert!((kernels..kernels + 4).contains(&counted));
-    assert!(all <= limit - limit / 16 && all + limit / 8 > limit);
+    // The windows' part is bounded; what else the process has is not theirs (a sanitizer has hundreds).
+    assert!(counted <= limit - limit / 16 && all + limit / 8 > limit && all < limit);
     // Each page on its own, which cuts nothing, then ranges that start and end anywhere.
     for nth in 0..1000 {
         windows[0]
