@@ -97,10 +97,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             if held.free_checked(at, header) {
                 told = 0;
-                if self.space.told_lazy() > self.space.lazy_max {
-                    // Nobody made room for it: nobody could, or several told of theirs at the same
-                    // time. It goes at once, wherever it is; so the peak, which is of what stays, is
-                    // without it.
+                if helped && self.space.told_lazy() > self.space.lazy_max {
+                    // Nobody could make room for it: it goes at once, wherever it is; so the peak,
+                    // which is of what stays, is without it. Who found room leaves it to those who
+                    // told of theirs since, and found none.
                     self.exit();
                     self.purge_others(pages);
                     self.enter();
