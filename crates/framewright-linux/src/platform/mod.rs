@@ -187,23 +187,23 @@ mod tests {
         const ROUNDS: u64 = 1000;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for now in 1..=ROUNDS {
-                    wait_for(started, now);
-                    busy.store(now, Ordering::Relaxed);
+                for round in 1..=ROUNDS {
+                    wait_for(started, round);
+                    busy.store(round, Ordering::Relaxed);
                     framewright::sync::light_fence(true);
-                    let none = claimed.load(Ordering::Relaxed) < now;
+                    let none = claimed.load(Ordering::Relaxed) < round;
                     saw_no_claim.store(none, Ordering::Relaxed);
-                    done.store(now, Ordering::Release);
+                    done.store(round, Ordering::Release);
                 }
             });
-            for now in 1..=ROUNDS {
-                started.store(now, Ordering::Release);
-                claimed.store(now, Ordering::Relaxed);
+            for round in 1..=ROUNDS {
+                started.store(round, Ordering::Release);
+                claimed.store(round, Ordering::Relaxed);
                 barrier.barrier_all();
-                let saw_no_busy = busy.load(Ordering::Relaxed) < now;
-                wait_for(done, now);
+                let saw_no_busy = busy.load(Ordering::Relaxed) < round;
+                wait_for(done, round);
                 let both = saw_no_busy && saw_no_claim.load(Ordering::Relaxed);
-                assert!(!both, "round {now}: neither saw the other");
+                assert!(!both, "round {round}: neither saw the other");
             }
         });
     }

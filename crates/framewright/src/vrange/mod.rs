@@ -146,6 +146,10 @@ mod tests;
 #[path = "tests/ram.rs"]
 mod ram_tests;
 
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+#[path = "tests/ram_threads.rs"]
+mod ram_threads_tests;
+
 pub use area::{AreaInfo, AreaKind, AreaState};
 pub use arena::{Arena, ArenaError, ArenaGuard, Gap};
 pub use error::{RangeError, RangeFreeError, SetupError};

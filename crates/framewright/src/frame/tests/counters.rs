@@ -157,13 +157,7 @@ fn requests_that_can_be_served_stop_nobody() {
 fn free_blocks_are_the_maximal_ones_under_their_pageblocks_label() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
+    let zone = empty_zone(&layout, &mut memory);
     zone.add(run(0, 512 * 3)).unwrap();
     assert_eq!(zone.pageblocks(), 4);
     zone.alloc_at(Frame(7), order(0), Movable).unwrap();
@@ -189,13 +183,7 @@ fn free_blocks_are_the_maximal_ones_under_their_pageblocks_label() {
 fn a_recount_is_the_sum_over_all_pageblocks() {
     let layout = ZoneLayout::new(Frame(3), 1500);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
+    let zone = empty_zone(&layout, &mut memory);
     zone.add(run(3, 1400)).unwrap();
     zone.alloc_run(run(500, 30), Unmovable).unwrap();
     zone.alloc_run(run(1000, 40), Reclaimable).unwrap();

@@ -45,6 +45,11 @@ fn whole(layout: &ZoneLayout) -> Run {
     Run::new(layout.start, layout.frames).unwrap()
 }
 
+/// A zone of that layout in which no frame exists yet.
+fn empty_zone<'m>(layout: &ZoneLayout, memory: &'m mut [u64]) -> Zone<'m, SingleThread> {
+    Zone::new(layout, &Config::default(), memory, SingleThread::new()).unwrap()
+}
+
 /// A zone of that layout in which every frame exists.
 fn full_zone<'m>(
     layout: &ZoneLayout,
@@ -183,13 +188,7 @@ fn f8_no_request_fails_while_a_free_block_of_its_order_exists() {
 fn a_wrong_free_is_refused_and_changes_nothing() {
     let layout = ZoneLayout::new(Frame(1000), 4096);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
+    let zone = empty_zone(&layout, &mut memory);
     zone.add(Run::new(Frame(1024), 2048).unwrap()).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let frame = seat.alloc(order(2), Unmovable).unwrap();
@@ -262,14 +261,7 @@ fn parts_of_a_block_are_freed_alone_and_the_rest_stays_allocated() {
     let layout = ZoneLayout::new(Frame(0), 4096);
     for whole_order in [3, 9, 10] {
         let mut memory = memory(&layout);
-        let zone = Zone::new(
-            &layout,
-            &Config::default(),
-            &mut memory,
-            SingleThread::new(),
-        )
-        .unwrap();
-        zone.add(whole(&layout)).unwrap();
+        let zone = full_zone(&layout, &Config::default(), &mut memory);
         let mut seat = zone.seat(CpuId(0)).unwrap();
         let block = seat.alloc(order(whole_order), Movable).unwrap();
         let part = Frame(block.0 + 2);
@@ -304,13 +296,7 @@ fn block_frames(order: u8) -> u64 {
 fn a_seat_is_one_threads_at_a_time() {
     let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
+    let zone = empty_zone(&layout, &mut memory);
     let seat = zone.seat(CpuId(1)).unwrap();
     // Being refused gives nothing back: again is refused again.
     for _ in 0..2 {
@@ -328,14 +314,7 @@ fn a_seat_is_one_threads_at_a_time() {
 fn non_movable_requests_share_pageblocks_before_they_contaminate_another() {
     let layout = ZoneLayout::new(Frame(0), 512 * 16);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(whole(&layout)).unwrap();
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     for _ in 0..256 {
         assert!(seat.alloc(order(0), Unmovable).unwrap().0 < 512);

@@ -6,13 +6,7 @@ use super::*;
 fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {
     let layout = ZoneLayout::new(Frame(100), 3000);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
+    let zone = empty_zone(&layout, &mut memory);
     zone.add(Run::new(Frame(100), 1000).unwrap()).unwrap();
     zone.add(Run::new(Frame(1500), 1600).unwrap()).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
@@ -60,13 +54,7 @@ fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {
 fn memory_comes_and_goes_while_the_rest_is_in_use() {
     let layout = ZoneLayout::new(Frame(0), 4096);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
+    let zone = empty_zone(&layout, &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     assert_eq!(seat.alloc(order(0), Movable), Err(AllocError::Exhausted));
     let run = |start, frames| Run::new(Frame(start), frames).unwrap();
@@ -98,14 +86,7 @@ fn memory_comes_and_goes_while_the_rest_is_in_use() {
 fn isolated_pageblocks_take_back_and_give_nothing() {
     let layout = ZoneLayout::new(Frame(0), 1024);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(whole(&layout)).unwrap();
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     zone.alloc_at(Frame(7), order(0), Movable).unwrap();
     let first = Run::new(Frame(0), 512).unwrap();
@@ -156,14 +137,7 @@ fn contiguous_areas_serve_movable_requests_only() {
 fn the_high_order_reserve_is_for_what_cannot_move_when_all_else_has_failed() {
     let layout = ZoneLayout::new(Frame(0), 512 * 200);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(whole(&layout)).unwrap();
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
     assert_eq!(
         zone.reserve_high_order(100),
         2,
@@ -191,14 +165,7 @@ fn frames_and_whole_pageblocks_stand_against_watermarks_of_their_own() {
     use crate::policy::Level;
     let layout = ZoneLayout::new(Frame(0), 512 * 100);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(whole(&layout)).unwrap();
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
     let standing = zone.standing();
     assert_eq!(
         (standing.free_frames, standing.free_pageblocks),
@@ -275,13 +242,7 @@ fn isolation_counts_what_is_left_in_all_pageblocks_and_names_the_one_in_the_way(
 fn a_range_that_leaves_the_zone_at_either_end_is_outside() {
     let layout = ZoneLayout::new(Frame(100), 300);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
+    let zone = empty_zone(&layout, &mut memory);
     for (start, frames) in [(99, 10), (390, 11), (100, 0), (400, 1), (600, 1)] {
         assert_eq!(zone.add(run(start, frames)), Err(RangeError::Outside));
     }
@@ -329,13 +290,7 @@ fn contiguous_frames_are_aligned_to_frame_numbers_and_the_lowest_there_are() {
 fn pins_belong_to_pageblocks_and_are_taken_back_one_by_one() {
     let layout = ZoneLayout::new(Frame(0), 512 * 3);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
+    let zone = empty_zone(&layout, &mut memory);
     zone.add(run(0, 1000)).unwrap();
     assert_eq!(zone.pin(Frame(5)), Ok(1));
     assert_eq!(zone.pin(Frame(511)), Ok(2));
@@ -463,14 +418,7 @@ fn many_blocks_are_taken_and_freed_at_once_as_far_as_it_goes() {
 fn frames_are_freed_by_any_run_over_allocations_and_a_wrong_one_changes_nothing() {
     let layout = ZoneLayout::new(Frame(0), 2048);
     let mut memory = memory(&layout);
-    let zone = Zone::new(
-        &layout,
-        &Config::default(),
-        &mut memory,
-        SingleThread::new(),
-    )
-    .unwrap();
-    zone.add(whole(&layout)).unwrap();
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let run = |start, frames| Run::new(Frame(start), frames).unwrap();
     for (start, orders) in [(64, 3), (72, 1), (74, 0), (76, 2), (512, 9)] {
