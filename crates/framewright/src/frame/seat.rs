@@ -1,13 +1,12 @@
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{AllocError, FreeError};
-use crate::platform::{Barrier, Relax};
+use crate::platform::{Barrier, Relax, Turn};
 use crate::policy::End;
 use crate::raw::Halves;
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
-    light_fence,
 };
 use crate::units::{CpuId, Frame, Mobility, Order};
 use core::cell::Cell;
@@ -135,13 +134,8 @@ impl<'m> SeatWords<'m> {
     }
 
     #[inline(always)]
-    pub(super) fn busy(self) -> &'m AtomicU64 {
-        &self.words[BUSY]
-    }
-
-    #[inline(always)]
-    pub(super) fn claimed(self) -> &'m AtomicU64 {
-        &self.words[CLAIMED]
+    pub(super) fn turn(self) -> Turn<'m> {
+        Turn::new(&self.words[BUSY], &self.words[CLAIMED])
     }
 
     #[inline(always)]
@@ -476,48 +470,24 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     #[inline(always)]
     pub(super) fn enter(&self) {
         if !self.try_enter() {
-            self.wait_until_unclaimed();
+            self.wait_if_claimed();
         }
     }
 
-    /// Enters, but does not wait: false if somebody claims the seat. Then it is busy, and nothing
-    /// may be done in it before [`wait_if_claimed`](Self::wait_if_claimed).
+    /// Enters, but does not wait: see `Turn::try_enter`.
     #[inline(always)]
-    fn try_enter(&self) -> bool {
-        self.words.busy().store(1, Relaxed);
-        light_fence(P::ASYMMETRIC);
-        // Acquire pairs with the Release of whoever claimed the seat: what they did is seen.
-        self.words.claimed().load(Acquire) == 0
+    pub(super) fn try_enter(&self) -> bool {
+        self.words.turn().try_enter::<P>()
     }
 
     /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
     pub(super) fn wait_if_claimed(&self) {
-        if self.words.claimed().load(Acquire) != 0 {
-            self.wait_until_unclaimed();
-        }
+        self.words.turn().wait_if_claimed(&self.zone.platform);
     }
 
     #[inline(always)]
     pub(super) fn exit(&self) {
-        // Release pairs with the Acquire of whoever claims the seat.
-        self.words.busy().store(0, Release);
-    }
-
-    #[cold]
-    fn wait_until_unclaimed(&self) {
-        let mut attempt = 0;
-        loop {
-            self.exit();
-            while self.words.claimed().load(Acquire) != 0 {
-                self.zone.platform.relax(attempt);
-                attempt = attempt.saturating_add(1);
-            }
-            self.words.busy().store(1, Relaxed);
-            light_fence(P::ASYMMETRIC);
-            if self.words.claimed().load(Acquire) == 0 {
-                return;
-            }
-        }
+        self.words.turn().exit();
     }
 
     /// Allocates a block of `order` for contents of `mobility`.
@@ -541,7 +511,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
                 words.hand_out_youngest(cache);
                 tags.store(offset, live.0, Relaxed);
                 let frame = Frame(self.origin + offset as u64);
-                words.busy().store(0, Release);
+                words.turn().exit();
                 return Ok(frame);
             }
         }
@@ -601,7 +571,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
             }
         {
             tags.store(offset, tag ^ self.turn, Relaxed);
-            words.busy().store(0, Release);
+            words.turn().exit();
             return Ok(());
         }
         self.free_otherwise(frame, order)

@@ -7,10 +7,7 @@ use super::{SeatError, SetupError, ZoneLayout};
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Halves, atomic_words};
-use crate::sync::{
-    AtomicU64, Lock, LockGuard,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-};
+use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order};
 
 // The zone's own words.
@@ -144,18 +141,11 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             _lock: lock,
         };
         for seat in self.all_seats() {
-            seat.claimed().store(1, SeqCst);
+            seat.turn().claim();
         }
-        // Each seat says "busy", then looks whether it is claimed; here it is the other way
-        // round. The barrier makes the seats' light fences as good as full ones.
         self.platform.barrier_all();
         for seat in self.all_seats() {
-            let mut attempt = 0;
-            // Acquire pairs with the Release with which a seat stops being busy.
-            while seat.busy().load(Acquire) != 0 {
-                self.platform.relax(attempt);
-                attempt = attempt.saturating_add(1);
-            }
+            seat.turn().wait_until_idle(&self.platform);
         }
         stopped
     }
@@ -311,8 +301,7 @@ pub(super) struct Stopped<'z, 'm, P> {
 impl<P> Drop for Stopped<'_, '_, P> {
     fn drop(&mut self) {
         for seat in self.zone.all_seats() {
-            // Release pairs with the Acquire of a seat that waits.
-            seat.claimed().store(0, Release);
+            seat.turn().give_up();
         }
     }
 }

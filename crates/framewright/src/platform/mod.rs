@@ -8,10 +8,12 @@
 mod fenced;
 mod map;
 mod single;
+mod turn;
 
 pub use fenced::Fenced;
 pub use map::{Map, MapError, Zero};
 pub use single::SingleThread;
+pub(crate) use turn::Turn;
 
 use crate::units::CpuId;
 

@@ -2,11 +2,10 @@ use super::kept::{KEPT_WORDS, Kept};
 use super::span::Link;
 use super::table::Table;
 use super::{FrameSource, Space};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::{Barrier, Map, Relax, Turn};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
-    light_fence,
 };
 use crate::units::CpuId;
 use core::cell::Cell;
@@ -128,13 +127,8 @@ impl<'m> SeatWords<'m> {
     }
 
     #[inline(always)]
-    pub(super) fn busy(self) -> &'m AtomicU64 {
-        &self.words[BUSY]
-    }
-
-    #[inline(always)]
-    pub(super) fn claimed(self) -> &'m AtomicU64 {
-        &self.words[CLAIMED]
+    pub(super) fn turn(self) -> Turn<'m> {
+        Turn::new(&self.words[BUSY], &self.words[CLAIMED])
     }
 
     /// The spans in which others freed something, as a list of numbers plus one.
@@ -304,47 +298,26 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
 
     /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
     /// CPUs goes on. In between one must not wait for somebody who does.
+    #[inline(always)]
     pub(super) fn enter(&self) {
         if !self.try_enter() {
-            self.wait_until_unclaimed();
+            self.wait_if_claimed();
         }
     }
 
-    /// Enters, but does not wait: false if somebody claims the seat. Then it is busy, and nothing
-    /// may be done in it before [`wait_if_claimed`](Self::wait_if_claimed).
+    /// Enters, but does not wait: see `Turn::try_enter`.
     #[inline(always)]
     pub(super) fn try_enter(&self) -> bool {
-        self.words.busy().store(1, Relaxed);
-        light_fence(P::ASYMMETRIC);
-        // Acquire pairs with the Release of whoever claimed the seat: what they did is seen.
-        self.words.claimed().load(Acquire) == 0
+        self.words.turn().try_enter::<P>()
     }
 
     /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
     pub(super) fn wait_if_claimed(&self) {
-        if self.words.claimed().load(Acquire) != 0 {
-            self.wait_until_unclaimed();
-        }
+        self.words.turn().wait_if_claimed(&self.space.platform);
     }
 
     #[inline(always)]
     pub(super) fn exit(&self) {
-        // Release pairs with the Acquire of whoever claims the seat.
-        self.words.busy().store(0, Release);
-    }
-
-    #[cold]
-    fn wait_until_unclaimed(&self) {
-        let mut attempt = 0;
-        loop {
-            self.exit();
-            while self.words.claimed().load(Acquire) != 0 {
-                self.space.platform.relax(attempt);
-                attempt = attempt.saturating_add(1);
-            }
-            if self.try_enter() {
-                return;
-            }
-        }
+        self.words.turn().exit();
     }
 }

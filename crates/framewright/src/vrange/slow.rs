@@ -3,14 +3,11 @@
 use super::alloc::Need;
 use super::bits;
 use super::purge::sum;
-use super::seat::{Count, Held, Own, SeatWords};
+use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{FrameSource, Header, RangeSeat, Space};
 use crate::platform::{Barrier, Map, Relax};
-use crate::sync::{
-    Lock, LockGuard,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-};
+use crate::sync::{Lock, LockGuard, Ordering::Relaxed};
 
 /// Pages that a CPU makes lazy between two looks at what it could purge, where one pass unmaps less
 /// than so many: so that it unmaps a few areas at a time, and more than it frees.
@@ -26,8 +23,7 @@ pub(super) struct Claims<'s, 'm, P> {
 impl<P> Drop for Claims<'_, '_, P> {
     fn drop(&mut self) {
         for seat in self.space.all_seats() {
-            // Release pairs with the Acquire of a seat that waits.
-            seat.claimed().store(0, Release);
+            seat.turn().give_up();
         }
     }
 }
@@ -46,30 +42,17 @@ impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
         (0..self.space.shape.cpus).map(|cpu| self.seat(cpu))
     }
 
-    /// Waits until a seat that was claimed before the barrier is not busy.
-    fn wait(&self, seat: SeatWords<'m>) {
-        let mut attempt = 0;
-        // Acquire pairs with the Release with which a seat stops being busy.
-        while seat.busy().load(Acquire) != 0 {
-            self.space.platform.relax(attempt);
-            attempt = attempt.saturating_add(1);
-        }
-    }
-
     /// Claims one seat more.
     fn claim(&self, cpu: u16) -> Held<'s, 'm, P> {
         let held = self.seat(cpu);
-        held.words.claimed().store(1, SeqCst);
-        // The seat says "busy", then looks whether it is claimed; here it is the other way round.
-        // The barrier makes the seat's light fence as good as a full one.
+        held.words.turn().claim();
         self.space.platform.barrier_all();
-        self.wait(held.words);
+        held.words.turn().wait_until_idle(&self.space.platform);
         held
     }
 
     fn give_up(&self, held: Held<'s, 'm, P>) {
-        // Release pairs with the Acquire of a seat that waits.
-        held.words.claimed().store(0, Release);
+        held.words.turn().give_up();
     }
 }
 
@@ -89,11 +72,11 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         // Made before the claims, so that they end also if the platform panics.
         let claims = self.claims();
         for seat in self.all_seats() {
-            seat.claimed().store(1, SeqCst);
+            seat.turn().claim();
         }
         self.platform.barrier_all();
         for seat in self.all_seats() {
-            claims.wait(seat);
+            seat.turn().wait_until_idle(&self.platform);
         }
         claims
     }

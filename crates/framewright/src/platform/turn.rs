@@ -1,0 +1,106 @@
+use super::{Barrier, Relax};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    light_fence,
+};
+
+/// Whose turn a CPU's seat is: its own thread's, which enters often and must not pay for it, or
+/// somebody's who claims it, rarely.
+///
+/// ```text
+///     owner                      claimer
+///     busy = 1                   claimed = 1
+///     light fence                barrier on all CPUs
+///     claimed? no: go on         busy? no: go on
+///              yes: busy = 0,         yes: wait
+///              wait
+/// ```
+///
+/// Each says what it does before it looks at the other, so not both go on: the claimer's barrier
+/// makes the owner's light fence as good as a full one (the asymmetric fences of membarrier(2)).
+/// Claimers exclude one another by a lock of their own. One word each, on different cache lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn<'m> {
+    busy: &'m AtomicU64,
+    claimed: &'m AtomicU64,
+}
+
+impl<'m> Turn<'m> {
+    /// The turn that these two words say; zero is nobody's.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) const fn new(busy: &'m AtomicU64, claimed: &'m AtomicU64) -> Self {
+        Self { busy, claimed }
+    }
+
+    /// The owner enters, but does not wait: false if somebody claims the seat. Then it is busy,
+    /// and nothing may be done in it before [`wait_if_claimed`](Self::wait_if_claimed).
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn try_enter<P: Barrier>(self) -> bool {
+        self.busy.store(1, Relaxed);
+        light_fence(P::ASYMMETRIC);
+        self.is_unclaimed()
+    }
+
+    #[inline(always)]
+    fn is_unclaimed(self) -> bool {
+        // Acquire pairs with the Release of whoever claimed the seat: what they did is seen.
+        self.claimed.load(Acquire) == 0
+    }
+
+    /// The owner, in a busy seat before anything is done in it: lets whoever claims it have it
+    /// first.
+    #[inline]
+    pub(crate) fn wait_if_claimed<P: Relax + Barrier>(self, platform: &P) {
+        if !self.is_unclaimed() {
+            self.wait_until_unclaimed(platform);
+        }
+    }
+
+    #[cold]
+    fn wait_until_unclaimed<P: Relax + Barrier>(self, platform: &P) {
+        let mut attempt = 0;
+        loop {
+            self.exit();
+            while !self.is_unclaimed() {
+                platform.relax(attempt);
+                attempt = attempt.saturating_add(1);
+            }
+            if self.try_enter::<P>() {
+                return;
+            }
+        }
+    }
+
+    /// The owner leaves.
+    #[inline(always)]
+    pub(crate) fn exit(self) {
+        // Release pairs with the Acquire of whoever claims the seat.
+        self.busy.store(0, Release);
+    }
+
+    /// Claims the seat. It is the claimer's after the platform's barrier and
+    /// [`wait_until_idle`](Self::wait_until_idle); the barrier is the caller's, because one serves
+    /// any number of claims.
+    pub(crate) fn claim(self) {
+        self.claimed.store(1, SeqCst);
+    }
+
+    /// After claim and barrier: waits until the owner has left.
+    pub(crate) fn wait_until_idle(self, platform: &impl Relax) {
+        let mut attempt = 0;
+        // Acquire pairs with the Release with which the owner leaves.
+        while self.busy.load(Acquire) != 0 {
+            platform.relax(attempt);
+            attempt = attempt.saturating_add(1);
+        }
+    }
+
+    /// Gives a claim up.
+    pub(crate) fn give_up(self) {
+        // Release pairs with the Acquire of an owner that waits.
+        self.claimed.store(0, Release);
+    }
+}
