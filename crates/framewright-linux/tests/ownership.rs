@@ -153,20 +153,27 @@ fn work<B: Barrier + Clone>(
             }
             Err(error) => panic!("{error}"),
         }
-        // Often enough that memory is not always full, rarely enough that it becomes so.
-        if random.below(16) == 0
+        // Nothing comes back before memory was full once, whoever runs when; then often enough that
+        // it is not always so.
+        if oracle.failed.load(Relaxed) > 0
+            && random.below(16) == 0
             && let Ok(parcel) = from_before.try_recv()
         {
             oracle.check_and_free(&mut seat, &parcel);
         }
     }
     drop(next);
+    // All shares together are more than there is, so somebody finds memory full.
+    while oracle.failed.load(Relaxed) == 0 {
+        thread::yield_now();
+    }
     while let Ok(parcel) = from_before.recv() {
         oracle.check_and_free(&mut seat, &parcel);
     }
 }
 
 fn hand_round<B: Barrier + Clone + Send + Sync>(host: &Host<B>, threads: usize, share: u64) {
+    assert!(threads as u64 * share > FRAMES, "memory becomes full");
     let oracle = Oracle::new(host.ram());
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| channel()).unzip();
     thread::scope(|scope| {
