@@ -1,10 +1,10 @@
-//! Framewright, the engine: page frames with mobility, and virtual ranges over them, without a heap
-//! beneath it.
+//! Framewright, the engine: page frames with mobility, virtual ranges over them, and objects in
+//! either, without a heap beneath it.
 //!
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync < raw, platform < slots, stats < policy < frame < vrange
+//! units < sync < raw, platform < slots, stats < policy < frame < vrange < kv
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
@@ -13,6 +13,7 @@
 extern crate std;
 
 pub mod frame;
+pub mod kv;
 pub mod platform;
 pub mod policy;
 pub mod raw;
@@ -22,4 +23,4 @@ pub mod sync;
 pub mod units;
 pub mod vrange;
 
-pub use units::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+pub use units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};

@@ -70,6 +70,7 @@
 
 mod big;
 mod block;
+mod blocks;
 mod counts;
 mod error;
 mod frames;
@@ -91,6 +92,7 @@ mod zone;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
+pub use blocks::Blocks;
 pub use error::{AllocError, FreeError, RangeError, SeatError, SetupError};
 pub use frames::{Frames, Seats};
 pub use layout::ZoneLayout;

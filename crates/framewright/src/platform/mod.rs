@@ -5,13 +5,17 @@
 //! acts for CPUs that it has stopped. With the same
 //! answers from the platform, the same calls give the same results, bit for bit.
 
+mod direct;
 mod fenced;
 mod map;
+mod relief;
 mod single;
 mod turn;
 
+pub use direct::Direct;
 pub use fenced::Fenced;
 pub use map::{Map, MapError, Zero};
+pub use relief::{NoRelief, Relief};
 pub use single::SingleThread;
 pub(crate) use turn::Turn;
 

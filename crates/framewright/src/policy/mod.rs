@@ -24,12 +24,14 @@ mod config;
 mod cost;
 mod labelled;
 mod range;
+mod spill;
 mod watermark;
 
 pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
 pub use config::{Config, ConfigError, Fallback};
 pub use cost::{EvacuationCost, evacuation_cost};
 pub use range::{Insert, RangeConfig};
+pub use spill::Effort;
 pub use watermark::{Level, Watermarks};
 
 use crate::units::{Mobility, Order};

@@ -1,7 +1,9 @@
 //! Counters as `Copy` snapshots, under Linux's names where Linux has one.
 
 mod frame;
+mod kv;
 mod range;
 
 pub use frame::{FrameStats, PerOrder};
+pub use kv::KvStats;
 pub use range::{FitCounts, RangeStats};

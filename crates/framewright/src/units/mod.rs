@@ -1,5 +1,6 @@
 //! Typed units: a frame is not a page, an order is not a length, and rounding is checked.
 
+mod addr;
 mod context;
 mod cpu;
 mod frame;
@@ -8,6 +9,7 @@ mod order;
 mod page;
 mod run;
 
+pub use addr::Addr;
 pub use context::Context;
 pub use cpu::CpuId;
 pub use frame::Frame;

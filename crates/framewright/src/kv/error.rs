@@ -1,0 +1,154 @@
+use crate::frame::AllocError;
+use crate::units::{Addr, CpuId, Frame};
+use crate::vrange::{RangeError, RangeFreeError};
+use core::fmt;
+
+/// Why no object was allocated. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KvError {
+    /// Zero bytes were asked for.
+    Empty,
+    /// More bytes than any object can have.
+    TooLong {
+        /// The bytes asked for.
+        bytes: u64,
+    },
+    /// So many elements of so many bytes are more than can be counted.
+    Overflow {
+        /// The elements asked for.
+        count: u64,
+        /// The bytes of each.
+        bytes_each: u64,
+    },
+    /// The alignment is no power of two.
+    Align {
+        /// The alignment asked for, in bytes.
+        bytes: u64,
+    },
+    /// The request must succeed, but its context does not let it wait and reclaim.
+    MustNotWait,
+    /// The frames could not be had, or not side by side where they had to be.
+    Frames(AllocError),
+    /// The pages could not be had or mapped.
+    Ranges(RangeError),
+    /// The object that should have changed its size is none.
+    Free(KvFreeError),
+}
+
+impl fmt::Display for KvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("0 bytes were asked for"),
+            Self::TooLong { bytes } => write!(f, "{bytes} bytes are more than an object can have"),
+            Self::Overflow { count, bytes_each } => write!(
+                f,
+                "{count} elements of {bytes_each} bytes are more than can be counted"
+            ),
+            Self::Align { bytes } => write!(f, "alignment {bytes} is not a power of two"),
+            Self::MustNotWait => {
+                f.write_str("a request that must succeed has to be allowed to wait and to reclaim")
+            }
+            Self::Frames(error) => write!(f, "no frames for the object: {error}"),
+            Self::Ranges(error) => write!(f, "no pages for the object: {error}"),
+            Self::Free(error) => write!(f, "the object cannot change its size: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for KvError {}
+
+/// Why an object was not freed. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KvFreeError {
+    /// The address is neither a frame's nor a page's of the space.
+    Outside(Addr),
+    /// The object that starts there is free already.
+    AlreadyFree(Addr),
+    /// The address lies inside a slot of a slab.
+    NotTheFirst {
+        /// The address.
+        addr: Addr,
+        /// Where the slot starts.
+        start: Addr,
+    },
+    /// No object starts there.
+    NotAllocated(Addr),
+    /// The object is mapped pages, which `kfree` does not free.
+    Mapped(Addr),
+    /// The space refused.
+    Ranges(RangeFreeError),
+}
+
+impl fmt::Display for KvFreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outside(addr) => {
+                write!(
+                    f,
+                    "address {addr} is in no frame and in no page of the space"
+                )
+            }
+            Self::AlreadyFree(addr) => write!(f, "the object at {addr} is free already"),
+            Self::NotTheFirst { addr, start } => {
+                write!(f, "address {addr} is inside the object at {start}")
+            }
+            Self::NotAllocated(addr) => write!(f, "no object starts at {addr}"),
+            Self::Mapped(addr) => {
+                write!(f, "the object at {addr} is mapped pages: kvfree frees it")
+            }
+            Self::Ranges(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for KvFreeError {}
+
+/// Why there is no object allocator, or no seat in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetupError {
+    /// There are 1 to 2^32 frames, and their end is below the number range's.
+    Frames {
+        /// The first frame.
+        start: Frame,
+        /// How many.
+        frames: u64,
+    },
+    /// There are 1 to 1023 CPUs.
+    Cpus(u16),
+    /// There is at least one slab for each CPU, and at most one for each frame.
+    Slabs(u64),
+    /// The metadata handed in is too short.
+    Metadata {
+        /// The words that were handed in.
+        words: usize,
+        /// The words that are needed.
+        needed: usize,
+    },
+    /// The CPU is not one of those that it was made for.
+    UnknownCpu(CpuId),
+    /// The CPU's seat is in use.
+    SeatTaken(CpuId),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frames { start, frames } => write!(
+                f,
+                "{frames} frames from frame {start} on are not between 1 and 2^32, or end past the number range"
+            ),
+            Self::Cpus(cpus) => write!(f, "{cpus} CPUs are not between 1 and 1023"),
+            Self::Slabs(slabs) => write!(
+                f,
+                "{slabs} slabs are not between one for each CPU and one for each frame"
+            ),
+            Self::Metadata { words, needed } => {
+                write!(f, "{words} words of metadata, {needed} are needed")
+            }
+            Self::UnknownCpu(cpu) => write!(f, "{cpu} is not one of those it was made for"),
+            Self::SeatTaken(cpu) => write!(f, "the seat of {cpu} is in use"),
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}

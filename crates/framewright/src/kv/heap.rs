@@ -1,0 +1,178 @@
+use super::layout::Shape;
+use super::seat::{Count, SeatWords};
+use super::table::{Kind, Table};
+use super::{KvLayout, KvSeat, SetupError};
+use crate::frame::Blocks;
+use crate::platform::{Barrier, Direct, Map, NoRelief, Relax, Zero};
+use crate::raw::atomic_words;
+use crate::stats::KvStats;
+use crate::sync::AtomicU64;
+use crate::units::{Addr, CpuId, Frame, Page};
+use crate::vrange::{FrameSource, RangeSeat};
+
+/// Words of the allocator's own: whole cache lines.
+pub(super) const KV_WORDS: usize = 32;
+
+/// An object allocator over zones and a space.
+///
+/// See the [module's description](super) for states, invariants and locks. It is shared by
+/// reference; what a CPU does, it does through its [`KvSeat`], which is made of the CPU's seats in
+/// the space and in the zones. `R` gives memory back where a request asks for that.
+#[derive(Debug)]
+pub struct Kv<'m, P, R = NoRelief> {
+    pub(super) shape: Shape,
+    pub(super) platform: P,
+    pub(super) relief: R,
+    #[expect(dead_code, reason = "the stop lock's, and what is shared")]
+    words: &'m [AtomicU64],
+    seats: &'m [AtomicU64],
+    #[expect(dead_code, reason = "the slabs' records")]
+    records: &'m [AtomicU64],
+    pub(super) table: Table<'m>,
+    /// Where frame 0 lies, in wrapping arithmetic.
+    pub(super) direct: u64,
+}
+
+impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
+    /// An object allocator of that layout in `memory`, which has at least as many words as
+    /// [`KvLayout::words_needed`] says; their values do not matter. Time: O(metadata).
+    ///
+    /// # Errors
+    /// What is wrong with layout or memory, with the number.
+    pub fn new(
+        layout: &KvLayout,
+        memory: &'m mut [u64],
+        platform: P,
+        relief: R,
+    ) -> Result<Self, SetupError> {
+        Self::in_memory(layout, memory, platform, relief, false)
+    }
+
+    /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does: what is
+    /// never used is not touched. Time: O(CPUs).
+    ///
+    /// Where memory holds anything else it may hand out what is not free; no other promise of the
+    /// language is broken.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn in_zeroed(
+        layout: &KvLayout,
+        memory: &'m mut [u64],
+        platform: P,
+        relief: R,
+    ) -> Result<Self, SetupError> {
+        Self::in_memory(layout, memory, platform, relief, true)
+    }
+
+    fn in_memory(
+        layout: &KvLayout,
+        memory: &'m mut [u64],
+        platform: P,
+        relief: R,
+        is_zeroed: bool,
+    ) -> Result<Self, SetupError> {
+        let shape = Shape::new(layout)?;
+        if memory.len() < shape.words {
+            return Err(SetupError::Metadata {
+                words: memory.len(),
+                needed: shape.words,
+            });
+        }
+        let misaligned = memory.as_ptr().addr() % 64 / 8;
+        let memory = &mut memory[(8 - misaligned) % 8..];
+        if !is_zeroed {
+            memory.fill(0);
+        }
+        let mut rest = atomic_words(memory);
+        let [words, seats, records, table] = shape.parts().map(|len| {
+            let (part, others) = rest.split_at(len);
+            rest = others;
+            part
+        });
+        let direct = platform.direct_base().0;
+        Ok(Self {
+            shape,
+            platform,
+            relief,
+            words,
+            seats,
+            records,
+            table: Table::new(table, shape.start),
+            direct,
+        })
+    }
+
+    /// The seat of the CPU whose seat in the space `ranges` is, until it is dropped.
+    ///
+    /// What the seat has, slabs and magazines, stays when it is given back. Time: one atomic
+    /// operation.
+    ///
+    /// # Errors
+    /// If somebody has it, or there are fewer CPUs.
+    pub fn seat<'s, F: FrameSource + Blocks>(
+        &self,
+        ranges: RangeSeat<'s, 'm, P, F>,
+    ) -> Result<KvSeat<'_, 's, 'm, P, R, F>, SetupError>
+    where
+        P: Map + Zero,
+    {
+        let cpu = ranges.cpu();
+        if cpu.0 >= self.shape.cpus {
+            return Err(SetupError::UnknownCpu(cpu));
+        }
+        KvSeat::take(self, ranges).ok_or(SetupError::SeatTaken(cpu))
+    }
+}
+
+impl<'m, P, R> Kv<'m, P, R> {
+    pub(super) fn seat_words(&self, cpu: CpuId) -> SeatWords<'m> {
+        SeatWords::new(self.seats, cpu.index())
+    }
+
+    fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> {
+        (0..self.shape.cpus).map(|cpu| self.seat_words(CpuId(cpu)))
+    }
+
+    /// The address of a frame's first byte.
+    #[inline(always)]
+    pub(super) const fn addr(&self, frame: Frame) -> Addr {
+        Addr(self.direct.wrapping_add(frame.0.wrapping_mul(Page::BYTES)))
+    }
+
+    /// The place in the table of the frame in which an address of the direct map lies.
+    #[inline(always)]
+    pub(super) fn place(&self, addr: Addr) -> Option<usize> {
+        let frame = addr.0.wrapping_sub(self.direct) / Page::BYTES;
+        self.table.place(Frame(frame))
+    }
+
+    /// What kind of object an address could be of, without looking whether there is one.
+    #[must_use]
+    pub fn kind(&self, addr: Addr) -> Kind {
+        match self.place(addr).map(|place| self.table.get(place)) {
+            Some(_) => Kind::Run,
+            None => Kind::Mapped,
+        }
+    }
+
+    /// What has been counted so far. Time: O(CPUs).
+    #[must_use]
+    pub fn stats(&self) -> KvStats {
+        let sum = |counter| {
+            let each = self.all_seats().map(|seat| seat.read(counter));
+            each.fold(0, u64::wrapping_add)
+        };
+        KvStats {
+            run_allocs: sum(Count::RunAllocs),
+            run_frees: sum(Count::RunFrees),
+            spills: sum(Count::Spills),
+            mapped_frees: sum(Count::MappedFrees),
+            failures: sum(Count::Failures),
+            compact_stall: sum(Count::CompactStall),
+            allocstall: sum(Count::AllocStall),
+            bad_frees: sum(Count::BadFrees),
+            ..KvStats::default()
+        }
+    }
+}

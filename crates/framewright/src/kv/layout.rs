@@ -1,0 +1,109 @@
+use super::SetupError;
+use super::heap::KV_WORDS;
+use super::seat::SEAT_WORDS;
+use crate::units::Frame;
+
+/// What an object allocator's metadata is sized by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KvLayout {
+    /// The first frame that objects can lie in.
+    pub start: Frame,
+    /// How many frames there are from there on, those that do not exist included: up to the end
+    /// of the last zone. 1 to 2^32.
+    pub frames: u64,
+    /// How many CPUs may have a seat, 1 to 1023.
+    pub cpus: u16,
+    /// The most slabs that can exist at a time: at least one for each CPU, at most one for each
+    /// frame. Where there are no more, small requests are served from larger ones' slabs.
+    pub slabs_max: u64,
+}
+
+impl KvLayout {
+    /// Objects in `frames` frames from `start` on, for one CPU, with a slab for each four frames.
+    #[must_use]
+    pub const fn new(start: Frame, frames: u64) -> Self {
+        Self {
+            start,
+            frames,
+            cpus: 1,
+            slabs_max: frames.div_ceil(4),
+        }
+    }
+
+    /// The same for `cpus` CPUs.
+    #[must_use]
+    pub const fn with_cpus(mut self, cpus: u16) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The same with at most `slabs` slabs.
+    #[must_use]
+    pub const fn with_slabs_max(mut self, slabs: u64) -> Self {
+        self.slabs_max = slabs;
+        self
+    }
+
+    /// How many words of metadata it needs: a word for each frame, 128 bytes for each slab, 1 KiB
+    /// for each CPU; by default 1 % of memory.
+    ///
+    /// # Errors
+    /// If the layout is not one that there can be.
+    pub fn words_needed(&self) -> Result<usize, SetupError> {
+        Ok(Shape::new(self)?.words)
+    }
+}
+
+/// Words of a slab's record: two cache lines.
+pub(super) const RECORD_WORDS: usize = 16;
+
+/// Where everything lies in the words handed in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) start: Frame,
+    pub(super) frames: u64,
+    pub(super) cpus: u16,
+    pub(super) slabs: usize,
+    pub(super) words: usize,
+}
+
+impl Shape {
+    pub(super) fn new(layout: &KvLayout) -> Result<Self, SetupError> {
+        let KvLayout {
+            start,
+            frames,
+            cpus,
+            slabs_max,
+        } = *layout;
+        if frames == 0 || frames > 1 << 32 || start.0.checked_add(frames).is_none() {
+            return Err(SetupError::Frames { start, frames });
+        }
+        if cpus == 0 || cpus > 1023 {
+            return Err(SetupError::Cpus(cpus));
+        }
+        if slabs_max < u64::from(cpus) || slabs_max > frames {
+            return Err(SetupError::Slabs(slabs_max));
+        }
+        let mut shape = Self {
+            start,
+            frames,
+            cpus,
+            slabs: slabs_max as usize,
+            words: 0,
+        };
+        // Seven more, so that the first word used can be the first of a cache line.
+        shape.words = 7 + shape.parts().iter().sum::<usize>();
+        Ok(shape)
+    }
+
+    /// The lengths of the parts, in the order in which they lie: words of the allocator's own, the
+    /// seats, the slabs' records, the table.
+    pub(super) fn parts(&self) -> [usize; 4] {
+        [
+            KV_WORDS,
+            usize::from(self.cpus) * SEAT_WORDS,
+            self.slabs * RECORD_WORDS,
+            self.frames as usize,
+        ]
+    }
+}

@@ -1,0 +1,83 @@
+use super::KvError;
+use crate::policy::Effort;
+use crate::units::Context;
+use crate::vrange::Tag;
+
+/// A request for an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KvRequest {
+    /// The length in bytes.
+    pub bytes: u64,
+    /// The alignment of the first byte's address: a power of two. Whatever is asked for, an object
+    /// is aligned to 16 bytes, and one whose length is a power of two to its length or a page.
+    pub align_bytes: u64,
+    /// Whether the object's bytes must be zero.
+    pub zero: bool,
+    /// How much is done for it.
+    pub effort: Effort,
+    /// What the caller may do while it waits.
+    pub context: Context,
+    /// Who asked, for listings of what is mapped.
+    pub tag: Tag,
+}
+
+impl KvRequest {
+    /// `bytes` bytes of any contents, fail-fast, for a caller who may do anything.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        Self {
+            bytes,
+            align_bytes: 1,
+            zero: false,
+            effort: Effort::FailFast,
+            context: Context::ANY,
+            tag: Tag(0),
+        }
+    }
+
+    /// As many bytes as `count` elements of `bytes_each` have \[`kvmalloc_array`\].
+    ///
+    /// # Errors
+    /// [`KvError::Overflow`] if that is no number.
+    pub const fn array(count: u64, bytes_each: u64) -> Result<Self, KvError> {
+        match count.checked_mul(bytes_each) {
+            Some(bytes) => Ok(Self::new(bytes)),
+            None => Err(KvError::Overflow { count, bytes_each }),
+        }
+    }
+
+    /// The same, aligned to `bytes`.
+    #[must_use]
+    pub const fn aligned_to(mut self, bytes: u64) -> Self {
+        self.align_bytes = bytes;
+        self
+    }
+
+    /// The same, with zeroes in it.
+    #[must_use]
+    pub const fn zeroed(mut self) -> Self {
+        self.zero = true;
+        self
+    }
+
+    /// The same with that effort.
+    #[must_use]
+    pub const fn with(mut self, effort: Effort) -> Self {
+        self.effort = effort;
+        self
+    }
+
+    /// The same for a caller who may do less.
+    #[must_use]
+    pub const fn within(mut self, context: Context) -> Self {
+        self.context = context;
+        self
+    }
+
+    /// The same with a tag.
+    #[must_use]
+    pub const fn tagged(mut self, tag: Tag) -> Self {
+        self.tag = tag;
+        self
+    }
+}

@@ -1,0 +1,190 @@
+extern crate std;
+
+use super::*;
+use crate::frame::{Seat, Zone, ZoneLayout};
+use crate::platform::{
+    Barrier, Direct, Map, MapError, NoRelief, Relax, Relief, SingleThread, Zero,
+};
+use crate::policy::{Config, RangeConfig};
+use crate::units::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
+use crate::vrange::{Space, SpaceLayout};
+use std::boxed::Box;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::vec;
+use std::vec::Vec;
+
+mod objects;
+
+/// Where frame 0 lies, and the first page of the space.
+const DIRECT: u64 = 0x4000_0000;
+const WINDOW: Page = Page(0x8_0000);
+
+/// Memory with bytes, and a page table. Nothing in it is shared between threads.
+pub(super) struct Toy {
+    waits: SingleThread,
+    bytes: RefCell<Vec<u8>>,
+    mapped: RefCell<BTreeMap<u64, Frame>>,
+}
+
+impl Toy {
+    fn new(frames: u64) -> Self {
+        Self {
+            waits: SingleThread::new(),
+            bytes: RefCell::new(vec![0xa5; (frames * Page::BYTES) as usize]),
+            mapped: RefCell::new(BTreeMap::new()),
+        }
+    }
+
+    /// Where a byte lies in RAM.
+    fn place(&self, at: u64) -> usize {
+        let physical = match self.mapped.borrow().get(&(at / Page::BYTES)) {
+            Some(frame) => frame.0 * Page::BYTES + at % Page::BYTES,
+            None => at.checked_sub(DIRECT).expect("an address of RAM"),
+        };
+        physical as usize
+    }
+
+    pub(super) fn byte(&self, at: u64) -> u8 {
+        self.bytes.borrow()[self.place(at)]
+    }
+
+    /// Fills an object.
+    pub(super) fn fill(&self, at: Addr, bytes: u64, value: u8) {
+        for byte in at.0..at.0 + bytes {
+            let place = self.place(byte);
+            self.bytes.borrow_mut()[place] = value;
+        }
+    }
+
+    pub(super) fn is_filled(&self, at: Addr, bytes: u64, value: u8) -> bool {
+        (at.0..at.0 + bytes).all(|byte| self.byte(byte) == value)
+    }
+}
+
+impl Relax for Toy {
+    fn relax(&self, attempt: u32) {
+        self.waits.relax(attempt);
+    }
+}
+
+impl Barrier for Toy {
+    const ASYMMETRIC: bool = SingleThread::ASYMMETRIC;
+    const ALONE: bool = SingleThread::ALONE;
+
+    fn barrier_all(&self) {
+        self.waits.barrier_all();
+    }
+}
+
+impl Map for Toy {
+    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+        for nth in 0..frames.frames() {
+            let before = self
+                .mapped
+                .borrow_mut()
+                .insert(at.0 + nth, Frame(frames.start().0 + nth));
+            assert_eq!(before, None, "mapped twice");
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        let (start, end) = (range.start().0, range.end().0);
+        self.mapped
+            .borrow_mut()
+            .retain(|page, _| !(start..end).contains(page));
+        Ok(())
+    }
+
+    fn flush_all(&self) {}
+}
+
+impl Zero for Toy {
+    fn zero(&self, frames: Run) {
+        let start = (frames.start().0 * Page::BYTES) as usize;
+        let end = (frames.end().0 * Page::BYTES) as usize;
+        self.bytes.borrow_mut()[start..end].fill(0);
+    }
+}
+
+impl Direct for Toy {
+    fn direct_base(&self) -> Addr {
+        Addr(DIRECT)
+    }
+
+    fn zero_bytes(&self, at: Addr, bytes: u64) {
+        self.fill(at, bytes, 0);
+    }
+
+    fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64) {
+        for nth in 0..bytes {
+            let value = self.byte(from.0 + nth);
+            let place = self.place(to.0 + nth);
+            self.bytes.borrow_mut()[place] = value;
+        }
+    }
+}
+
+pub(super) type ToySeat<'a, R> = KvSeat<'a, 'a, 'a, &'a Toy, R, Seat<'a, 'a, &'a Toy>>;
+
+/// Zone, space and object allocator over one [`Toy`], for as long as the test's process lives.
+pub(super) struct Machine<R: 'static> {
+    pub(super) toy: &'static Toy,
+    pub(super) zone: &'static Zone<'static, &'static Toy>,
+    pub(super) space: &'static Space<'static, &'static Toy>,
+    pub(super) kv: &'static Kv<'static, &'static Toy, R>,
+}
+
+fn leak<T>(value: T) -> &'static mut T {
+    Box::leak(Box::new(value))
+}
+
+impl<R: Relief<Seat<'static, 'static, &'static Toy>>> Machine<R> {
+    /// `frames` frames, as many CPUs, a window of `pages`.
+    pub(super) fn new(frames: u64, cpus: u16, pages: u64, relief: R) -> Self {
+        let toy: &'static Toy = leak(Toy::new(frames));
+        let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
+        let memory = leak(vec![0; layout.words_needed().unwrap()]);
+        let zone = Zone::new(&layout, &Config::default(), memory, toy).unwrap();
+        zone.add(Run::new(Frame(0), frames).unwrap()).unwrap();
+        let layout = SpaceLayout::new(WINDOW, pages)
+            .with_cpus(cpus)
+            .with_span_pages(64);
+        let memory = leak(vec![0; layout.words_needed().unwrap()]);
+        let space = Space::new(&layout, &RangeConfig::for_cpus(cpus), memory, toy).unwrap();
+        let layout = KvLayout::new(Frame(0), frames).with_cpus(cpus);
+        let memory = leak(vec![!0; layout.words_needed().unwrap()]);
+        let kv = Kv::new(&layout, memory, toy, relief).unwrap();
+        Self {
+            toy,
+            zone: leak(zone),
+            space: leak(space),
+            kv: leak(kv),
+        }
+    }
+
+    pub(super) fn seat(&self, cpu: u16) -> ToySeat<'static, R> {
+        let frames = self.zone.seat(CpuId(cpu)).unwrap();
+        let ranges = self.space.seat(CpuId(cpu), frames).unwrap();
+        self.kv.seat(ranges).unwrap()
+    }
+
+    /// Nothing is live any more: all frames are free again.
+    pub(super) fn assert_all_free(&self, mut seat: ToySeat<'static, R>) {
+        seat.ranges().drain();
+        drop(seat);
+        self.zone.drain();
+        self.zone.verify().unwrap();
+        self.space.verify().unwrap();
+        let present = self.zone.recount();
+        assert_eq!(
+            present.free,
+            self.toy.bytes.borrow().len() as u64 / Page::BYTES
+        );
+    }
+}
+
+pub(super) fn machine(frames: u64) -> Machine<NoRelief> {
+    Machine::new(frames, 1, 4096, NoRelief)
+}

@@ -1,0 +1,33 @@
+use crate::units::Addr;
+
+/// Where frames lie in memory, and what is done with bytes: the direct map.
+///
+/// Every frame of the zones has an address by which its contents can be reached at any time, the
+/// same distance apart as their numbers; besides, those of mapped pages.
+pub trait Direct {
+    /// The address of frame 0's first byte. Where RAM begins later, nothing need be there, and
+    /// the number may have wrapped below zero: frame `n` lies 4096 n further on, wrapping.
+    fn direct_base(&self) -> Addr;
+
+    /// Fills `bytes` bytes with zeroes, all of them in one object that the caller of the engine
+    /// owns or is about to own.
+    fn zero_bytes(&self, at: Addr, bytes: u64);
+
+    /// Copies `bytes` bytes from one such object to another.
+    fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64);
+}
+
+impl<T: Direct + ?Sized> Direct for &T {
+    #[inline]
+    fn direct_base(&self) -> Addr {
+        (**self).direct_base()
+    }
+
+    fn zero_bytes(&self, at: Addr, bytes: u64) {
+        (**self).zero_bytes(at, bytes);
+    }
+
+    fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64) {
+        (**self).copy_bytes(from, to, bytes);
+    }
+}
