@@ -23,6 +23,22 @@ pub(super) fn for_each_part(start: u32, len: u32, mut part: impl FnMut(usize, u6
     }
 }
 
+/// The words that a range has bits in, a bit each: of 1024 bits at most 16.
+#[inline(always)]
+pub(super) const fn words_of(start: u32, len: u32) -> u32 {
+    (2 << ((start + len - 1) / 64)) - (1 << (start / 64))
+}
+
+/// The bits that are set in a word, by their places from the lowest up.
+#[inline(always)]
+pub(super) fn places(mut word: u32) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let place = (word != 0).then(|| word.trailing_zeros() as usize);
+        word &= word.wrapping_sub(1);
+        place
+    })
+}
+
 /// Sets the bits of the range.
 #[inline(always)]
 pub(super) fn set(bits: &[AtomicU64], start: u32, len: u32) {

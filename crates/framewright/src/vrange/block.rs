@@ -323,7 +323,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let room = span.room();
         let pages = self.space.spans.pages();
         if !self.space.config.recycle {
-            if room.third() == pages && span.lazy_pages() == 0 {
+            if room.third() == pages && span.lazy().pages == 0 {
                 self.return_block(number);
             }
             return;
@@ -363,7 +363,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             span.set_room(room.with_third(pages));
         } else {
             self.soil(span, slot);
-            if span.room().third() == pages && span.lazy_pages() + span.waiting_pages() == 0 {
+            if span.room().third() == pages && span.is_clean() {
                 self.return_block(number);
             }
             return;
@@ -394,7 +394,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let span = self.span(number);
         let pages = self.space.spans.pages();
         let room = span.room().listed(false).empty(false);
-        let rests = span.lazy_pages() == 0 && span.waiting_pages() == 0;
+        let rests = span.is_clean();
         // Linux gives a block back, when space is short, only if nothing in it is in use.
         let live = span
             .bits(Bits::Starts)

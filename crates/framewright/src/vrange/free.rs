@@ -126,7 +126,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (number, place) = self.space.spans.place(at);
         let pages = header.pages();
         bits::set(self.span(number).bits(Bits::Lazy), place, pages);
-        self.note_lazy(number, pages);
+        self.note_lazy(number, pages, bits::words_of(place, pages));
         self.words.count(Count::Frees, 1);
         self.words.sub(Own::Live, u64::from(pages));
         true

@@ -5,7 +5,7 @@
 use super::bits;
 use super::seat::{Count, Held, Own, SeatWords};
 use super::space::MERGES_MAX;
-use super::span::{Bits, Owner};
+use super::span::{Bits, Marked, Owner};
 use super::{AreaKind, FrameSource};
 use crate::platform::{Barrier, Map, Relax};
 use crate::sync::{
@@ -22,14 +22,14 @@ const UNMAPS: u64 = 48;
 pub(super) const RELEASES: usize = 4;
 
 impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
-    /// Pages of a span of the seat's have become lazy, and its bitmap says so.
+    /// Pages of a span of the seat's have become lazy, and these words of its bitmap say so.
     #[inline(always)]
-    pub(super) fn note_lazy(&self, number: u32, pages: u32) {
+    pub(super) fn note_lazy(&self, number: u32, pages: u32, words: u32) {
         let span = self.span(number);
-        let before = span.lazy_pages();
-        span.set_lazy_pages(before + pages);
+        let before = span.lazy();
+        span.set_lazy(before.with(pages, words));
         self.words.add(Own::Purgeable, u64::from(pages));
-        if before == 0 {
+        if before.pages == 0 {
             self.append_lazy(number);
         }
     }
@@ -132,7 +132,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Moves a span's remote bits to its lazy ones.
     pub(super) fn collect_span(&self, number: u32) {
         let span = self.span(number);
-        let mut pages = 0;
+        let (mut pages, mut words) = (0, 0);
         for (word, remote) in span.remote().iter().enumerate() {
             if remote.load(SeqCst) == 0 {
                 continue;
@@ -152,9 +152,10 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             let freed = freed & !others;
             lazy.store(lazy.load(Relaxed) | freed, Relaxed);
             pages += freed.count_ones();
+            words |= 1 << word;
         }
         if pages != 0 {
-            self.note_lazy(number, pages);
+            self.note_lazy(number, pages, words);
             if matches!(span.owner(), Owner::Block(_)) {
                 self.soil(span, pages);
             }
@@ -243,34 +244,45 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Returns how many pages that are.
     fn wait_for(&self, number: u32, stamp: u64, words: usize) -> u64 {
         let span = self.span(number);
-        let (mut now, mut later) = (span.lazy_pages(), 0);
-        let all = span.bits(Bits::Lazy).iter().zip(span.bits(Bits::Waiting));
-        for (nth, (lazy, waiting)) in all.enumerate() {
-            let freed = lazy.load(Relaxed);
-            if nth >= words {
-                later += freed.count_ones();
-            } else if freed != 0 {
-                lazy.store(0, Relaxed);
-                waiting.store(waiting.load(Relaxed) | freed, Relaxed);
-            }
+        let lazy = span.lazy();
+        let looked_at = if words < u32::BITS as usize {
+            (1 << words) - 1
+        } else {
+            u32::MAX
+        };
+        let mut later = Marked {
+            pages: 0,
+            words: lazy.words & !looked_at,
+        };
+        for word in bits::places(later.words) {
+            later.pages += span.bits(Bits::Lazy)[word].load(Relaxed).count_ones();
         }
-        now -= later;
-        span.set_lazy_pages(later);
-        if later != 0 {
+        let now = lazy.words & looked_at;
+        for word in bits::places(now) {
+            let lazy = &span.bits(Bits::Lazy)[word];
+            let waiting = &span.bits(Bits::Waiting)[word];
+            waiting.store(waiting.load(Relaxed) | lazy.load(Relaxed), Relaxed);
+            lazy.store(0, Relaxed);
+        }
+        span.set_lazy(later);
+        if later.pages != 0 {
             self.append_lazy(number);
         }
-        if now != 0 {
-            if span.waiting_pages() == 0 {
+        let pages = lazy.pages - later.pages;
+        if pages != 0 {
+            let waiting = span.waiting();
+            if waiting.pages == 0 {
                 self.append_waiting(number);
             }
-            span.set_waiting_pages(span.waiting_pages() + now);
+            span.set_waiting(waiting.with(pages, now));
             span.set_stamp(stamp);
         }
-        u64::from(now)
+        u64::from(pages)
     }
 
     /// Calls `sink` with each run of pages of a span in which nobody is and something is lazy, until
-    /// it is enough after a word. Returns how many words were looked at.
+    /// it is enough after a word. Returns how many words were looked at, those included in which
+    /// nothing is lazy.
     #[inline(always)]
     fn for_each_dead_run(
         &self,
@@ -281,11 +293,28 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         let span = self.span(number);
         let (lazy, free) = (span.bits(Bits::Lazy), span.bits(Bits::Free));
         let waiting = span.bits(Bits::Waiting);
+        let dead = |word: usize| {
+            lazy[word].load(Relaxed) | free[word].load(Relaxed) | waiting[word].load(Relaxed)
+        };
+        let words = span.lazy().words;
+        if words == 0 {
+            return lazy.len();
+        }
+        // The words with something lazy, and those beside them that may join with it or with the
+        // next span.
+        let mut first = words.trailing_zeros() as usize;
+        while first > 0 && dead(first - 1) == !0 {
+            first -= 1;
+        }
+        let mut last = words.ilog2() as usize;
+        while last + 1 < lazy.len() && dead(last + 1) == !0 {
+            last += 1;
+        }
         // The run that reaches the end of the last word, and whether something in it is lazy.
-        let (mut start, mut some_lazy) = (0, false);
-        for word in 0..lazy.len() {
+        let (mut start, mut some_lazy) = (first as u32 * 64, false);
+        for word in first..=last {
             let freed = lazy[word].load(Relaxed);
-            let dead = freed | free[word].load(Relaxed) | waiting[word].load(Relaxed);
+            let dead = dead(word);
             let base = word as u32 * 64;
             let mut at = 0;
             loop {
@@ -308,12 +337,12 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                     break;
                 }
             }
-            let is_last = word + 1 == lazy.len() || is_enough();
-            if is_last && some_lazy {
-                sink(start, base + 64);
-            }
-            if is_last {
-                return word + 1;
+            let is_last = word == last;
+            if is_last || is_enough() {
+                if some_lazy {
+                    sink(start, base + 64);
+                }
+                return if is_last { lazy.len() } else { word + 1 };
             }
         }
         lazy.len()
@@ -338,7 +367,11 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 span.remote()[word].fetch_or(again, Release);
                 kept += again.count_ones();
             });
-            span.set_lazy_pages(span.lazy_pages() - kept);
+            let lazy = span.lazy();
+            span.set_lazy(Marked {
+                pages: lazy.pages - kept,
+                ..lazy
+            });
             self.unsoil(span, kept);
             self.words.sub(Own::Purgeable, u64::from(kept));
             at += here;
@@ -465,11 +498,8 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             self.unlist(number);
         }
         let has_frames = span.may_have_frames();
-        for word in 0..span.bits(Bits::Waiting).len() {
+        for word in bits::places(span.waiting().words) {
             let waiting = span.bits(Bits::Waiting)[word].load(Relaxed);
-            if waiting == 0 {
-                continue;
-            }
             span.bits(Bits::Waiting)[word].store(0, Relaxed);
             let starts = &span.bits(Bits::Starts)[word];
             let mut freed = if has_frames {
@@ -488,7 +518,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 self.give_frames(self.space.spans.first(number) + at, frames);
             }
         }
-        span.set_waiting_pages(0);
+        span.set_waiting(Marked::default());
         if is_block {
             self.block_released(number);
         } else if is_current {

@@ -426,7 +426,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
         bits::set(span.bits(Bits::Lazy), place, slot);
-        self.note_lazy(number, slot);
+        self.note_lazy(number, slot, bits::words_of(place, slot));
         self.soil(span, slot);
         self.words.count(Count::UnmapRam, 1);
         self.words.sub(Own::Live, u64::from(header.pages()));

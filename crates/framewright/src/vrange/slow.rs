@@ -317,7 +317,7 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
         for number in 0..space.spans.count() {
             let span = space.spans.get(number);
             match span.owner() {
-                Owner::Areas(cpu) if span.lazy_pages() == 0 && span.waiting_pages() == 0 => {
+                Owner::Areas(cpu) if span.is_clean() => {
                     self.dissolve(own, number);
                     space.sub_span();
                     self.seat(cpu).words.count(Count::Dissolves, 1);

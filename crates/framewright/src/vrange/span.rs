@@ -82,6 +82,39 @@ pub(super) enum Bits {
     Waiting,
 }
 
+/// How many bits of a bitmap are set, and in which of its words: so that a purge need not look at
+/// the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Marked {
+    pub(super) pages: u32,
+    /// A bit for each word; without it, nothing is set in the word.
+    pub(super) words: u32,
+}
+
+impl Marked {
+    #[inline(always)]
+    const fn decode(word: u64) -> Self {
+        Self {
+            pages: word as u32,
+            words: (word >> 32) as u32,
+        }
+    }
+
+    #[inline(always)]
+    const fn encode(self) -> u64 {
+        (self.words as u64) << 32 | self.pages as u64
+    }
+
+    /// With so many pages more, in these words.
+    #[inline(always)]
+    pub(super) const fn with(self, pages: u32, words: u32) -> Self {
+        Self {
+            pages: self.pages + pages,
+            words: self.words | words,
+        }
+    }
+}
+
 /// A link to a span: its number plus one, so that zero is none.
 pub(super) type Link = Option<u32>;
 
@@ -241,22 +274,31 @@ impl<'m> Span<'m> {
         bits::last_set_to(self.bits(Bits::Starts), at)
     }
 
+    /// What is lazy in the span.
     #[inline(always)]
-    pub(super) fn lazy_pages(self) -> u32 {
-        self.read(LAZY_PAGES) as u32
+    pub(super) fn lazy(self) -> Marked {
+        Marked::decode(self.read(LAZY_PAGES))
     }
 
     #[inline(always)]
-    pub(super) fn set_lazy_pages(self, pages: u32) {
-        self.write(LAZY_PAGES, u64::from(pages));
+    pub(super) fn set_lazy(self, lazy: Marked) {
+        self.write(LAZY_PAGES, lazy.encode());
     }
 
-    pub(super) fn waiting_pages(self) -> u32 {
-        self.read(WAIT_PAGES) as u32
+    /// What waits in the span.
+    #[inline(always)]
+    pub(super) fn waiting(self) -> Marked {
+        Marked::decode(self.read(WAIT_PAGES))
     }
 
-    pub(super) fn set_waiting_pages(self, pages: u32) {
-        self.write(WAIT_PAGES, u64::from(pages));
+    #[inline(always)]
+    pub(super) fn set_waiting(self, waiting: Marked) {
+        self.write(WAIT_PAGES, waiting.encode());
+    }
+
+    /// Whether nothing in the span is lazy or waits.
+    pub(super) fn is_clean(self) -> bool {
+        self.lazy().pages == 0 && self.waiting().pages == 0
     }
 
     /// The generation that makes what waits free.

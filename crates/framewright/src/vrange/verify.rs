@@ -104,10 +104,18 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         } else {
             0..0
         };
-        let lazy = bits::count(span.bits(Bits::Lazy));
-        let waiting = bits::count(span.bits(Bits::Waiting));
-        let counts = (span.lazy_pages(), span.waiting_pages()) == (lazy, waiting);
-        self.check("V3: a span's counts", first, counts)?;
+        for (marked, bits) in [
+            (span.lazy(), span.bits(Bits::Lazy)),
+            (span.waiting(), span.bits(Bits::Waiting)),
+        ] {
+            let counted = marked.pages == bits::count(bits);
+            self.check("V3: a span's counts", first, counted)?;
+            let unmarked = |(word, bits): (usize, &AtomicU64)| {
+                bits.load(Relaxed) != 0 && marked.words >> word & 1 == 0
+            };
+            let none = !bits.iter().enumerate().any(unmarked);
+            self.check("V3: the words with lazy or waiting pages", first, none)?;
+        }
         if matches!(span.owner(), Owner::Block(_)) {
             return self.verify_block(number);
         }
@@ -188,7 +196,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let has_room = room.cursor() < room.end() || free != 0;
         let listed = room.is_listed() || !has_room;
         self.check("V3: a block with room is listed", first, listed)?;
-        let gone = !recycle && dirty == all && span.lazy_pages() + span.waiting_pages() == 0;
+        let gone = !recycle && dirty == all && span.is_clean();
         self.check("V3: a block that is all dirty is given back", first, !gone)?;
         Ok(())
     }
@@ -216,7 +224,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             for number in 0..self.spans.count() {
                 let span = self.spans.get(number);
                 if span.owner().cpu() == Some(cpu) {
-                    own += u64::from(span.lazy_pages());
+                    own += u64::from(span.lazy().pages);
                     lazy += u64::from(bits::count(span.remote()));
                 }
             }
