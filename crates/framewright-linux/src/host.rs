@@ -8,7 +8,7 @@ use crate::window::WindowError;
 use framewright::frame::{Seat, SeatError, SetupError, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Fenced};
 use framewright::policy::Config;
-use framewright::{CpuId, Run, vrange};
+use framewright::{CpuId, Run, kv, vrange};
 use std::fmt;
 use std::sync::Arc;
 
@@ -48,6 +48,8 @@ pub enum HostError {
     Window(WindowError),
     /// The space cannot be made that way.
     Ranges(vrange::SetupError),
+    /// The object allocator cannot be made that way.
+    Objects(kv::SetupError),
     /// The kernel has no membarrier: [`Host::fenced`] does without.
     NoMembarrier,
 }
@@ -63,6 +65,7 @@ impl fmt::Display for HostError {
             }
             Self::Window(error) => error.fmt(f),
             Self::Ranges(error) => error.fmt(f),
+            Self::Objects(error) => error.fmt(f),
             Self::NoMembarrier => NoMembarrier.fmt(f),
         }
     }

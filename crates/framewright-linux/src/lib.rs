@@ -9,10 +9,14 @@
 //!     HostSpace ─┬─ Host    all of the above
 //!                ├─ Window  address space in which the frames appear   [`window`]
 //!                └─ Space   the engine's virtual ranges over it
+//!
+//!     HostKv ─┬─ HostSpace   all of the above
+//!             └─ Kv          the engine's objects in both
 //! ```
 //!
 //! A [`Host`] is made once and shared by reference; each thread asks it for its
-//! [seat](Host::seat); a [`HostSpace`] likewise, for its [range seat](HostSpace::range_seat). No
+//! [seat](Host::seat); a [`HostSpace`] likewise, for its [range seat](HostSpace::range_seat), and a
+//! [`HostKv`] for its [seat](HostKv::seat), which has the others in it. No
 //! setting of the host is changed, and no privilege is needed; what the host did not give (huge
 //! pages, membarrier) is said in a [`RamReport`] or an error.
 //!
@@ -21,13 +25,16 @@
 //! may move at any instruction. Files and swap come with what needs them.
 
 mod host;
+mod kv;
 mod mapping;
 pub mod platform;
 pub mod ram;
 mod space;
 pub mod window;
+mod words;
 
 pub use host::{Host, HostError, Options, SlotError};
+pub use kv::{HostKv, HostKvSeat};
 pub use platform::{Linux, Membarrier, Paged};
 pub use ram::{Pages, Ram, RamReport};
 pub use space::{HostRangeSeat, HostSpace, RangeOptions};

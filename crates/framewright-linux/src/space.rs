@@ -151,6 +151,11 @@ impl<B: Barrier + Clone> HostSpace<B> {
         })
     }
 
+    /// The platform of the space, once more.
+    pub(crate) fn platform(&self) -> Paged<B> {
+        Paged::new(self.host.platform().clone(), Arc::clone(&self.window))
+    }
+
     /// The space.
     #[must_use]
     pub fn space(&self) -> &Space<'_, Paged<B>> {

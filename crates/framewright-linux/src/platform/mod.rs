@@ -6,6 +6,7 @@
 //! own [`Fenced`], with a full barrier in each operation: which of the two is a type, because the
 //! frequent paths are compiled for one of them.
 
+mod direct;
 mod paged;
 mod slots;
 

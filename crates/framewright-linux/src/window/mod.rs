@@ -39,6 +39,7 @@ mod budget;
 mod edges;
 mod error;
 mod reservation;
+mod shown;
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ use framewright::platform::{Map, MapError, Zero};
 use framewright::{Context, Frame, Page, PageRange, Run};
 use reservation::Reservation;
 use rustix::io::Errno;
+use shown::Shown;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -93,6 +95,7 @@ const COPY_BYTES_MAX: usize = 1 << 30;
 pub struct Window {
     reservation: Reservation,
     edges: Edges,
+    shown: Shown,
     budget: Budget,
     range: PageRange,
     ram: Arc<Ram>,
@@ -101,7 +104,7 @@ pub struct Window {
 impl Window {
     /// A window of `pages` pages, none of them mapped.
     ///
-    /// Costs address space and one mapping; memory, half a byte a page, only where it is used.
+    /// Costs address space and one mapping; memory, less than nine bytes a page, only where it is used.
     ///
     /// # Errors
     /// What the host refused, a length that is none, or RAM in the host's pool of huge pages.
@@ -130,6 +133,7 @@ impl Window {
         }
         let refused = |errno: Errno| WindowError::Host(errno.raw_os_error());
         let edges = Edges::new(pages as usize).map_err(refused)?;
+        let shown = Shown::new(pages as usize).map_err(refused)?;
         let len_bytes = usize::try_from(pages * Page::BYTES).map_err(|_| refused(Errno::NOMEM))?;
         let reservation = Reservation::new(len_bytes, WINDOW_ALIGN_BYTES).map_err(refused)?;
         let start = Page::of_address(reservation.start().addr().get() as u64);
@@ -139,6 +143,7 @@ impl Window {
             budget: Budget::new(max),
             reservation,
             edges,
+            shown,
             ram,
         })
     }
@@ -172,6 +177,20 @@ impl Window {
         let range = PageRange::new(page, 1).ok_or(AccessError::Outside(page))?;
         let bytes = self.bytes_of(range).map_err(AccessError::Outside)?;
         Ok(self.at(bytes.start))
+    }
+
+    /// The frame that a page shows, if the page is in the window and mapped at this moment.
+    #[must_use]
+    pub fn frame_of(&self, page: Page) -> Option<Frame> {
+        let range = PageRange::new(page, 1)?;
+        self.bytes_of(range).ok()?;
+        let pages = self.pages_of(range);
+        match self.edges.first_unmapped(&pages) {
+            None => Some(Frame(
+                self.ram.frames().start().0 + self.shown.get(pages.start),
+            )),
+            Some(_) => None,
+        }
     }
 
     /// The bytes of mapped pages, for their owner.
@@ -378,6 +397,7 @@ impl Map for Window {
             .map(&bytes, self.ram.as_fd(), offset, fill)
             .map_err(|errno| self.refused(&pages, errno));
         mapped?;
+        self.shown.set(&pages, offset / Frame::BYTES);
         self.budget.settle(self.edges.map(&pages));
         Ok(())
     }

@@ -1,0 +1,35 @@
+use crate::mapping::Mapping;
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Which frame each page of a window shows: the kernel's page table knows, but cannot be asked.
+///
+/// Of a page that is not mapped it says anything; which ones are mapped, the edges know. Frames
+/// are counted from the RAM's first.
+#[derive(Debug)]
+pub(super) struct Shown {
+    words: Mapping,
+}
+
+impl Shown {
+    /// For `pages` pages. What is not touched costs nothing.
+    pub(super) fn new(pages: usize) -> Result<Self, Errno> {
+        let words = Mapping::anonymous(pages * 8)?;
+        Ok(Self { words })
+    }
+
+    /// The pages of `pages` are going to show as many frames from `first` on.
+    pub(super) fn set(&self, pages: &Range<usize>, first: u64) {
+        let words = self.words.words(pages.start * 8, pages.len());
+        for (word, nth) in words.iter().zip(first..) {
+            // Relaxed: published by the edges, which are changed after it.
+            word.store(nth, Relaxed);
+        }
+    }
+
+    /// The frame that `page` shows, if it is mapped.
+    pub(super) fn get(&self, page: usize) -> u64 {
+        self.words.words(page * 8, 1)[0].load(Relaxed)
+    }
+}
