@@ -19,6 +19,9 @@ pub trait Blocks {
     /// # Errors
     /// As [`Seat::free`].
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError>;
+
+    /// The largest order of which there can be a block.
+    fn max_order(&self) -> Order;
 }
 
 impl<P: Relax + Barrier> Blocks for Seat<'_, '_, P> {
@@ -36,6 +39,11 @@ impl<P: Relax + Barrier> Blocks for Seat<'_, '_, P> {
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.free(frame, order)
     }
+
+    #[inline(always)]
+    fn max_order(&self) -> Order {
+        self.zone().max_order()
+    }
 }
 
 impl<P: Relax + Barrier, const N: usize> Blocks for Seats<'_, '_, P, N> {
@@ -50,6 +58,10 @@ impl<P: Relax + Barrier, const N: usize> Blocks for Seats<'_, '_, P, N> {
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.free(frame, order)
     }
+
+    fn max_order(&self) -> Order {
+        self.max_order()
+    }
 }
 
 impl<T: Blocks + ?Sized> Blocks for &mut T {
@@ -63,5 +75,9 @@ impl<T: Blocks + ?Sized> Blocks for &mut T {
 
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         (**self).free_block(frame, order)
+    }
+
+    fn max_order(&self) -> Order {
+        (**self).max_order()
     }
 }

@@ -135,6 +135,12 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
         Some((seat, part))
     }
 
+    /// The largest order that one of the zones serves.
+    pub(crate) fn max_order(&self) -> Order {
+        let orders = self.seats.iter().map(|seat| seat.zone().max_order());
+        orders.max().unwrap_or(Order::ZERO)
+    }
+
     /// The seat in zone `nth`.
     ///
     /// # Panics

@@ -1,3 +1,4 @@
+use super::kvmalloc::addr_of;
 use crate::frame::AllocError;
 use crate::units::{Addr, CpuId, Frame};
 use crate::vrange::{RangeError, RangeFreeError};
@@ -25,8 +26,19 @@ pub enum KvError {
         /// The alignment asked for, in bytes.
         bytes: u64,
     },
+    /// The object would have to be contiguous, and none is aligned so.
+    AlignContiguous {
+        /// The alignment asked for, in bytes.
+        bytes: u64,
+    },
     /// The request must succeed, but its context does not let it wait and reclaim.
     MustNotWait,
+    /// So many contiguous bytes were not there at once, and the request does not wait for them:
+    /// with more effort they may be had.
+    NotNow {
+        /// The bytes asked for.
+        bytes: u64,
+    },
     /// The frames could not be had, or not side by side where they had to be.
     Frames(AllocError),
     /// The pages could not be had or mapped.
@@ -45,6 +57,12 @@ impl fmt::Display for KvError {
                 "{count} elements of {bytes_each} bytes are more than can be counted"
             ),
             Self::Align { bytes } => write!(f, "alignment {bytes} is not a power of two"),
+            Self::AlignContiguous { bytes } => {
+                write!(f, "no contiguous object is aligned to {bytes} bytes")
+            }
+            Self::NotNow { bytes } => {
+                write!(f, "{bytes} contiguous bytes were not there at once")
+            }
             Self::MustNotWait => {
                 f.write_str("a request that must succeed has to be allowed to wait and to reclaim")
             }
@@ -64,11 +82,11 @@ pub enum KvFreeError {
     Outside(Addr),
     /// The object that starts there is free already.
     AlreadyFree(Addr),
-    /// The address lies inside a slot of a slab.
+    /// The address lies inside an object: a slot of a slab, live or not, or mapped pages.
     NotTheFirst {
         /// The address.
         addr: Addr,
-        /// Where the slot starts.
+        /// Where it starts.
         start: Addr,
     },
     /// No object starts there.
@@ -77,6 +95,24 @@ pub enum KvFreeError {
     Mapped(Addr),
     /// The space refused.
     Ranges(RangeFreeError),
+}
+
+impl KvFreeError {
+    /// What the space said of the page at `addr`.
+    pub(super) const fn of_mapped(addr: Addr, error: RangeFreeError) -> Self {
+        match error {
+            RangeFreeError::Outside(_) => Self::Outside(addr),
+            RangeFreeError::AlreadyFree(_) => Self::AlreadyFree(addr),
+            RangeFreeError::NotAllocated(_) => Self::NotAllocated(addr),
+            RangeFreeError::NotTheFirst { start, .. } => Self::NotTheFirst {
+                addr,
+                start: addr_of(start),
+            },
+            RangeFreeError::WrongKind(_) | RangeFreeError::WrongLength { .. } => {
+                Self::Ranges(error)
+            }
+        }
+    }
 }
 
 impl fmt::Display for KvFreeError {
@@ -117,6 +153,8 @@ pub enum SetupError {
     Cpus(u16),
     /// There is at least one slab for each CPU, and at most one for each frame.
     Slabs(u64),
+    /// The direct map starts at a multiple of a page's bytes.
+    DirectBase(Addr),
     /// The metadata handed in is too short.
     Metadata {
         /// The words that were handed in.
@@ -142,6 +180,9 @@ impl fmt::Display for SetupError {
                 f,
                 "{slabs} slabs are not between one for each CPU and one for each frame"
             ),
+            Self::DirectBase(addr) => {
+                write!(f, "the direct map's base {addr} is no multiple of 4096")
+            }
             Self::Metadata { words, needed } => {
                 write!(f, "{words} words of metadata, {needed} are needed")
             }

@@ -73,6 +73,10 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         is_zeroed: bool,
     ) -> Result<Self, SetupError> {
         let shape = Shape::new(layout)?;
+        let direct = platform.direct_base();
+        if direct.in_page() != 0 {
+            return Err(SetupError::DirectBase(direct));
+        }
         if memory.len() < shape.words {
             return Err(SetupError::Metadata {
                 words: memory.len(),
@@ -90,7 +94,6 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             rest = others;
             part
         });
-        let direct = platform.direct_base().0;
         Ok(Self {
             shape,
             platform,
@@ -99,7 +102,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             seats,
             records,
             table: Table::new(table, shape.start),
-            direct,
+            direct: direct.0,
         })
     }
 

@@ -5,7 +5,7 @@ use super::table::Entry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::{AllocError, Blocks};
 use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
-use crate::units::{Addr, Frame, Mobility, Order, Page};
+use crate::units::{Addr, Frame, Mobility, Order, Page, Run};
 use crate::vrange::FrameSource;
 
 /// The smallest block that holds so many bytes, aligned so; `None` if there is no such order.
@@ -23,55 +23,51 @@ where
 {
     /// Allocates an object that is contiguous in memory, in the direct map \[`kmalloc`\].
     ///
-    /// Waits and has others give memory back as effort and context allow; with the default effort
-    /// it never does.
+    /// Waits, collects what other CPUs keep, and has memory compacted and reclaimed as effort and
+    /// context allow. With the default effort it does nothing of the kind, and fails if nothing
+    /// is there at once: whoever cannot live with that asks for more.
     ///
     /// # Errors
-    /// What is wrong with the request, or that nothing contiguous was there. Nothing has changed
-    /// then.
+    /// What is wrong with the request, or that nothing contiguous was to be had. Nothing has
+    /// changed then.
     pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        let order = self.check(request)?;
-        let order = order.ok_or(KvError::TooLong {
-            bytes: request.bytes,
-        })?;
-        let addr = self
-            .run(order)
-            .ok_or(KvError::Frames(AllocError::Fragmented));
-        if addr.is_err() {
-            self.words.count(Count::Failures, 1);
-        }
-        let addr = addr?;
-        if request.zero {
-            self.kv.platform.zero_bytes(addr, request.bytes);
-        }
-        Ok(addr)
+        let need = self.need(request, false)?;
+        self.obtain(request, &need)
     }
 
-    /// The order of the block that a request needs, if there is one so large.
-    pub(super) fn check(&self, request: &KvRequest) -> Result<Option<Order>, KvError> {
-        let (bytes, align_bytes) = (request.bytes, request.align_bytes);
-        if bytes == 0 {
-            return Err(KvError::Empty);
-        }
-        if !align_bytes.is_power_of_two() {
-            return Err(KvError::Align { bytes: align_bytes });
-        }
-        Ok(order_of(bytes, align_bytes))
-    }
-
-    /// A block of frames, if it is there at once.
-    pub(super) fn run(&mut self, order: Order) -> Option<Addr> {
-        let frame = self.ranges.frames().try_block(order, Mobility::Unmovable)?;
+    /// A block of frames: if it is there at once, or after all that others keep was collected.
+    pub(super) fn run(&mut self, order: Order, collect: bool) -> Result<Addr, AllocError> {
+        let frames = self.ranges.frames();
+        let frame = if collect {
+            frames.block(order, Mobility::Unmovable)?
+        } else {
+            let frame = frames.try_block(order, Mobility::Unmovable);
+            frame.ok_or(AllocError::Fragmented)?
+        };
         let addr = self.kv.addr(frame);
         let Some(place) = self.kv.place(addr) else {
             // A frame that no object can lie in, by the layout: somebody else may have it.
             let freed = self.ranges.frames().free_block(frame, order);
             debug_assert!(freed.is_ok(), "{freed:?}: it was just taken");
-            return None;
+            return Err(AllocError::Exhausted);
         };
         self.kv.table.set(place, Entry::Run(order));
         self.words.count(Count::RunAllocs, 1);
-        Some(addr)
+        Ok(addr)
+    }
+
+    /// Cuts a block to a shorter one, whose frames stay where they are; the others are free then.
+    /// Whether it was there.
+    pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
+        let (from, to) = (Entry::Run(order), Entry::Run(shorter));
+        if !self.kv.table.replace(place, from, to) {
+            return false;
+        }
+        let start = Frame(self.kv.shape.start.0 + place as u64 + shorter.frames());
+        let rest = Run::new(start, order.frames() - shorter.frames());
+        let rest = rest.expect("a part of a block of a zone");
+        self.ranges.frames().free_run(rest);
+        true
     }
 
     /// Frees an object that is contiguous in memory \[`kfree`\]. Returns how many bytes it could
@@ -82,10 +78,10 @@ where
     pub fn kfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
         let freed = match self.kv.place(addr) {
             Some(place) => self.free_contiguous(addr, place),
-            None if self.ranges.space().find(addr.page()).is_some() => {
-                Err(KvFreeError::Mapped(addr))
-            }
-            None => Err(KvFreeError::Outside(addr)),
+            None => Err(match self.mapped_bytes(addr) {
+                Ok(_) => KvFreeError::Mapped(addr),
+                Err(error) => error,
+            }),
         };
         if freed.is_err() {
             self.words.count(Count::BadFrees, 1);
@@ -95,7 +91,7 @@ where
 
     pub(super) fn free_contiguous(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
         match self.kv.table.get(place) {
-            Entry::Run(order) if addr.in_page() == self.kv.direct % Page::BYTES => {
+            Entry::Run(order) if addr.in_page() == 0 => {
                 if !self.kv.table.clear(place, Entry::Run(order)) {
                     return Err(KvFreeError::AlreadyFree(addr));
                 }

@@ -1,12 +1,13 @@
 //! Objects that need not be contiguous in memory: the same, or mapped pages.
 
+use super::obtain::bytes_of;
 use super::seat::Count;
 use super::table::Entry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
-use crate::units::{Addr, Order, Page};
-use crate::vrange::{AreaRequest, FrameSource, RangeError};
+use crate::units::{Addr, Page};
+use crate::vrange::{AreaKind, AreaState, FrameSource, RangeFreeError};
 
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
 where
@@ -17,49 +18,16 @@ where
     /// Allocates an object: contiguous in memory if that is there now, and else of mapped pages
     /// \[`kvmalloc`\].
     ///
+    /// How much is done for it is the request's effort; whatever is called is called within its
+    /// context. The mapped path is open to every context: one that may not wait takes what frames
+    /// and pages are there at once.
+    ///
     /// # Errors
     /// What is wrong with the request, or what could not be had for it. Nothing has changed then.
+    #[inline]
     pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        let order = self.check(request)?;
-        if let Some(addr) = order.and_then(|order| self.run(order)) {
-            if request.zero {
-                self.kv.platform.zero_bytes(addr, request.bytes);
-            }
-            return Ok(addr);
-        }
-        let mut tries = 0;
-        loop {
-            let error = match self.map(request) {
-                Ok(addr) => return Ok(addr),
-                Err(error) => error,
-            };
-            let would_help = matches!(error, KvError::Ranges(RangeError::Frames(_)));
-            if !would_help || !request.effort.reclaims(request.context, tries) {
-                self.words.count(Count::Failures, 1);
-                return Err(error);
-            }
-            self.words.count(Count::AllocStall, 1);
-            let wanted = request.bytes.div_ceil(Page::BYTES);
-            let frames = self.ranges.frames();
-            if self.kv.relief.reclaim(frames, wanted, request.context) == 0 {
-                self.words.count(Count::Failures, 1);
-                return Err(error);
-            }
-            tries += 1;
-        }
-    }
-
-    fn map(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        let area = AreaRequest {
-            pages: request.bytes.div_ceil(Page::BYTES),
-            align_bytes: request.align_bytes,
-            zero: request.zero,
-            context: request.context,
-            tag: request.tag,
-        };
-        let page = self.ranges.vmalloc(&area).map_err(KvError::Ranges)?;
-        self.words.count(Count::Spills, 1);
-        Ok(Addr(page.0 * Page::BYTES))
+        let need = self.need(request, true)?;
+        self.obtain(request, &need)
     }
 
     /// Allocates zeroed memory for `count` elements of `bytes_each`, in all else as `request` says,
@@ -77,23 +45,6 @@ where
         self.kvmalloc(&KvRequest { bytes, ..*request }.zeroed())
     }
 
-    /// Changes the length of an object to the request's; the bytes that both lengths have are kept,
-    /// and those behind them zero if the request says so \[`kvrealloc`\]. The object may move.
-    ///
-    /// # Errors
-    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address. The object is as it was
-    /// then.
-    pub fn kvrealloc(&mut self, addr: Addr, request: &KvRequest) -> Result<Addr, KvError> {
-        let had = self.kvsize(addr).map_err(KvError::Free)?;
-        let new = self.kvmalloc(request)?;
-        self.kv
-            .platform
-            .copy_bytes(addr, new, had.min(request.bytes));
-        let freed = self.kvfree(addr);
-        debug_assert!(freed.is_ok(), "{freed:?}: it was there a moment ago");
-        Ok(new)
-    }
-
     /// Frees an object, whichever kind it is of \[`kvfree`\]. Returns how many bytes it could have
     /// had. Time: O(1) to find the kind out.
     ///
@@ -102,13 +53,13 @@ where
     pub fn kvfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
         let freed = match self.kv.place(addr) {
             Some(place) => self.free_contiguous(addr, place),
-            None if addr.in_page() != 0 => Err(KvFreeError::NotAllocated(addr)),
+            None if addr.in_page() != 0 => self.mapped_bytes(addr),
             None => match self.ranges.vfree(addr.page()) {
                 Ok(pages) => {
                     self.words.count(Count::MappedFrees, 1);
                     Ok(pages * Page::BYTES)
                 }
-                Err(error) => Err(KvFreeError::Ranges(error)),
+                Err(error) => Err(KvFreeError::of_mapped(addr, error)),
             },
         };
         if freed.is_err() {
@@ -117,26 +68,49 @@ where
         freed
     }
 
-    /// How many bytes the object at `addr` can have \[`ksize`\].
+    /// How many bytes the object at `addr` can have \[`ksize`\]. Time: O(1).
     ///
     /// # Errors
     /// What is wrong with the address.
     pub fn kvsize(&self, addr: Addr) -> Result<u64, KvFreeError> {
         let Some(place) = self.kv.place(addr) else {
-            let area = self.ranges.space().find(addr.page());
-            let area = area.ok_or(KvFreeError::Outside(addr))?;
-            return match area.range().start() == addr.page() && addr.in_page() == 0 {
-                true => Ok(area.range().pages() * Page::BYTES),
-                false => Err(KvFreeError::NotAllocated(addr)),
-            };
+            return self.mapped_bytes(addr);
         };
         match self.kv.table.get(place) {
-            Entry::Run(order) => Ok(bytes_of(order)),
-            Entry::None => Err(KvFreeError::NotAllocated(addr)),
+            Entry::Run(order) if addr.in_page() == 0 => Ok(bytes_of(order)),
+            Entry::Run(_) | Entry::None => Err(KvFreeError::NotAllocated(addr)),
+        }
+    }
+
+    /// How many bytes the mapped object at `addr` has.
+    pub(super) fn mapped_bytes(&self, addr: Addr) -> Result<u64, KvFreeError> {
+        let (page, space) = (addr.page(), self.ranges.space());
+        let Some(area) = space.find(page) else {
+            let is_inside = page.0.wrapping_sub(space.start().0) < space.pages();
+            return Err(if is_inside {
+                KvFreeError::NotAllocated(addr)
+            } else {
+                KvFreeError::Outside(addr)
+            });
+        };
+        let start = addr_of(area.start);
+        if area.state != AreaState::Live {
+            Err(if start == addr {
+                KvFreeError::AlreadyFree(addr)
+            } else {
+                KvFreeError::NotAllocated(addr)
+            })
+        } else if start != addr {
+            Err(KvFreeError::NotTheFirst { addr, start })
+        } else if area.kind != AreaKind::Vmalloc {
+            Err(KvFreeError::Ranges(RangeFreeError::WrongKind(page)))
+        } else {
+            Ok(area.pages * Page::BYTES)
         }
     }
 }
 
-const fn bytes_of(order: Order) -> u64 {
-    order.frames() * Page::BYTES
+/// The address of a page's first byte.
+pub(super) const fn addr_of(page: Page) -> Addr {
+    Addr(page.0.wrapping_mul(Page::BYTES))
 }

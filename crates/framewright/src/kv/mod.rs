@@ -41,7 +41,9 @@
 //!   once for each kind; `MustSucceed` fails only when nobody gives anything any more.
 //! - **K8** Everything that a request calls is called within its context.
 //! - **K9** A request fails for want of frames only after all CPUs' empty slabs went back, unless
-//!   it may not wait.
+//!   it may not wait, or must be contiguous and is fail-fast.
+//!
+//! What a request does next is [`next_step`](crate::policy::next_step)'s choice.
 //!
 //! # Locks
 //! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`. Never taken by a busy seat.
@@ -69,6 +71,8 @@ mod heap;
 mod kmalloc;
 mod kvmalloc;
 mod layout;
+mod obtain;
+mod realloc;
 mod request;
 mod seat;
 mod table;

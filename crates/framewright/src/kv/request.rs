@@ -11,7 +11,7 @@ pub struct KvRequest {
     /// The alignment of the first byte's address: a power of two. Whatever is asked for, an object
     /// is aligned to 16 bytes, and one whose length is a power of two to its length or a page.
     pub align_bytes: u64,
-    /// Whether the object's bytes must be zero.
+    /// Whether the object's bytes must be zero: those behind its length that it could have, too.
     pub zero: bool,
     /// How much is done for it.
     pub effort: Effort,
@@ -44,6 +44,21 @@ impl KvRequest {
             Some(bytes) => Ok(Self::new(bytes)),
             None => Err(KvError::Overflow { count, bytes_each }),
         }
+    }
+
+    /// What is wrong with it whatever memory there is.
+    pub(super) const fn check(&self) -> Result<(), KvError> {
+        if self.bytes == 0 {
+            return Err(KvError::Empty);
+        }
+        if !self.align_bytes.is_power_of_two() {
+            let bytes = self.align_bytes;
+            return Err(KvError::Align { bytes });
+        }
+        if !self.effort.is_allowed(self.context) {
+            return Err(KvError::MustNotWait);
+        }
+        Ok(())
     }
 
     /// The same, aligned to `bytes`.

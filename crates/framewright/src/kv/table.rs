@@ -79,12 +79,18 @@ impl<'m> Table<'m> {
         self.words[place].store(entry.word(), Release);
     }
 
-    /// Forgets what was said of a frame, if it still is `entry`: of several CPUs that try, one
+    /// Says what a frame is from now on, if it still is `from`: of several CPUs that try, one
     /// succeeds.
     #[inline(always)]
-    pub(super) fn clear(self, place: usize, entry: Entry) -> bool {
+    pub(super) fn replace(self, place: usize, from: Entry, to: Entry) -> bool {
         self.words[place]
-            .compare_exchange(entry.word(), 0, AcqRel, Relaxed)
+            .compare_exchange(from.word(), to.word(), AcqRel, Relaxed)
             .is_ok()
+    }
+
+    /// Forgets what was said of a frame, in the same way.
+    #[inline(always)]
+    pub(super) fn clear(self, place: usize, entry: Entry) -> bool {
+        self.replace(place, entry, Entry::None)
     }
 }

@@ -31,7 +31,7 @@ pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
 pub use config::{Config, ConfigError, Fallback};
 pub use cost::{EvacuationCost, evacuation_cost};
 pub use range::{Insert, RangeConfig};
-pub use spill::Effort;
+pub use spill::{Effort, SpillFacts, Step, Tried, next_step};
 pub use watermark::{Level, Watermarks};
 
 use crate::units::{Mobility, Order};

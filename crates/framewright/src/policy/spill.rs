@@ -5,14 +5,16 @@ use crate::units::Context;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Effort {
     /// Contiguous if that is there now, in this CPU's caches or by one look at the zone; else
-    /// mapped pages. Never has anybody reclaim or compact, for either.
+    /// mapped pages. Never has anybody reclaim or compact, for either. What must be contiguous
+    /// fails at once.
     #[default]
     FailFast,
     /// Before it spills, it has memory compacted once, if its context allows that; for mapped
-    /// pages, reclaimed once.
+    /// pages, reclaimed once. What must be contiguous is looked for in all CPUs' caches too.
     MayCompact,
     /// As fail-fast for contiguous memory; but for mapped pages it has memory reclaimed as long as
-    /// anybody gives any. Its caller must be allowed to wait and to reclaim.
+    /// anybody gives any, and for what must be contiguous compacted, too. Its caller must be
+    /// allowed to wait and to reclaim.
     MustSucceed,
 }
 
@@ -31,6 +33,291 @@ impl Effort {
             Self::FailFast => false,
             Self::MayCompact => may && tries == 0,
             Self::MustSucceed => may,
+        }
+    }
+
+    /// Whether a request may be made within that context at all.
+    #[must_use]
+    pub const fn is_allowed(self, context: Context) -> bool {
+        !matches!(self, Self::MustSucceed) || context.may_block && context.may_reclaim
+    }
+}
+
+/// What is known of a request for an object when it is decided what to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpillFacts {
+    /// How much it does.
+    pub effort: Effort,
+    /// What its caller may do.
+    pub context: Context,
+    /// Whether contiguous memory will do: a block so long, aligned so, can exist.
+    pub may_be_block: bool,
+    /// Whether the block is longer than a frame, so that memory can be fragmented for it.
+    pub can_fragment: bool,
+    /// Whether mapped pages will do: not for `kmalloc`, and no more once mapping has failed for
+    /// another reason than memory.
+    pub may_be_mapped: bool,
+    /// How often memory was compacted for it.
+    pub compactions: u32,
+    /// How often memory was reclaimed for it.
+    pub reclaims: u32,
+    /// What was done last, and what came of it.
+    pub last: Tried,
+}
+
+/// A step that has been taken without the object being there now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tried {
+    /// No step.
+    Nothing,
+    /// No block was there at once.
+    Look,
+    /// No block was there with everything collected.
+    Collect,
+    /// Memory was compacted; whether it is worth looking again.
+    Compact(bool),
+    /// It was not mapped; whether for want of memory.
+    Map {
+        /// Frames or the platform's memory were missing, not space or something else.
+        for_memory: bool,
+    },
+    /// So many frames were reclaimed.
+    Reclaim(u64),
+}
+
+/// What to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// Look for a block that is there at once.
+    Look,
+    /// Collect what all CPUs keep for nobody, and look for a block then.
+    Collect,
+    /// Have memory compacted.
+    Compact,
+    /// Take mapped pages.
+    Map,
+    /// Have memory reclaimed.
+    Reclaim,
+    /// Give up.
+    Fail,
+}
+
+/// The next step for a request for an object.
+///
+/// ```text
+///              mapped pages will do                         they will not
+///   FailFast   Look Map                                     Look
+///   MayCompact Look Compact Look Map Reclaim Map            Look Collect Compact Collect
+///                                                           Reclaim Collect
+///   MustSucceed Look Map (Reclaim Look Map)*                Look Collect (Compact Collect
+///                                                           Reclaim Collect)*
+/// ```
+///
+/// Each until the object is there; a repetition until a reclaim gives nothing. Without the context
+/// to wait there is no Collect, and without that to wait and to reclaim no Compact and no Reclaim.
+/// A single frame is not compacted for. So no request goes on for ever, unless others take each
+/// time what it had reclaimed.
+#[must_use]
+pub const fn next_step(facts: &SpillFacts) -> Step {
+    match facts.last {
+        Tried::Nothing if facts.may_be_block => Step::Look,
+        Tried::Nothing => facts.map_or_fail(),
+        Tried::Look if facts.may_be_mapped => {
+            let compacts = facts.effort.compacts(facts.context) && facts.compactions == 0;
+            if compacts && facts.can_fragment {
+                Step::Compact
+            } else {
+                Step::Map
+            }
+        }
+        Tried::Look => facts.collect_or_fail(),
+        Tried::Collect => facts.relieve_for_block(),
+        Tried::Compact(true) if facts.may_be_mapped => Step::Look,
+        Tried::Compact(true) => Step::Collect,
+        Tried::Compact(false) if facts.may_be_mapped => Step::Map,
+        Tried::Compact(false) => facts.reclaim_or_fail(),
+        Tried::Map { for_memory: true } => facts.reclaim_or_fail(),
+        // What could not be mapped can be contiguous.
+        Tried::Map { for_memory: false } => facts.collect_or_fail(),
+        Tried::Reclaim(0) => Step::Fail,
+        Tried::Reclaim(_) if !facts.may_be_mapped => Step::Collect,
+        Tried::Reclaim(_) if facts.may_be_block && facts.is_last_resort() => Step::Look,
+        Tried::Reclaim(_) => Step::Map,
+    }
+}
+
+impl SpillFacts {
+    const fn is_last_resort(&self) -> bool {
+        matches!(self.effort, Effort::MustSucceed)
+    }
+
+    const fn map_or_fail(&self) -> Step {
+        if self.may_be_mapped {
+            Step::Map
+        } else {
+            Step::Fail
+        }
+    }
+
+    const fn collect_or_fail(&self) -> Step {
+        let is_fast = matches!(self.effort, Effort::FailFast);
+        if self.may_be_block && self.context.may_block && !is_fast {
+            Step::Collect
+        } else {
+            Step::Fail
+        }
+    }
+
+    /// There is no block anywhere, and mapped pages will not do: the cheaper kind of relief first.
+    const fn relieve_for_block(&self) -> Step {
+        let may = self.context.may_block && self.context.may_reclaim;
+        let compacts = match self.effort {
+            Effort::FailFast => false,
+            Effort::MayCompact => may && self.compactions == 0,
+            // Once for each time that something was reclaimed, and before.
+            Effort::MustSucceed => may && self.compactions <= self.reclaims,
+        };
+        if compacts && self.can_fragment {
+            Step::Compact
+        } else {
+            self.reclaim_or_fail()
+        }
+    }
+
+    const fn reclaim_or_fail(&self) -> Step {
+        if self.effort.reclaims(self.context, self.reclaims) {
+            Step::Reclaim
+        } else {
+            Step::Fail
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    const ALL: [Effort; 3] = [Effort::FailFast, Effort::MayCompact, Effort::MustSucceed];
+
+    fn facts(effort: Effort, context: Context) -> SpillFacts {
+        SpillFacts {
+            effort,
+            context,
+            may_be_block: true,
+            can_fragment: true,
+            may_be_mapped: true,
+            compactions: 0,
+            reclaims: 0,
+            last: Tried::Nothing,
+        }
+    }
+
+    /// The steps of a request that never gets anything, where reclaim gives something `gifts` times.
+    fn steps(mut facts: SpillFacts, mut gifts: u32, for_memory: bool) -> Vec<Step> {
+        let mut steps = vec![];
+        loop {
+            let step = next_step(&facts);
+            steps.push(step);
+            facts.last = match step {
+                Step::Look => Tried::Look,
+                Step::Collect => Tried::Collect,
+                Step::Compact => {
+                    facts.compactions += 1;
+                    Tried::Compact(true)
+                }
+                Step::Map => {
+                    facts.may_be_mapped = for_memory;
+                    Tried::Map { for_memory }
+                }
+                Step::Reclaim => {
+                    facts.reclaims += 1;
+                    let given = gifts.min(1);
+                    gifts -= given;
+                    Tried::Reclaim(u64::from(given))
+                }
+                Step::Fail => return steps,
+            };
+            assert!(steps.len() < 100, "it ends: {steps:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_of_steps_is_as_it_is_written() {
+        use Step::{Collect, Compact, Fail, Look, Map, Reclaim};
+        let spilling = |effort| steps(facts(effort, Context::ANY), 2, true);
+        assert_eq!(spilling(Effort::FailFast), [Look, Map, Fail]);
+        let compacting = [Look, Compact, Look, Map, Reclaim, Map, Fail];
+        assert_eq!(spilling(Effort::MayCompact), compacting);
+        let trying = [Look, Map, Reclaim, Look, Map, Reclaim, Look, Map, Reclaim];
+        assert_eq!(spilling(Effort::MustSucceed)[..9], trying);
+        assert_eq!(spilling(Effort::MustSucceed)[9..], [Fail]);
+        let block = |effort| {
+            let facts = SpillFacts {
+                may_be_mapped: false,
+                ..facts(effort, Context::ANY)
+            };
+            steps(facts, 1, true)
+        };
+        assert_eq!(block(Effort::FailFast), [Look, Fail]);
+        let once = [Look, Collect, Compact, Collect, Reclaim, Collect, Fail];
+        assert_eq!(block(Effort::MayCompact), once);
+        let again = [Compact, Collect, Reclaim, Fail];
+        assert_eq!(block(Effort::MustSucceed)[..6], once[..6]);
+        assert_eq!(block(Effort::MustSucceed)[6..], again);
+    }
+
+    #[test]
+    fn k7_no_effort_asks_for_more_than_it_says() {
+        let contexts = [Context::ANY, Context::NOFS, Context::NOIO, Context::NOWAIT];
+        let careful = Context {
+            may_reclaim: false,
+            ..Context::ANY
+        };
+        for effort in ALL {
+            for context in contexts.into_iter().chain([careful]) {
+                for shape in 0..8 {
+                    for for_memory in [false, true] {
+                        let facts = SpillFacts {
+                            may_be_block: shape & 1 != 0,
+                            can_fragment: shape & 2 != 0,
+                            may_be_mapped: shape & 4 != 0,
+                            ..facts(effort, context)
+                        };
+                        let steps = steps(facts, 5, for_memory);
+                        let count =
+                            |step| steps.iter().filter(|taken| **taken == step).count() as u32;
+                        let relieved = (count(Step::Compact), count(Step::Reclaim));
+                        let may = context.may_block && context.may_reclaim;
+                        match effort {
+                            Effort::FailFast => assert_eq!(relieved, (0, 0)),
+                            Effort::MayCompact => assert!(relieved.0 <= 1 && relieved.1 <= 1),
+                            Effort::MustSucceed => assert!(relieved.1 <= 6),
+                        }
+                        assert!(may || relieved == (0, 0));
+                        assert!(context.may_block || count(Step::Collect) == 0);
+                        assert!(facts.may_be_mapped || count(Step::Map) == 0);
+                        let looks = count(Step::Look) + count(Step::Collect);
+                        assert!(facts.may_be_block || looks + count(Step::Compact) == 0);
+                        assert!(facts.can_fragment || relieved.0 == 0);
+                        if effort == Effort::MustSucceed && may && for_memory {
+                            let possible = facts.may_be_block || facts.may_be_mapped;
+                            assert_eq!(relieved.1 == 6, possible, "{facts:?}: {steps:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_must_succeed_must_be_allowed_to_wait() {
+        for effort in ALL {
+            assert!(effort.is_allowed(Context::NOIO));
+            let may_wait = effort.is_allowed(Context::NOWAIT);
+            assert_eq!(may_wait, effort != Effort::MustSucceed);
         }
     }
 }

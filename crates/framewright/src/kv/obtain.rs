@@ -1,0 +1,210 @@
+//! How an object is obtained, step by step: what `kmalloc` and `kvmalloc` have in common.
+//!
+//! Which step comes next is the [policy's](crate::policy::next_step) choice; here is what each of
+//! them does. None of them is taken in a busy seat, and each within the request's context (K8).
+
+use super::kmalloc::order_of;
+use super::kvmalloc::addr_of;
+use super::seat::Count;
+use super::{KvError, KvRequest, KvSeat};
+use crate::frame::{AllocError, Blocks};
+use crate::platform::{Barrier, Direct, Map, MapError, Relax, Relief, Zero};
+use crate::policy::{SpillFacts, Step, Tried, next_step};
+use crate::units::{Addr, Order, Page};
+use crate::vrange::{AreaRequest, FrameSource, RangeError};
+
+/// What will do for a request; at least one of the two.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// A block of that order.
+    pub(super) order: Option<Order>,
+    /// Or so many mapped pages.
+    pub(super) pages: Option<u64>,
+}
+
+impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+where
+    P: Relax + Barrier + Map + Zero + Direct,
+    R: Relief<F>,
+    F: FrameSource + Blocks,
+{
+    /// What will do for a request, if there can be anything.
+    #[inline]
+    pub(super) fn need(
+        &mut self,
+        request: &KvRequest,
+        may_be_mapped: bool,
+    ) -> Result<Need, KvError> {
+        request.check()?;
+        let &KvRequest {
+            bytes, align_bytes, ..
+        } = request;
+        let frames = bytes.div_ceil(Page::BYTES);
+        if frames > self.kv.shape.frames {
+            return Err(KvError::TooLong { bytes });
+        }
+        let max_order = self.ranges.frames().max_order();
+        let has_block = |order: &Order| *order <= max_order;
+        // A block is aligned to its length from the start of the direct map on.
+        let is_aligned = self.kv.direct & (align_bytes - 1) == 0;
+        let order = order_of(bytes, align_bytes).filter(has_block);
+        let order = order.filter(|_| is_aligned);
+        if may_be_mapped {
+            // With its guard page.
+            let pages = Some(frames).filter(|pages| *pages < self.ranges.space().pages());
+            if order.is_none() && pages.is_none() {
+                return Err(KvError::TooLong { bytes });
+            }
+            return Ok(Need { order, pages });
+        }
+        match order {
+            Some(_) => Ok(Need { order, pages: None }),
+            None if order_of(bytes, 1).filter(has_block).is_some() => {
+                Err(KvError::AlignContiguous { bytes: align_bytes })
+            }
+            None => Err(KvError::TooLong { bytes }),
+        }
+    }
+
+    /// An object of what will do, filled with zeroes if that was asked for.
+    #[inline]
+    pub(super) fn obtain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
+        match self.look(request, need) {
+            Some(addr) => Ok(addr),
+            None => self.obtain_otherwise(request, need),
+        }
+    }
+
+    /// What is contiguous and there at once.
+    #[inline]
+    pub(super) fn look(&mut self, request: &KvRequest, need: &Need) -> Option<Addr> {
+        let order = need.order?;
+        let addr = self.run(order, false).ok()?;
+        Some(self.zeroed(addr, bytes_of(order), request))
+    }
+
+    /// The first look found nothing.
+    #[cold]
+    fn obtain_otherwise(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
+        let &KvRequest {
+            bytes,
+            effort,
+            context,
+            ..
+        } = request;
+        let last = match need.order {
+            Some(_) => Tried::Look,
+            None => Tried::Nothing,
+        };
+        let mut facts = SpillFacts {
+            effort,
+            context,
+            may_be_block: need.order.is_some(),
+            can_fragment: need.order.is_some_and(|order| order > Order::ZERO),
+            may_be_mapped: need.pages.is_some(),
+            compactions: 0,
+            reclaims: 0,
+            last,
+        };
+        let mut error = KvError::NotNow { bytes };
+        loop {
+            facts.last = match next_step(&facts) {
+                Step::Look => match self.look(request, need) {
+                    Some(addr) => return Ok(addr),
+                    None => Tried::Look,
+                },
+                Step::Collect => match self.collect(request, need) {
+                    Ok(addr) => return Ok(addr),
+                    Err(failed) => {
+                        error = KvError::Frames(failed);
+                        Tried::Collect
+                    }
+                },
+                Step::Map => match self.map(request) {
+                    Ok(addr) => return Ok(addr),
+                    Err(failed) => {
+                        error = KvError::Ranges(failed);
+                        let for_memory = is_for_memory(failed);
+                        facts.may_be_mapped = for_memory;
+                        Tried::Map { for_memory }
+                    }
+                },
+                Step::Compact => {
+                    facts.compactions = facts.compactions.saturating_add(1);
+                    Tried::Compact(self.compact(request, need))
+                }
+                Step::Reclaim => {
+                    facts.reclaims = facts.reclaims.saturating_add(1);
+                    Tried::Reclaim(self.reclaim(request))
+                }
+                Step::Fail => {
+                    self.words.count(Count::Failures, 1);
+                    return Err(error);
+                }
+            };
+        }
+    }
+
+    /// What is contiguous with all that is kept for nobody collected, of all CPUs.
+    fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, AllocError> {
+        let order = need.order.ok_or(AllocError::Fragmented)?;
+        let addr = match self.run(order, true) {
+            Ok(addr) => addr,
+            Err(_) => {
+                self.ranges.drain();
+                self.run(order, true)?
+            }
+        };
+        Ok(self.zeroed(addr, bytes_of(order), request))
+    }
+
+    pub(super) fn map(&mut self, request: &KvRequest) -> Result<Addr, RangeError> {
+        let area = AreaRequest {
+            pages: request.bytes.div_ceil(Page::BYTES),
+            align_bytes: request.align_bytes,
+            zero: request.zero,
+            context: request.context,
+            tag: request.tag,
+        };
+        let page = self.ranges.vmalloc(&area)?;
+        self.words.count(Count::Spills, 1);
+        Ok(addr_of(page))
+    }
+
+    fn compact(&mut self, request: &KvRequest, need: &Need) -> bool {
+        let Some(order) = need.order else {
+            return false;
+        };
+        self.words.count(Count::CompactStall, 1);
+        let frames = self.ranges.frames();
+        self.kv.relief.compact(frames, order, request.context)
+    }
+
+    fn reclaim(&mut self, request: &KvRequest) -> u64 {
+        self.words.count(Count::AllocStall, 1);
+        let wanted = request.bytes.div_ceil(Page::BYTES);
+        let frames = self.ranges.frames();
+        self.kv.relief.reclaim(frames, wanted, request.context)
+    }
+
+    /// The object, of which `bytes` bytes are there.
+    #[inline(always)]
+    fn zeroed(&self, addr: Addr, bytes: u64, request: &KvRequest) -> Addr {
+        if request.zero {
+            self.kv.platform.zero_bytes(addr, bytes);
+        }
+        addr
+    }
+}
+
+/// Whether memory would have helped: frames, or what the platform maps with.
+const fn is_for_memory(error: RangeError) -> bool {
+    matches!(
+        error,
+        RangeError::Frames(_) | RangeError::Map(MapError::NoMemory)
+    )
+}
+
+pub(super) const fn bytes_of(order: Order) -> u64 {
+    order.frames() * Page::BYTES
+}

@@ -1,0 +1,116 @@
+//! Objects that change their length.
+//!
+//! ```text
+//!   fits where it is, aligned so     stays; a block's tail that is no longer needed is free
+//!     ... and has four times what    moves to something smaller, if that is there at once
+//!         a new one would have
+//!   else                             moves to what `kvmalloc` obtains
+//! ```
+//!
+//! So a request that is no longer than the object never fails, if the object is aligned to it: what
+//! stays needs nothing.
+
+use super::kmalloc::order_of;
+use super::obtain::{Need, bytes_of};
+use super::table::Entry;
+use super::{KvError, KvRequest, KvSeat};
+use crate::frame::Blocks;
+use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
+use crate::units::{Addr, Page};
+use crate::vrange::FrameSource;
+
+/// An object moves to something smaller if it has so many times the memory: below that the copy is
+/// worth more than what comes back.
+const WASTE: u64 = 4;
+
+impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+where
+    P: Relax + Barrier + Map + Zero + Direct,
+    R: Relief<F>,
+    F: FrameSource + Blocks,
+{
+    /// Changes the length of an object to the request's; the bytes that both lengths have are kept
+    /// \[`kvrealloc`\]. It is aligned as the request says, and moves if it must: it does not where
+    /// it fits in what it has, and then only if that is four times what it needs, and something
+    /// smaller is there at once. The rest of a block that becomes shorter is given back in place.
+    ///
+    /// With [`zero`](KvRequest::zero) the bytes behind the old length are zero, if the object's own
+    /// request and all its changes asked for that; else those that it could have had before are
+    /// what they were.
+    ///
+    /// # Errors
+    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address. The object is as it was
+    /// then. A length that it can have already, at an alignment that it has, is never refused for
+    /// want of anything.
+    pub fn kvrealloc(&mut self, addr: Addr, request: &KvRequest) -> Result<Addr, KvError> {
+        let need = self.need(request, true)?;
+        let had = self.kvsize(addr).map_err(KvError::Free)?;
+        let fits = request.bytes <= had && addr.0 & (request.align_bytes - 1) == 0;
+        // What it moves to is zeroed behind what is copied, and not before.
+        let bare = KvRequest {
+            zero: false,
+            ..*request
+        };
+        let new = if fits {
+            let had = self.cut(addr, had, request.bytes);
+            match self.smaller(had, &bare, &need, addr) {
+                Some(new) => new,
+                None => {
+                    self.zero_behind(addr, request, request.bytes, had);
+                    return Ok(addr);
+                }
+            }
+        } else {
+            self.obtain(&bare, &need)?
+        };
+        let kept = had.min(request.bytes);
+        self.kv.platform.copy_bytes(addr, new, kept);
+        if let Ok(has) = self.kvsize(new) {
+            self.zero_behind(new, request, kept, has);
+        }
+        let freed = self.kvfree(addr);
+        debug_assert!(freed.is_ok(), "{freed:?}: it was there a moment ago");
+        Ok(new)
+    }
+
+    /// Gives the tail of a block back that `bytes` bytes do not need. How many bytes the object can
+    /// have then.
+    fn cut(&mut self, addr: Addr, had: u64, bytes: u64) -> u64 {
+        let Some(place) = self.kv.place(addr) else {
+            return had;
+        };
+        let Entry::Run(order) = self.kv.table.get(place) else {
+            return had;
+        };
+        match order_of(bytes, 1) {
+            Some(shorter) if shorter < order && self.cut_run(place, order, shorter) => {
+                bytes_of(shorter)
+            }
+            _ => had,
+        }
+    }
+
+    /// Something much smaller than what has `had` bytes, if it is there at once.
+    fn smaller(&mut self, had: u64, request: &KvRequest, need: &Need, addr: Addr) -> Option<Addr> {
+        let enough = had / WASTE;
+        let block = need.order.filter(|order| bytes_of(*order) <= enough);
+        if block.is_some()
+            && let Some(new) = self.look(request, need)
+        {
+            return Some(new);
+        }
+        let is_mapped = self.kv.place(addr).is_none();
+        let pages = request.bytes.div_ceil(Page::BYTES);
+        if is_mapped && pages * Page::BYTES <= enough {
+            return self.map(request).ok();
+        }
+        None
+    }
+
+    fn zero_behind(&self, addr: Addr, request: &KvRequest, from: u64, to: u64) {
+        if request.zero && from < to {
+            let at = Addr(addr.0 + from);
+            self.kv.platform.zero_bytes(at, to - from);
+        }
+    }
+}
