@@ -37,6 +37,18 @@ fn both_experiments_print_the_documents_columns_beside_ours() {
 }
 
 #[test]
+fn whoever_reads_counts_is_told_of_how_many_operations_they_are() {
+    let fewer = "before makes fewer operations";
+    let of = |case| run(&[&["va-fit", "--case", case][..], &QUICK].concat()).1;
+    assert!(of("random_size_align").contains(fewer));
+    assert!(!of("fix_size").contains(fewer));
+    let of = |more: &[&str]| run(&[&["vmap-blocks", "--case", "random"][..], more].concat()).1;
+    let other = "Not the document's number of iterations";
+    assert!(of(&QUICK).contains(other));
+    assert!(!of(&["--mapper", "null", "--repeat", "1"]).contains(other));
+}
+
+#[test]
 fn figures_are_flat_records_behind_one_that_describes_the_run() {
     let args = [
         "va-fit",

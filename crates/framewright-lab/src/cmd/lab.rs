@@ -4,7 +4,7 @@ use super::CommandError;
 use super::progress::with_progress;
 use crate::experiment::va_fit::{self, Case};
 use crate::experiment::vmap_blocks::{self, Scenario};
-use crate::experiment::{Clock, Failure, Mapper, Options, Progress, SEED};
+use crate::experiment::{BEFORE, Clock, FRAMEWRIGHT, Failure, Mapper, Options, Progress, SEED};
 use crate::measure::{Quantile, RangeMetric as M};
 use crate::report::{Figure, Machine, RunInfo, figure_lines, figure_table, write_whole};
 use clap::Subcommand;
@@ -247,35 +247,55 @@ pub(super) fn blocks_text(figures: &[Figure], options: Options) -> String {
         "vmap-blocks, mapper {mapper}: vm_map_ram and vm_unmap_ram by turns, blocks of 1024 pages, \
          one CPU\n{table}\n\
          published: a kernel of 2015 under ftrace, whose probes are in its times. Ours: the least \
-         mean of {} run(s); the clock's own {clock} ns are subtracted from each call.\n",
-        options.repeat
+         mean of {} run(s); the clock's own {clock} ns are subtracted from each call.\n{}",
+        options.repeat,
+        match options.loops {
+            Some(_) =>
+                "Not the document's number of iterations: its counts are not to be compared.\n",
+            None => "",
+        }
     )
 }
 
 /// The table of `va-fit` and what a reader must know.
 pub(super) fn fits_text(figures: &[Figure], options: Options, shows: impl Fn(M) -> bool) -> String {
-    let table = figure_table(figures, shows);
+    let table = figure_table(figures, &shows);
     let mapper = options.mapper.name();
     let clock = Clock::calibrated().own_ns;
     let threads = options.threads;
     let mut text = format!(
         "va-fit, mapper {mapper}, threads {threads}, an operation is an allocation and its free\n\
          {table}\n\
-         Batches of all variants by turns, {} repetitions; the clock's own {clock} ns are subtracted \
-         from each latency.\n",
+         Batches of all variants by turns, {} repetition(s); the clock's own {clock} ns are \
+         subtracted from each latency.\n",
         options.repeat
     );
+    if shows(M::Ops) && makes_fewer(figures) {
+        text += "before makes fewer operations (ops) where each takes so long; its counts are of \
+                 those.\n";
+    }
     text += match options.mapper {
         Mapper::Null => {
             "Nothing is mapped: this is the address-space level alone. before has no figure for \
              vm_map_ram: its blocks are the other experiment.\n"
         }
         Mapper::Host => {
-            "Frames are taken, mapped with mmap, and given back. The host allows a process 65,530 \
-             mappings, so full_fit, b_fit, long_busy_list and steady_random have fewer busy areas \
-             than their names promise (docs/metrics.md); what asks how far something goes is at the \
-             address-space level here too.\n"
+            "Frames are taken, mapped with mmap, and given back. A host usually allows a process \
+             65,530 mappings, so le_fit, b_fit, full_fit, both long_busy_list and steady_random have \
+             fewer areas than with the null mapper (docs/metrics.md); what asks how far something \
+             goes is at the address-space level here too.\n"
         }
     };
     text
+}
+
+/// Whether `before` made fewer operations than ours in some case.
+fn makes_fewer(figures: &[Figure]) -> bool {
+    let of = |variant: &'static str| {
+        let all = figures
+            .iter()
+            .filter(move |f| f.metric == M::Ops && f.variant == variant);
+        all.map(|f| (&f.case, f.value))
+    };
+    of(BEFORE).any(|(case, fewer)| of(FRAMEWRIGHT).any(|(ours, ops)| ours == case && fewer < ops))
 }

@@ -66,13 +66,15 @@ where
     fn counters(&self) -> Counters {
         let stats = self.space.stats();
         let fits = stats.fits;
+        let bound = self.space.lazy_bound_pages();
+        let batches = u64::from(self.space.cpus()) * self.space.lazy_batch_pages();
         Counters {
             area_allocs: stats.alloc_vmap_area,
             block_frees: stats.free_vmap_block,
             tlb_flushes: stats.tlb_flushes,
             lazy_pages_peak: stats.lazy_pages_peak,
-            // Of a small window the engine allows a share only.
-            lazy_pages_bound: self.space.config().lazy_pages_max,
+            lazy_pages_bound: bound,
+            lazy_pages_most: Some(bound + batches),
             // With spans most areas are cut from no gap.
             fits: (!self.space.config().spans).then_some([
                 fits.full,

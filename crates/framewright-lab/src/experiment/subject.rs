@@ -65,6 +65,8 @@ pub struct Counters {
     pub lazy_pages_peak: u64,
     /// How many it allows, or where it begins to purge.
     pub lazy_pages_bound: u64,
+    /// What the peak is never above; `None` where nothing bounds it.
+    pub lazy_pages_most: Option<u64>,
     /// Full, left edge, right edge, no edge; `None` where not every allocation has a gap.
     pub fits: Option<[u64; 4]>,
     /// Busy areas walked past; `None` where nothing is walked.

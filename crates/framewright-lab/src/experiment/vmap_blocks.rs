@@ -205,7 +205,7 @@ impl Variant {
             value,
             source,
         };
-        Ok(vec![
+        let mut figures = vec![
             figure(M::MapCalls, first.maps as f64, counted),
             figure(M::MapNsMean, mean(|run| run.map_ns), Source::Measured),
             figure(M::UnmapCalls, first.maps as f64, counted),
@@ -220,7 +220,10 @@ impl Variant {
             figure(M::LazyPagesPeak, counters.lazy_pages_peak as f64, counted),
             figure(M::LazyPagesBound, counters.lazy_pages_bound as f64, counted),
             figure(M::TlbFlushes, counters.tlb_flushes as f64, counted),
-        ])
+        ];
+        let most = counters.lazy_pages_most;
+        figures.extend(most.map(|most| figure(M::LazyPagesMost, most as f64, counted)));
+        Ok(figures)
     }
 
     fn on<P: Relax + Barrier + Map + Zero + Sync, F: Frames>(

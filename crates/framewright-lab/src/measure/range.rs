@@ -26,6 +26,8 @@ pub enum RangeMetric {
     UnmapCalls,
     /// Mean time of `unmap_ram`.
     UnmapNsMean,
+    /// Operations that the counts are of.
+    Ops,
     /// Areas cut from the address space.
     AreaAllocs,
     /// vmap blocks given back.
@@ -34,8 +36,10 @@ pub enum RangeMetric {
     VaSpanBytes,
     /// The most lazy pages at once.
     LazyPagesPeak,
-    /// The bound on lazy pages, one batch for each CPU included.
+    /// The bound on lazy pages; in `before` a threshold.
     LazyPagesBound,
+    /// What the peak is never above: the bound and one batch for each CPU.
+    LazyPagesMost,
     /// Flushes of the whole TLB.
     TlbFlushes,
     /// Allocations that filled their gap.
@@ -84,7 +88,7 @@ pub enum RangeMetric {
     PurgeNs,
     /// The most areas given back under one hold of the lock.
     MergesPerHoldMax,
-    /// What so many take, by the purge: at least as long as the longest hold.
+    /// What so many take, by the purge.
     LockHoldNs,
     /// Bytes of metadata over bytes mapped.
     MetadataShare,
@@ -135,11 +139,13 @@ impl RangeMetric {
             Self::MapNsMean,
             Self::UnmapCalls,
             Self::UnmapNsMean,
+            Self::Ops,
             Self::AreaAllocs,
             Self::BlockFrees,
             Self::VaSpanBytes,
             Self::LazyPagesPeak,
             Self::LazyPagesBound,
+            Self::LazyPagesMost,
             Self::TlbFlushes,
             Self::FitsFull,
             Self::FitsLeftEdge,
@@ -185,11 +191,13 @@ impl RangeMetric {
             Self::MapNsMean => "map.ns_mean",
             Self::UnmapCalls => "unmap.calls",
             Self::UnmapNsMean => "unmap.ns_mean",
+            Self::Ops => "ops",
             Self::AreaAllocs => "area_allocs",
             Self::BlockFrees => "block_frees",
             Self::VaSpanBytes => "va_span_bytes",
             Self::LazyPagesPeak => "lazy_pages_peak",
             Self::LazyPagesBound => "lazy_pages_bound",
+            Self::LazyPagesMost => "lazy_pages_most",
             Self::TlbFlushes => "tlb_flushes",
             Self::FitsFull => "fits_full",
             Self::FitsLeftEdge => "fits_left_edge",
@@ -256,7 +264,8 @@ impl RangeMetric {
             | Self::LazyAreas => "areas",
             Self::BlockFrees => "blocks",
             Self::VaSpanBytes => "bytes",
-            Self::LazyPagesPeak | Self::LazyPagesBound => "pages",
+            Self::LazyPagesPeak | Self::LazyPagesBound | Self::LazyPagesMost => "pages",
+            Self::Ops => "operations",
             Self::TlbFlushes => "flushes",
             Self::Failed | Self::Requests | Self::Served => "requests",
             Self::OpsPerSecond => "operations/s",
@@ -279,6 +288,8 @@ impl RangeMetric {
             | Self::UnmapCalls
             | Self::BlockFrees
             | Self::LazyPagesBound
+            | Self::LazyPagesMost
+            | Self::Ops
             | Self::FitsFull
             | Self::FitsLeftEdge
             | Self::FitsRightEdge

@@ -439,6 +439,12 @@ impl<'m, P> Space<'m, P> {
         self.shape.cpus
     }
 
+    /// The bound on lazy pages: the configured one, or an eighth of the window if that is less.
+    #[must_use]
+    pub const fn lazy_bound_pages(&self) -> u64 {
+        self.lazy_max
+    }
+
     /// Lazy pages that a CPU may have beyond the bound: one batch.
     #[must_use]
     pub const fn lazy_batch_pages(&self) -> u64 {

@@ -368,6 +368,9 @@ pub(super) fn backlog(options: Options, clock: Clock) -> Result<Vec<Figure>, Fai
         push(M::PurgeNs, seen.purge_ns as f64);
         push(M::LazyPagesPeak, seen.counters.lazy_pages_peak as f64);
         push(M::LazyPagesBound, seen.counters.lazy_pages_bound as f64);
+        if let Some(most) = seen.counters.lazy_pages_most {
+            push(M::LazyPagesMost, most as f64);
+        }
         if let Some(merges) = seen.counters.merges_per_hold_max {
             push(M::MergesPerHoldMax, merges as f64);
             let areas = LAZY_AREAS as f64;

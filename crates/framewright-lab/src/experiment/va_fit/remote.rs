@@ -317,7 +317,8 @@ impl Pair {
         let timed = |metric, value| figure(metric, value, Source::Measured);
         let counters = allocator.counters();
         let counted = self.options.mapper.counted();
-        Ok(vec![
+        let ops = 2 * u64::from(self.options.repeat + 1) * self.batches * BATCH as u64;
+        let mut figures = vec![
             timed(M::OpNsMin, least),
             timed(M::OpNsMedian, middle),
             timed(M::AllocNs(Quantile::P50), part(|times| times.0)),
@@ -325,9 +326,14 @@ impl Pair {
             timed(M::OpsPerSecond, most),
             timed(M::QueueNs, self.queue_ns),
             timed(M::RemoteVsLocal, least / local_least.max(0.1)),
+            figure(M::Ops, ops as f64, counted),
             figure(M::LazyPagesPeak, counters.lazy_pages_peak as f64, counted),
+            figure(M::LazyPagesBound, counters.lazy_pages_bound as f64, counted),
             figure(M::TlbFlushes, counters.tlb_flushes as f64, counted),
-        ])
+        ];
+        let most = counters.lazy_pages_most;
+        figures.extend(most.map(|most| figure(M::LazyPagesMost, most as f64, counted)));
+        Ok(figures)
     }
 }
 

@@ -123,6 +123,7 @@ fn every_timed_case_has_its_figures_for_every_variant() {
         assert_eq!(named, variants, "{case}");
         assert!(times.iter().all(|(_, ns)| *ns > 0.0), "{case}: {times:?}");
     }
+    peaks_are_what_they_may_be(&figures);
     // 64 alignments of which the large ones cannot be had, on average as often as the others.
     for (variant, failed) in values(&figures, Case::AlignShift, M::Failed) {
         let ops = if variant == BEFORE {
@@ -135,6 +136,54 @@ fn every_timed_case_has_its_figures_for_every_variant() {
             "{variant}: {failed} of {ops}"
         );
     }
+}
+
+/// What is lazy at most is shown beside its limit, for each case in which it is counted.
+fn peaks_are_what_they_may_be(figures: &[Figure]) {
+    let mut checked = 0;
+    for case in Case::ALL {
+        for (variant, peak) in values(figures, case, M::LazyPagesPeak) {
+            let of = |metric| {
+                let all = values(figures, case, metric).into_iter();
+                all.filter(|of| of.0 == variant).map(|of| of.1).next()
+            };
+            let bound = of(M::LazyPagesBound).unwrap();
+            match of(M::LazyPagesMost) {
+                Some(most) => {
+                    assert!(peak <= most && bound < most, "{case}, {variant}: {peak}");
+                    checked += 1;
+                }
+                None => assert_eq!(variant, BEFORE, "{case}"),
+            }
+        }
+    }
+    assert!(checked >= 2, "nothing was counted");
+}
+
+#[test]
+fn the_peak_of_two_threads_is_within_the_bound_and_their_batches() {
+    // So many operations that the bound is met.
+    let options = Options {
+        loops: Some(4000),
+        ..options(2)
+    };
+    let cases = [Case::RandomSize, Case::RemoteFree, Case::VmMapRam(64)];
+    let figures = figures(&cases, options);
+    peaks_are_what_they_may_be(&figures);
+    for case in [Case::RandomSize, Case::VmMapRam(64)] {
+        let peaks = values(&figures, case, M::LazyPagesPeak);
+        let (_, peak) = peaks.last().unwrap();
+        assert!(*peak > 14_000.0, "{case}: {peak}");
+    }
+}
+
+#[test]
+fn counts_say_of_how_many_operations_they_are() {
+    let figures = figures(&[Case::FixSize, Case::RandomSizeAlign], options(2));
+    let fewer = [(BEFORE, 110.0), (PROPOSED, 2200.0), (FRAMEWRIGHT, 2200.0)];
+    assert_eq!(values(&figures, Case::RandomSizeAlign, M::Ops), fewer);
+    let all = values(&figures, Case::FixSize, M::Ops);
+    assert!(all.iter().all(|(_, ops)| *ops == 2200.0), "{all:?}");
 }
 
 #[test]

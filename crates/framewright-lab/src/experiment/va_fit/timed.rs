@@ -24,6 +24,8 @@ pub(super) struct Timed {
 struct Pass {
     variant: &'static str,
     seen: Seen,
+    /// Operations of all threads, those that warm up among them.
+    ops: u64,
     counters: Counters,
 }
 
@@ -196,6 +198,7 @@ impl Timed {
         Ok(Pass {
             variant,
             seen,
+            ops: u64::from(threads) * (loops + loops / 10),
             counters: allocator.counters(),
         })
     }
@@ -249,10 +252,14 @@ impl Timed {
             }
         }
         let counters = &pass.counters;
+        push(M::Ops, pass.ops as f64);
         push(M::AreaAllocs, counters.area_allocs as f64);
         push(M::VaSpanBytes, pass.seen.span_bytes() as f64);
         push(M::LazyPagesPeak, counters.lazy_pages_peak as f64);
         push(M::LazyPagesBound, counters.lazy_pages_bound as f64);
+        if let Some(most) = counters.lazy_pages_most {
+            push(M::LazyPagesMost, most as f64);
+        }
         push(M::TlbFlushes, counters.tlb_flushes as f64);
         if !has_before {
             push(M::BlockFrees, counters.block_frees as f64);
