@@ -21,6 +21,9 @@ pub struct Options {
     pub config: Config,
     /// Which pages the frames lie in.
     pub pages: Pages,
+    /// Whether locks are accounted, for the statistics: of the zone, and of a space over it. Each
+    /// lock that is taken costs two readings of the clock then.
+    pub accounts_locks: bool,
 }
 
 impl Options {
@@ -31,6 +34,7 @@ impl Options {
             layout,
             config: Config::default(),
             pages: Pages::Base,
+            accounts_locks: false,
         }
     }
 }
@@ -161,6 +165,11 @@ impl<B: Barrier + Clone> Host<B> {
         let memory: &'static mut [u64] = unsafe { metadata.words_for_ever() };
         let zone = Zone::new(layout, &options.config, memory, platform.clone())
             .map_err(HostError::Setup)?;
+        let zone = if options.accounts_locks {
+            zone.with_lock_accounts()
+        } else {
+            zone
+        };
         zone.add(frames)
             .expect("the frames are the zone's own, and none exists yet");
         Ok(Self {

@@ -127,6 +127,11 @@ impl<B: Barrier + Clone> HostSpace<B> {
         // Fresh from the kernel: zeroes.
         let space = Space::in_zeroed(&layout, &config, memory, platform);
         let space = space.map_err(HostError::Ranges)?;
+        let space = if host.zone().accounts_locks() {
+            space.with_lock_accounts()
+        } else {
+            space
+        };
         Ok(Self {
             space,
             host,

@@ -116,6 +116,7 @@ impl<'m, P> Zone<'m, P> {
         let mut found = lock.load(Relaxed);
         loop {
             if found & LOCKED != 0 {
+                self.account_met(seat);
                 return None;
             }
             if self.index.alone() {
@@ -139,6 +140,7 @@ impl<'m, P> Zone<'m, P> {
         Held {
             zone: self,
             seat,
+            since: self.account_taken(seat),
             id,
             words,
             counts,
@@ -194,6 +196,8 @@ pub(super) struct Held<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
     /// Whose counters change.
     seat: SeatWords<'m>,
+    /// For the account of the lock.
+    since: u64,
     pub(super) id: usize,
     pub(super) words: &'m [AtomicU64; BLOCK_WORDS],
     pub(super) counts: Counts,
@@ -554,6 +558,7 @@ impl<P> Held<'_, '_, P> {
             self.words[COUNTS].store(self.counts.0, Relaxed);
             self.count_sums();
             if self.zone.try_unlock(self.words) {
+                self.zone.account_given_up(self.seat, self.since);
                 return;
             }
         }
@@ -567,6 +572,7 @@ impl<P> Held<'_, '_, P> {
         loop {
             self.publish(label, isolated);
             if self.zone.try_unlock(self.words) {
+                self.zone.account_given_up(self.seat, self.since);
                 return;
             }
             self.collect();

@@ -82,7 +82,7 @@ impl<'m, P> Zone<'m, P> {
     ) -> Given {
         let id = offset >> self.map.pageblock_order;
         let words = self.descriptor(id);
-        if !self.lock_untouched(words) {
+        if !self.lock_untouched(seat, words) {
             return Given::No;
         }
         if self.tag(offset) != from {
@@ -110,6 +110,7 @@ impl<'m, P> Zone<'m, P> {
             let is_same = joined.orders >> WORD_ORDER == 0
                 && small_orders(now | other) == meta.orders() & 0x3f;
             if is_same && counts.is_classed_like(before, self.policy.classes()) {
+                let since = self.account_taken(seat);
                 at.store(bits | mask, Relaxed);
                 row.store(now, Relaxed);
                 words[COUNTS].store(counts.0, Relaxed);
@@ -122,7 +123,9 @@ impl<'m, P> Zone<'m, P> {
                 if counts.free_mixed() != 0 {
                     seat.count(counter::MIXED, frames);
                 }
-                if !self.try_unlock(words) {
+                if self.try_unlock(words) {
+                    self.account_given_up(seat, since);
+                } else {
                     self.let_go(seat, id);
                 }
                 return Given::Yes;

@@ -68,6 +68,8 @@ impl ZoneLayout {
 pub(super) const BLOCK_WORDS: usize = 8;
 /// Words of the zone itself.
 pub(super) const ZONE_WORDS: usize = 8;
+/// A cache line for each seat's account.
+pub(super) const LINE_WORDS: usize = 8;
 
 /// Where everything lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
@@ -133,13 +135,14 @@ impl Map {
     }
 
     /// The lengths of the parts, in the order in which they lie: the zone's own words, the seats
-    /// (one for each CPU, and one for what is done without), descriptors, free bitmaps, remote
-    /// bitmaps, index, tags.
-    pub(super) fn parts(&self) -> [usize; 7] {
+    /// (one for each CPU, and one for what is done without), their accounts of the pageblocks'
+    /// locks, descriptors, free bitmaps, remote bitmaps, index, tags.
+    pub(super) fn parts(&self) -> [usize; 8] {
         let bitmaps = self.blocks * self.words_per_block;
         [
             ZONE_WORDS,
             (usize::from(self.cpus) + 1) * SEAT_WORDS,
+            (usize::from(self.cpus) + 1) * LINE_WORDS,
             self.blocks * BLOCK_WORDS,
             bitmaps,
             bitmaps,

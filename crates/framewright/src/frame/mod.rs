@@ -52,7 +52,8 @@
 //!   compare-and-swap that fails if something was freed from elsewhere meanwhile; that is then
 //!   collected first. So what is remote never stays behind.
 //!
-//! No callback runs under either, except the platform's `relax` while waiting for rank 1.
+//! No callback runs under either, except the platform's `relax` while waiting for rank 1, and its clock
+//! where locks are [accounted](Zone::with_lock_accounts).
 //!
 //! # Context
 //! A seat is for one context at a time: in a kernel, with interrupts off, or from one level only.

@@ -103,6 +103,7 @@ impl<'m, P> Zone<'m, P> {
         }
         stats.nr_free_pages = self.present_frames().wrapping_sub(net_out);
         stats.bad_frees += self.corruptions();
+        [stats.stop_lock, stats.pageblock_locks] = self.locks();
         stats
     }
 

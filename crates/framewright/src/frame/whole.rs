@@ -166,13 +166,14 @@ impl<'m, P> Zone<'m, P> {
         let bitmap = self.bitmap(id);
         let looks =
             self.tag(id << self.whole.order.get()) == Tag::NONE && bitmap[0].load(Relaxed) == !0;
-        if !looks || !is_free() || !self.lock_untouched(words) {
+        if !looks || !is_free() || !self.lock_untouched(seat, words) {
             return false;
         }
         if !is_free() {
             self.let_go(seat, id);
             return false;
         }
+        let since = self.account_taken(seat);
         write_words(bitmap, 0);
         write_descriptor(words, way.taken, way.counts, [0; 2]);
         seat.count(counter::LARGE, self.whole.frames.wrapping_neg());
@@ -180,6 +181,7 @@ impl<'m, P> Zone<'m, P> {
         // Release pairs with the Acquire in `lock_untouched` and `try_lock`. No live block started
         // in the pageblock, so nothing can have been freed from elsewhere.
         words[LOCK].store(0, Release);
+        self.account_given_up(seat, since);
         true
     }
 
@@ -223,7 +225,7 @@ impl<'m, P> Zone<'m, P> {
         let is_taken = || Meta(words[META].load(Relaxed)) == way.taken;
         let bitmap = self.bitmap(id);
         let looks = is_taken() && bitmap[0].load(Relaxed) == 0;
-        if !looks || self.whole.order.get() < WORD_ORDER || !self.lock_untouched(words) {
+        if !looks || self.whole.order.get() < WORD_ORDER || !self.lock_untouched(seat, words) {
             return None;
         }
         let is_live = self.tag(offset) == Tag::live(self.whole.order, mobility)
@@ -233,6 +235,7 @@ impl<'m, P> Zone<'m, P> {
             self.let_go(seat, id);
             return None;
         }
+        let since = self.account_taken(seat);
         self.set_tag(offset, Tag::NONE);
         let frames = self.whole.frames;
         write_words(bitmap, !0);
@@ -241,6 +244,7 @@ impl<'m, P> Zone<'m, P> {
         self.index.insert(way.row, id);
         // As in `take_this`.
         words[LOCK].store(0, Release);
+        self.account_given_up(seat, since);
         Some(())
     }
 
@@ -253,7 +257,11 @@ impl<'m, P> Zone<'m, P> {
 
     /// Locks a pageblock in which nobody works and nobody left anything.
     #[inline(always)]
-    pub(super) fn lock_untouched(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
+    pub(super) fn lock_untouched(
+        &self,
+        seat: SeatWords<'m>,
+        words: &[AtomicU64; BLOCK_WORDS],
+    ) -> bool {
         let lock = &words[LOCK];
         if self.index.alone() {
             let is_untouched = lock.load(Relaxed) == 0;
@@ -263,7 +271,11 @@ impl<'m, P> Zone<'m, P> {
             return is_untouched;
         }
         // Acquire pairs with the Release of the last holder's unlock.
-        lock.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
+        let found = lock.compare_exchange(0, LOCKED, Acquire, Relaxed);
+        if found.is_err_and(|found| found & LOCKED != 0) {
+            self.account_met(seat);
+        }
+        found.is_ok()
     }
 
     /// From where on this seat looks for an entirely free pageblock in `row`: `None` at the end

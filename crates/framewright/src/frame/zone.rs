@@ -1,13 +1,16 @@
 use super::index::Index;
-use super::layout::Map;
+use super::layout::{LINE_WORDS, Map, ZONE_WORDS};
 use super::seat::{Seat, SeatWords};
 use super::tag::Tag;
 use super::whole::Whole;
 use super::{SeatError, SetupError, ZoneLayout};
-use crate::platform::{Barrier, Relax};
+use crate::platform::{
+    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Relax, Watched, read_account,
+};
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Halves, atomic_words};
-use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
+use crate::stats::LockStats;
+use crate::sync::{AtomicU64, Lock, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order};
 
 // The zone's own words.
@@ -22,6 +25,9 @@ const KEPT: usize = 3;
 
 /// The low watermark.
 const LOW: usize = 4;
+/// The account of the stop lock.
+const ACCOUNT: usize = 5;
+const _: () = assert!(ACCOUNT + ACCOUNT_WORDS <= ZONE_WORDS && ACCOUNT_WORDS <= LINE_WORDS);
 
 /// One physical range under one set of metadata: a page-frame allocator.
 ///
@@ -38,6 +44,8 @@ pub struct Zone<'m, P> {
     pub(super) platform: P,
     words: &'m [AtomicU64],
     pub(super) seats: &'m [AtomicU64],
+    accounts: Accounts<P>,
+    accounted: &'m [AtomicU64],
     pub(super) descriptors: &'m [AtomicU64],
     pub(super) free: &'m [AtomicU64],
     pub(super) remote: &'m [AtomicU64],
@@ -77,7 +85,16 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             rest = others;
             part
         };
-        let [words, seats, descriptors, free, remote, index, tags] = parts.map(&mut cut);
+        let [
+            words,
+            seats,
+            accounted,
+            descriptors,
+            free,
+            remote,
+            index,
+            tags,
+        ] = parts.map(&mut cut);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
         let index = Index::new(map.index, index, P::ALONE, |list, order, class| {
             let class = policy.classes().class(class as u16, policy.is_labelled())?;
@@ -92,6 +109,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             platform,
             words,
             seats,
+            accounts: Accounts::OFF,
+            accounted,
             descriptors,
             free,
             remote,
@@ -108,6 +127,17 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             zone.set_tag(offset, Tag::ABSENT);
         }
         Ok(zone)
+    }
+
+    /// The same with its locks accounted, for the statistics: each that is taken costs two
+    /// readings of the clock then.
+    #[must_use]
+    pub fn with_lock_accounts(self) -> Self
+    where
+        P: Clock,
+    {
+        let accounts = Accounts::on();
+        Self { accounts, ..self }
     }
 
     /// The seat of `cpu`, until it is dropped.
@@ -134,7 +164,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     /// Stops all CPUs: each finishes what it is doing in its seat and then waits.
     pub(super) fn stop(&self) -> Stopped<'_, 'm, P> {
-        let lock = Lock::new(&self.words[STOP_LOCK]).lock(|attempt| self.platform.relax(attempt));
+        let lock = Lock::new(&self.words[STOP_LOCK]);
+        let lock = self
+            .accounts
+            .lock(lock, &self.platform, self.stop_account());
         // Made before the claims, so that they end also if the platform panics.
         let stopped = Stopped {
             zone: self,
@@ -156,6 +189,45 @@ impl<'m, P> Zone<'m, P> {
     pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> + use<'m, P> {
         let seats = self.seats;
         (0..=usize::from(self.map.cpus)).map(move |seat| SeatWords::new(seats, seat))
+    }
+
+    fn stop_account(&self) -> Account<'m> {
+        let account = &self.words[ACCOUNT..];
+        account.first_chunk().expect("the zone has its words")
+    }
+
+    fn pageblock_account(&self, seat: u16) -> Account<'m> {
+        let account = &self.accounted[usize::from(seat) * LINE_WORDS..];
+        account.first_chunk().expect("each seat has an account")
+    }
+
+    /// What is known of the stop lock and of the pageblocks' locks.
+    pub(super) fn locks(&self) -> [LockStats; 2] {
+        let mut pageblocks = LockStats::default();
+        for seat in 0..=self.map.cpus {
+            pageblocks.add(&read_account(self.pageblock_account(seat)));
+        }
+        [read_account(self.stop_account()), pageblocks]
+    }
+
+    /// `seat` found a pageblock's lock held.
+    #[inline(always)]
+    pub(super) fn account_met(&self, seat: SeatWords<'m>) {
+        self.accounts.contended(self.pageblock_account(seat.number));
+    }
+
+    /// `seat` took a pageblock's lock; since when.
+    #[inline(always)]
+    pub(super) fn account_taken(&self, seat: SeatWords<'m>) -> u64 {
+        let account = self.pageblock_account(seat.number);
+        self.accounts.acquired(&self.platform, account)
+    }
+
+    /// `seat` gives a pageblock's lock up, or did just now.
+    #[inline(always)]
+    pub(super) fn account_given_up(&self, seat: SeatWords<'m>, since: u64) {
+        let account = self.pageblock_account(seat.number);
+        self.accounts.released(&self.platform, account, since);
     }
 
     /// The counters of what is done without a seat; only touched with all CPUs stopped.
@@ -252,6 +324,12 @@ impl<'m, P> Zone<'m, P> {
             }
     }
 
+    /// Whether its locks are accounted: see [`with_lock_accounts`](Self::with_lock_accounts).
+    #[must_use]
+    pub const fn accounts_locks(&self) -> bool {
+        self.accounts.is_on()
+    }
+
     /// Frames that exist.
     pub(super) fn present_frames(&self) -> u64 {
         self.words[PRESENT].load(Relaxed)
@@ -295,7 +373,7 @@ const fn is_kept(label: Label, isolated: bool) -> bool {
 /// is on its way back from elsewhere.
 pub(super) struct Stopped<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
-    _lock: LockGuard<'m>,
+    _lock: Watched<'z, 'm, P>,
 }
 
 impl<P> Drop for Stopped<'_, '_, P> {

@@ -5,6 +5,7 @@
 //! acts for CPUs that it has stopped. With the same
 //! answers from the platform, the same calls give the same results, bit for bit.
 
+mod accounts;
 mod direct;
 mod fenced;
 mod map;
@@ -12,6 +13,7 @@ mod relief;
 mod single;
 mod turn;
 
+pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, Watched, read as read_account};
 pub use direct::Direct;
 pub use fenced::Fenced;
 pub use map::{Map, MapError, Zero};

@@ -1,3 +1,4 @@
+use super::LockStats;
 use crate::units::{Mobility, Order};
 
 /// One counter an order, for every order the engine can name.
@@ -32,6 +33,10 @@ pub struct FrameStats {
     pub drains: u64,
     /// Frees refused because something in the block was not allocated, or not with that order.
     pub bad_frees: u64,
+    /// The zone's stop lock; only if locks are accounted.
+    pub stop_lock: LockStats,
+    /// The pageblocks' locks, all of them.
+    pub pageblock_locks: LockStats,
 }
 
 impl FrameStats {
@@ -55,6 +60,8 @@ impl FrameStats {
         self.remote_frees += other.remote_frees;
         self.drains += other.drains;
         self.bad_frees += other.bad_frees;
+        self.stop_lock.add(&other.stop_lock);
+        self.pageblock_locks.add(&other.pageblock_locks);
         add_each(&mut self.pgalloc, &other.pgalloc);
         add_each(&mut self.exhausted, &other.exhausted);
         add_each(&mut self.fragmented, &other.fragmented);
@@ -88,6 +95,12 @@ mod tests {
             remote_frees: 7,
             drains: 8,
             bad_frees: 9,
+            stop_lock: LockStats {
+                acquisitions: 10,
+                contended: 11,
+                hold_ns_max: 12,
+            },
+            pageblock_locks: LockStats::default(),
         };
         let mut two = one;
         two.add(&one);
@@ -96,5 +109,8 @@ mod tests {
         assert_eq!(two.pgalloc, [2, 4, 6]);
         let rest = (two.nr_free_pages, two.pgfree, two.remote_frees, two.drains);
         assert_eq!((rest, two.bad_frees), ((2, 8, 14, 16), 18));
+        let lock = two.stop_lock;
+        let lock = (lock.acquisitions, lock.contended, lock.hold_ns_max);
+        assert_eq!(lock, (20, 22, 12), "the longest hold is none longer");
     }
 }

@@ -2,8 +2,10 @@
 
 mod frame;
 mod kv;
+mod lock;
 mod range;
 
 pub use frame::{FrameStats, PerOrder};
 pub use kv::KvStats;
+pub use lock::LockStats;
 pub use range::{FitCounts, RangeStats};

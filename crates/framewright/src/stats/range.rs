@@ -1,3 +1,5 @@
+use super::LockStats;
+
 /// How many areas were cut from a gap at which place of it, under the names that Linux's
 /// `classify_va_fit_type` gives them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -74,4 +76,10 @@ pub struct RangeStats {
     pub va_span_pages: u64,
     /// Where in their gaps pieces were cut from the arena.
     pub fits: FitCounts,
+    /// The space's stop lock; only if locks are accounted.
+    pub stop_lock: LockStats,
+    /// The arena's lock.
+    pub arena_lock: LockStats,
+    /// The depot's lock.
+    pub depot_lock: LockStats,
 }

@@ -23,15 +23,28 @@ impl<'m> Lock<'m> {
     /// Time: one compare-and-swap when uncontended.
     #[inline]
     pub fn lock(self, relax: impl Fn(u32)) -> LockGuard<'m> {
+        self.lock_and_tell(relax).0
+    }
+
+    /// The same, and whether it was found taken.
+    #[inline]
+    pub fn lock_and_tell(self, relax: impl Fn(u32)) -> (LockGuard<'m>, bool) {
+        if let Some(guard) = self.try_lock() {
+            return (guard, false);
+        }
+        (self.wait(relax), true)
+    }
+
+    fn wait(self, relax: impl Fn(u32)) -> LockGuard<'m> {
         let mut attempt = 0u32;
         loop {
-            if let Some(guard) = self.try_lock() {
-                return guard;
-            }
             // Spin on a load: a failed compare-and-swap would take the line from the holder.
             while self.word.load(Ordering::Relaxed) != 0 {
                 relax(attempt);
                 attempt = attempt.saturating_add(1);
+            }
+            if let Some(guard) = self.try_lock() {
+                return guard;
             }
         }
     }

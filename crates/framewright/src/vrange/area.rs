@@ -142,6 +142,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let all = |counter| sum(self.all_seats(), counter);
         let live = self.all_seats().map(|seat| seat.get(Own::Live));
         let lazy = self.look_at_lazy(0);
+        let [stop_lock, arena_lock, depot_lock] = self.locks();
         RangeStats {
             area_allocs: all(Count::Allocs),
             area_frees: all(Count::Frees).wrapping_sub(all(Count::Unkept)),
@@ -179,6 +180,9 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                 right_edge: all(Count::FitRight),
                 no_edge: all(Count::FitNone),
             },
+            stop_lock,
+            arena_lock,
+            depot_lock,
         }
     }
 }

@@ -112,10 +112,16 @@ impl<'m> Arena<'m> {
     /// Takes the arena's lock, calling `relax` with the number of the attempt while it waits.
     #[inline]
     pub fn lock(&self, relax: impl Fn(u32)) -> ArenaGuard<'m> {
-        ArenaGuard {
-            arena: *self,
-            _held: Lock::new(&self.words[0]).lock(relax),
-        }
+        self.lock_and_tell(relax).0
+    }
+
+    /// The same, and whether it was found taken.
+    #[inline]
+    pub(super) fn lock_and_tell(&self, relax: impl Fn(u32)) -> (ArenaGuard<'m>, bool) {
+        let (held, waited) = Lock::new(&self.words[0]).lock_and_tell(relax);
+        let arena = *self;
+        let guard = ArenaGuard { arena, _held: held };
+        (guard, waited)
     }
 
     /// How many pages the gaps have together; stale as soon as it is returned, if nobody holds the

@@ -14,10 +14,10 @@
 use super::Space;
 use super::kept::{KEPT_MAX, KEPT_WORDS, Kept};
 use super::seat::Held;
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::{Account, Barrier, Map, Relax};
 use crate::sync::{AtomicU64, Lock};
 
-/// The lock's cache line, and the lists.
+/// The line of the lock and its account, and the lists.
 pub(super) const DEPOT_WORDS: usize = 8 + KEPT_WORDS;
 /// Areas moved at once.
 const BATCH: u64 = 16;
@@ -39,6 +39,11 @@ impl<'m, P> Space<'m, P> {
         (&lock[0], Kept::new(lists, self.table))
     }
 
+    pub(super) fn depot_account(&self) -> Account<'m> {
+        let account = &self.depot[1..];
+        account.first_chunk().expect("a line has room for it")
+    }
+
     /// The depot's lists: for whoever has stopped all CPUs, or only looks.
     pub(super) fn depot(&self) -> Kept<'m> {
         self.depot_words().1
@@ -57,7 +62,8 @@ impl<'m, P> Space<'m, P> {
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     fn with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> T {
         let (lock, depot) = self.depot_words();
-        let _held = Lock::new(lock).lock(|attempt| self.platform.relax(attempt));
+        let account = self.depot_account();
+        let _held = self.accounts.lock(Lock::new(lock), &self.platform, account);
         work(depot)
     }
 

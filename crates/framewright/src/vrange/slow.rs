@@ -6,8 +6,8 @@ use super::purge::sum;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{FrameSource, Header, RangeSeat, Space};
-use crate::platform::{Barrier, Map, Relax};
-use crate::sync::{Lock, LockGuard, Ordering::Relaxed};
+use crate::platform::{Barrier, Map, Relax, Watched};
+use crate::sync::{Lock, Ordering::Relaxed};
 
 /// Pages that a CPU makes lazy between two looks at what it could purge, where one pass unmaps less
 /// than so many: so that it unmaps a few areas at a time, and more than it frees.
@@ -17,7 +17,7 @@ const PASS_PAGES: u64 = 512;
 /// Somebody has the stop lock, and has claimed seats; they are given up when this is dropped.
 pub(super) struct Claims<'s, 'm, P> {
     space: &'s Space<'m, P>,
-    _lock: LockGuard<'m>,
+    _lock: Watched<'s, 'm, P>,
 }
 
 impl<P> Drop for Claims<'_, '_, P> {
@@ -59,7 +59,10 @@ impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// The right to claim seats. The caller is in no seat.
     fn claims(&self) -> Claims<'_, 'm, P> {
-        let lock = Lock::new(self.stop_lock()).lock(|attempt| self.platform.relax(attempt));
+        let lock = Lock::new(self.stop_lock());
+        let lock = self
+            .accounts
+            .lock(lock, &self.platform, self.stop_account());
         Claims {
             space: self,
             _lock: lock,

@@ -1,4 +1,4 @@
-use super::arena::Arena;
+use super::arena::{Arena, ArenaGuard};
 use super::block::SLOT_MAX;
 use super::depot::DEPOT_WORDS;
 use super::layout::Shape;
@@ -6,9 +6,12 @@ use super::seat::{Count, Own, SeatWords};
 use super::span::Spans;
 use super::table::Table;
 use super::{AreaKind, Fit, FrameSource, RangeSeat, SetupError, SpaceLayout};
-use crate::platform::{Barrier, Map, Relax};
+use crate::platform::{
+    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Map, Relax, Watched, read_account,
+};
 use crate::policy::RangeConfig;
 use crate::raw::atomic_words;
+use crate::stats::LockStats;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
@@ -19,6 +22,8 @@ use crate::units::{CpuId, Page};
 // The space's own words. Those that many CPUs write are on lines of their own.
 /// Rank 1: held by whoever claims seats.
 const STOP_LOCK: usize = 0;
+/// The accounts of the stop lock and of the arena's.
+const STOP_ACCOUNT: usize = 1;
 /// Lazy pages that the seats have told of, and those that waits for a flush; wraps below zero for a
 /// moment where somebody purged before it was told.
 const LAZY: usize = 8;
@@ -39,10 +44,11 @@ const FRUITLESS: usize = 28;
 /// Spans that CPUs have.
 const SPANS_OUT: usize = 29;
 const ARENA: usize = 32;
+const ARENA_ACCOUNT: usize = ARENA + Arena::WORDS;
 const DEPOT: usize = 64;
 /// Words of the space itself: whole cache lines.
 pub(super) const SPACE_WORDS: usize = DEPOT + DEPOT_WORDS;
-const _: () = assert!(ARENA + Arena::WORDS <= DEPOT && SPACE_WORDS.is_multiple_of(8));
+const _: () = assert!(ARENA_ACCOUNT + ACCOUNT_WORDS <= DEPOT && SPACE_WORDS.is_multiple_of(8));
 
 /// The most gaps that are given back under one hold of the arena's lock.
 pub(super) const MERGES_MAX: usize = 32;
@@ -56,6 +62,7 @@ pub struct Space<'m, P> {
     pub(super) shape: Shape,
     pub(super) config: RangeConfig,
     pub(super) platform: P,
+    pub(super) accounts: Accounts<P>,
     pub(super) words: &'m [AtomicU64],
     pub(super) seats: &'m [AtomicU64],
     pub(super) spans: Spans<'m>,
@@ -155,6 +162,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             shape,
             config: *config,
             platform,
+            accounts: Accounts::OFF,
             words,
             seats,
             spans,
@@ -169,11 +177,31 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             batch: (lazy_max / (4 * u64::from(shape.cpus))).clamp(1, 2048),
             empties_max: (lazy_max >> shape.span_shift).max(2),
         };
-        let mut guard = space.arena.lock(|attempt| space.platform.relax(attempt));
-        let given = guard.give(0, shape.pages as u32);
+        let mut held = space.lock_arena();
+        let given = held.guard.give(0, shape.pages as u32);
         debug_assert!(given.is_ok(), "a new arena has no gap");
-        drop(guard);
+        drop(held);
         Ok(space)
+    }
+
+    /// The same with its locks accounted, for the statistics: each that is taken costs two
+    /// readings of the clock then.
+    #[must_use]
+    pub fn with_lock_accounts(self) -> Self
+    where
+        P: Clock,
+    {
+        let accounts = Accounts::on();
+        Self { accounts, ..self }
+    }
+
+    /// The arena, locked.
+    pub(super) fn lock_arena(&self) -> Watched<'_, 'm, P, ArenaGuard<'m>> {
+        let (guard, waited) = self
+            .arena
+            .lock_and_tell(|attempt| self.platform.relax(attempt));
+        let account = self.account(ARENA_ACCOUNT);
+        self.accounts.watch(&self.platform, account, waited, guard)
     }
 
     /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go
@@ -197,8 +225,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
     /// Cuts a piece from the arena, the lowest there is. Counts it for the seat.
     pub(super) fn cut(&self, words: SeatWords<'m>, pages: u32, align_pages: u64) -> Option<u32> {
-        let mut guard = self.arena.lock(|attempt| self.platform.relax(attempt));
-        let (at, fit) = guard.alloc(pages, align_pages)?;
+        let mut held = self.lock_arena();
+        let (at, fit) = held.guard.alloc(pages, align_pages)?;
         let lowest = &self.words[LOWEST];
         if lowest.load(Relaxed).wrapping_sub(1) > u64::from(at) {
             lowest.store(u64::from(at) + 1, Relaxed);
@@ -207,7 +235,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         if highest.load(Relaxed) < u64::from(at + pages) {
             highest.store(u64::from(at + pages), Relaxed);
         }
-        drop(guard);
+        drop(held);
         words.count(Count::Cuts, 1);
         let fit = match fit {
             Fit::Full => Count::FitFull,
@@ -223,13 +251,13 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     pub(super) fn give(&self, words: SeatWords<'m>, mut pieces: impl Iterator<Item = (u32, u32)>) {
         let mut next = pieces.next();
         while next.is_some() {
-            let mut guard = self.arena.lock(|attempt| self.platform.relax(attempt));
+            let mut held = self.lock_arena();
             let mut merges = 0;
             while let Some((at, pages)) = next {
                 if merges == MERGES_MAX {
                     break;
                 }
-                let given = guard.give(at, pages);
+                let given = held.guard.give(at, pages);
                 debug_assert!(given.is_ok(), "{given:?}: what is given was taken");
                 merges += 1;
                 next = pieces.next();
@@ -238,7 +266,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             if most.load(Relaxed) < merges as u64 {
                 most.store(merges as u64, Relaxed);
             }
-            drop(guard);
+            drop(held);
             words.count(Count::Gives, merges as u64);
         }
     }
@@ -269,6 +297,21 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 }
 
 impl<'m, P> Space<'m, P> {
+    fn account(&self, at: usize) -> Account<'m> {
+        let account = &self.words[at..];
+        account.first_chunk().expect("the space has its words")
+    }
+
+    pub(super) fn stop_account(&self) -> Account<'m> {
+        self.account(STOP_ACCOUNT)
+    }
+
+    /// What is known of the stop lock, the arena's lock and the depot's.
+    pub(super) fn locks(&self) -> [LockStats; 3] {
+        let arena = self.account(ARENA_ACCOUNT);
+        [self.stop_account(), arena, self.depot_account()].map(read_account)
+    }
+
     /// The highest completed generation.
     pub(super) fn done(&self) -> u64 {
         self.words[DONE].load(Acquire)

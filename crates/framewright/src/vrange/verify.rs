@@ -34,7 +34,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// The first one that does not hold.
     pub fn verify(&self) -> Result<(), Broken> {
         let _stopped = self.stop();
-        let guard = self.arena.lock(|attempt| self.platform.relax(attempt));
+        let held = self.lock_arena();
+        let guard = &held.guard;
         guard
             .verify()
             .map_err(|at| self.broken("V2: the tree of gaps", at))?;
@@ -62,7 +63,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             }
         }
         self.check("V1: areas end in the window", at, at == end)?;
-        drop(guard);
+        drop(held);
         self.verify_lazy()
     }
 

@@ -1,0 +1,117 @@
+//! Locks, accounted where that is asked for.
+
+use framewright::frame::ZoneLayout;
+use framewright::platform::Fenced;
+use framewright::stats::{FrameStats, LockStats, RangeStats};
+use framewright::vrange::AreaRequest;
+use framewright::{Frame, Mobility, Order};
+use framewright_linux::{HostSpace, Options, RangeOptions};
+use std::sync::Barrier;
+use std::thread;
+
+const FRAMES: u64 = 4096;
+const PAGES: u64 = 1 << 14;
+
+fn host(accounts_locks: bool) -> HostSpace<Fenced> {
+    let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(2);
+    let options = Options {
+        accounts_locks,
+        ..Options::new(layout)
+    };
+    HostSpace::fenced(&options, &RangeOptions::new(PAGES)).unwrap()
+}
+
+/// One thread's work, in which every lock is taken: a pageblock's, the arena's, and at the end the
+/// stop locks by requests that nothing can serve.
+fn work(host: &HostSpace<Fenced>) {
+    let mut seat = host.range_seat().unwrap();
+    let area = seat.vmalloc(&AreaRequest::new(3)).unwrap();
+    seat.vmalloc(&AreaRequest::new(PAGES - 2)).unwrap_err();
+    seat.vfree(area).unwrap();
+    let block = Order::new(9).unwrap();
+    let frame = seat.frames().alloc(block, Mobility::Movable).unwrap();
+    seat.frames().free(frame, block).unwrap();
+    let mut all = Vec::new();
+    while let Ok(frame) = seat.frames().alloc(block, Mobility::Movable) {
+        all.push(frame);
+    }
+    for frame in all {
+        seat.frames().free(frame, block).unwrap();
+    }
+}
+
+fn all(host: &HostSpace<Fenced>) -> ([LockStats; 2], [LockStats; 3]) {
+    let FrameStats {
+        stop_lock,
+        pageblock_locks,
+        ..
+    } = host.host().zone().stats();
+    let frames = [stop_lock, pageblock_locks];
+    let RangeStats {
+        stop_lock,
+        arena_lock,
+        depot_lock,
+        ..
+    } = host.space().stats();
+    (frames, [stop_lock, arena_lock, depot_lock])
+}
+
+#[test]
+fn by_one_thread_every_lock_is_taken_so_often_and_never_met() {
+    let host = host(true);
+    let (frames, _) = all(&host);
+    work(&host);
+    let (after, ranges) = all(&host);
+    assert_eq!(
+        after[0].acquisitions,
+        frames[0].acquisitions + 1,
+        "one failed"
+    );
+    // Of eight pageblocks one was the area's; each other one was taken and given back, once more
+    // the first.
+    let pageblocks = after[1].acquisitions - frames[1].acquisitions;
+    assert!((16..40).contains(&pageblocks), "{pageblocks}");
+    assert_eq!(ranges[0].acquisitions, 1);
+    assert!((1..10).contains(&ranges[1].acquisitions), "{ranges:?}");
+    for lock in after.iter().chain(&ranges[..2]) {
+        assert_eq!(lock.contended, 0);
+        assert!(lock.hold_ns_max > 0);
+    }
+}
+
+#[test]
+fn nothing_is_accounted_unasked() {
+    let host = host(false);
+    work(&host);
+    assert_eq!(
+        all(&host),
+        ([LockStats::default(); 2], [LockStats::default(); 3])
+    );
+}
+
+#[test]
+fn of_two_threads_the_sums_are_those_of_both() {
+    let host = host(true);
+    let (before, _) = all(&host);
+    let begin = Barrier::new(2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                begin.wait();
+                for _ in 0..200 {
+                    let mut seat = host.range_seat().unwrap();
+                    let order = Order::new(9).unwrap();
+                    let frame = seat.frames().alloc(order, Mobility::Movable).unwrap();
+                    seat.frames().free(frame, order).unwrap();
+                }
+            });
+        }
+    });
+    let (after, _) = all(&host);
+    let pageblocks = after[1].acquisitions - before[1].acquisitions;
+    assert!(pageblocks >= 800, "{pageblocks} for 800 blocks");
+    assert_eq!(
+        after[0].acquisitions, before[0].acquisitions,
+        "nobody was stopped"
+    );
+}
