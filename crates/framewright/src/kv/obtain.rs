@@ -135,7 +135,8 @@ where
                 }
                 Step::Reclaim => {
                     facts.reclaims = facts.reclaims.saturating_add(1);
-                    Tried::Reclaim(self.reclaim(request))
+                    let block = need.order.filter(|_| !facts.may_be_mapped);
+                    Tried::Reclaim(self.reclaim(request, block))
                 }
                 Step::Fail => {
                     self.words.count(Count::Failures, 1);
@@ -180,9 +181,11 @@ where
         self.kv.relief.compact(frames, order, request.context)
     }
 
-    fn reclaim(&mut self, request: &KvRequest) -> u64 {
+    /// Has as many frames reclaimed as mapped pages need, or the block that it must be.
+    fn reclaim(&mut self, request: &KvRequest, block: Option<Order>) -> u64 {
         self.words.count(Count::AllocStall, 1);
-        let wanted = request.bytes.div_ceil(Page::BYTES);
+        let pages = request.bytes.div_ceil(Page::BYTES);
+        let wanted = block.map_or(pages, Order::frames);
         let frames = self.ranges.frames();
         self.kv.relief.reclaim(frames, wanted, request.context)
     }

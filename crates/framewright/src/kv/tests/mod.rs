@@ -9,12 +9,15 @@ use crate::policy::{Config, RangeConfig};
 use crate::units::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
 use crate::vrange::{Space, SpaceLayout};
 use std::boxed::Box;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
+mod efforts;
 mod objects;
+mod realloc;
+mod watch;
 
 /// Where frame 0 lies, and the first page of the space.
 const DIRECT: u64 = 0x4000_0000;
@@ -25,6 +28,10 @@ pub(super) struct Toy {
     waits: SingleThread,
     bytes: RefCell<Vec<u8>>,
     mapped: RefCell<BTreeMap<u64, Frame>>,
+    /// Within which contexts pages were mapped.
+    contexts: RefCell<Vec<Context>>,
+    /// How many calls of `map` are still to succeed, if one is to fail.
+    map_fails: Cell<Option<u64>>,
 }
 
 impl Toy {
@@ -33,6 +40,8 @@ impl Toy {
             waits: SingleThread::new(),
             bytes: RefCell::new(vec![0xa5; (frames * Page::BYTES) as usize]),
             mapped: RefCell::new(BTreeMap::new()),
+            contexts: RefCell::default(),
+            map_fails: Cell::new(None),
         }
     }
 
@@ -49,16 +58,28 @@ impl Toy {
         self.bytes.borrow()[self.place(at)]
     }
 
+    /// The parts of an object that lie in one page each: where in RAM, and how long.
+    fn parts(&self, at: Addr, bytes: u64) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let (mut next, end) = (at.0, at.0 + bytes);
+        std::iter::from_fn(move || {
+            let len = (Page::BYTES - next % Page::BYTES).min(end - next) as usize;
+            let start = (len > 0).then(|| self.place(next))?;
+            next += len as u64;
+            Some(start..start + len)
+        })
+    }
+
     /// Fills an object.
     pub(super) fn fill(&self, at: Addr, bytes: u64, value: u8) {
-        for byte in at.0..at.0 + bytes {
-            let place = self.place(byte);
-            self.bytes.borrow_mut()[place] = value;
+        for part in self.parts(at, bytes) {
+            self.bytes.borrow_mut()[part].fill(value);
         }
     }
 
     pub(super) fn is_filled(&self, at: Addr, bytes: u64, value: u8) -> bool {
-        (at.0..at.0 + bytes).all(|byte| self.byte(byte) == value)
+        let bytes_of = self.bytes.borrow();
+        self.parts(at, bytes)
+            .all(|part| bytes_of[part].iter().all(|byte| *byte == value))
     }
 }
 
@@ -78,7 +99,14 @@ impl Barrier for Toy {
 }
 
 impl Map for Toy {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+        self.contexts.borrow_mut().push(context);
+        if let Some(left) = self.map_fails.get() {
+            self.map_fails.set(left.checked_sub(1));
+            if left == 0 {
+                return Err(MapError::NoMemory);
+            }
+        }
         for nth in 0..frames.frames() {
             let before = self
                 .mapped
@@ -140,7 +168,7 @@ fn leak<T>(value: T) -> &'static mut T {
     Box::leak(Box::new(value))
 }
 
-impl<R: Relief<Seat<'static, 'static, &'static Toy>>> Machine<R> {
+impl<R> Machine<R> {
     /// `frames` frames, as many CPUs, a window of `pages`.
     pub(super) fn new(frames: u64, cpus: u16, pages: u64, relief: R) -> Self {
         let toy: &'static Toy = leak(Toy::new(frames));

@@ -1,0 +1,328 @@
+//! What each effort does and does not, as laws; whose context each inner call sees; and that
+//! nothing is lost when any of them fails.
+
+use super::watch::{Full, Heard};
+use super::*;
+use crate::frame::AllocError;
+use crate::policy::Effort::{self, FailFast, MayCompact, MustSucceed};
+use crate::units::Order;
+use crate::vrange::RangeError;
+
+const K: u64 = 1024;
+const CAREFUL: Context = Context {
+    may_reclaim: false,
+    ..Context::ANY
+};
+
+/// Every other of the first 256 frames is free: no two side by side.
+fn fragmented() -> Full {
+    let mut full = Full::new(512, 4096);
+    full.free((0..256).step_by(2));
+    full.log.take();
+    full
+}
+
+fn kind(full: &Full, addr: Addr) -> Kind {
+    full.machine.kv.kind(addr)
+}
+
+#[test]
+fn k7_fail_fast_spills_and_never_asks_for_relief() {
+    let mut full = fragmented();
+    full.cached(300..400);
+    let addr = full.seat.kvmalloc(&KvRequest::new(64 * K)).unwrap();
+    assert_eq!(kind(&full, addr), Kind::Mapped);
+    full.seat.kvfree(addr).unwrap();
+    let none = full.seat.kvmalloc(&KvRequest::new(800 * K));
+    let exhausted = KvError::Ranges(RangeError::Frames(AllocError::Exhausted));
+    assert_eq!(none, Err(exhausted));
+    assert_eq!(full.log.relief(), (0, 0));
+    // What must be contiguous takes one look, and nobody is stopped.
+    full.log.take();
+    let none = full.seat.kmalloc(&KvRequest::new(64 * K));
+    assert_eq!(none, Err(KvError::NotNow { bytes: 64 * K }));
+    assert_eq!(
+        std::format!("{}", none.unwrap_err()),
+        "65536 contiguous bytes were not there at once"
+    );
+    assert_eq!(full.log.take(), [Heard::Try(Order::new(4).unwrap())]);
+    let stats = full.machine.kv.stats();
+    assert_eq!((stats.compact_stall, stats.allocstall), (0, 0));
+    assert_eq!((stats.spills, stats.failures), (1, 2));
+}
+
+#[test]
+fn k7_may_compact_compacts_once_and_looks_again_before_it_spills() {
+    let order = Order::new(4).unwrap();
+    let request = KvRequest::new(64 * K).with(MayCompact);
+    let mut full = fragmented();
+    *full.cache.between.borrow_mut() = (1..64).step_by(2).map(Frame).collect();
+    let addr = full.seat.kvmalloc(&request).unwrap();
+    assert_eq!(kind(&full, addr), Kind::Run);
+    let compact = Heard::Compact(order, Context::ANY);
+    let heard = [Heard::Try(order), compact, Heard::Try(order)];
+    assert_eq!(full.log.take(), heard);
+    // The next ones find nothing more to move.
+    let more: Vec<Addr> = (0..4)
+        .map(|_| full.seat.kvmalloc(&request).unwrap())
+        .collect();
+    assert_eq!(kind(&full, more[3]), Kind::Mapped);
+    assert_eq!(full.log.relief().1, 0);
+    let stats = full.machine.kv.stats();
+    assert!(stats.compact_stall >= 2 && stats.compact_stall <= 5);
+    assert_eq!(stats.allocstall, 0);
+}
+
+#[test]
+fn k7_may_compact_reclaims_once() {
+    let mut full = Full::new(512, 4096);
+    let request = KvRequest::new(32 * K).with(MayCompact);
+    full.cached(100..107);
+    assert!(full.seat.kvmalloc(&request).is_err());
+    assert_eq!(full.log.relief(), (1, 1));
+    full.cached(200..201);
+    // Seven are free now, and the eighth comes.
+    let addr = full.seat.kvmalloc(&request).unwrap();
+    assert_eq!(full.log.relief(), (2, 2));
+    assert_eq!(full.machine.kv.stats().allocstall, 2);
+    full.seat.kvfree(addr).unwrap();
+    assert_eq!(full.free_frames(), 8);
+}
+
+#[test]
+fn k7_must_succeed_reclaims_until_nobody_gives_anything() {
+    let mut full = Full::new(512, 4096);
+    full.cache.most.set(3);
+    full.cached((100..164).step_by(2));
+    let request = KvRequest::new(64 * K).with(MustSucceed);
+    let addr = full.seat.kvmalloc(&request).unwrap();
+    // Six times three frames are enough for sixteen.
+    assert_eq!(full.log.relief(), (0, 6));
+    assert_eq!(kind(&full, addr), Kind::Mapped);
+    // Two of those are left, and fourteen cached ones: a second one fits just so.
+    let more = full.seat.kvmalloc(&request).unwrap();
+    let failed = full.seat.kvmalloc(&request);
+    let exhausted = KvError::Ranges(RangeError::Frames(AllocError::Exhausted));
+    assert_eq!(failed, Err(exhausted), "an error, and nothing hangs");
+    full.seat.kvfree(addr).unwrap();
+    full.seat.kvfree(more).unwrap();
+    assert_eq!(full.free_frames(), 32);
+}
+
+#[test]
+fn k7_what_must_succeed_and_may_not_wait_is_refused_before_anything_is_tried() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let own = seat.kvmalloc(&KvRequest::new(100)).unwrap();
+    for context in [Context::NOWAIT, CAREFUL] {
+        let request = KvRequest::new(64).with(MustSucceed).within(context);
+        assert_eq!(seat.kmalloc(&request), Err(KvError::MustNotWait));
+        assert_eq!(seat.kvmalloc(&request), Err(KvError::MustNotWait));
+        assert_eq!(seat.kvrealloc(own, &request), Err(KvError::MustNotWait));
+        assert_eq!(
+            std::format!("{}", KvError::MustNotWait),
+            "a request that must succeed has to be allowed to wait and to reclaim"
+        );
+    }
+    assert_eq!(machine.kv.stats().failures, 0);
+    seat.kvfree(own).unwrap();
+    machine.assert_all_free(seat);
+}
+
+#[test]
+fn kmalloc_obeys_the_same_efforts_and_does_not_spill() {
+    let request = |effort| KvRequest::new(64 * K).with(effort);
+    let mut full = fragmented();
+    // Reclaiming alone makes a block of it in the end: it takes the odd ones of sixteen.
+    full.cached((1..16).step_by(2));
+    full.cache.most.set(2);
+    let once = full.seat.kmalloc(&request(MayCompact));
+    assert_eq!(once, Err(KvError::Frames(AllocError::Fragmented)));
+    assert_eq!(full.log.relief(), (1, 1));
+    full.log.take();
+    let addr = full.seat.kmalloc(&request(MustSucceed)).unwrap();
+    assert_eq!(kind(&full, addr), Kind::Run);
+    // Three more reclaims; memory compacted before each.
+    assert_eq!(full.log.relief(), (3, 3));
+    assert_eq!(full.seat.kfree(addr), Ok(64 * K));
+    // Alone: a caller who may wait, but not reclaim, has everything collected.
+    full.log.take();
+    let waits = request(MayCompact).within(CAREFUL);
+    let addr = full.seat.kmalloc(&waits).unwrap();
+    assert_eq!(full.log.relief(), (0, 0));
+    full.seat.kfree(addr).unwrap();
+    full.log.take();
+    let nowait = request(MayCompact).within(Context::NOWAIT);
+    let _ = full.seat.kmalloc(&nowait).map(|addr| full.seat.kfree(addr));
+    assert_eq!(full.log.take(), [Heard::Try(Order::new(4).unwrap())]);
+}
+
+#[test]
+fn k8_every_inner_call_sees_the_context_of_the_request() {
+    let contexts = [
+        Context::ANY,
+        Context::NOFS,
+        Context::NOIO,
+        Context::NOWAIT,
+        CAREFUL,
+    ];
+    for context in contexts {
+        for effort in [FailFast, MayCompact, MustSucceed] {
+            let mut full = fragmented();
+            full.cached(300..500);
+            full.cache.most.set(40);
+            let request = KvRequest::new(64 * K).with(effort).within(context);
+            let addr = match full.seat.kvmalloc(&request) {
+                Err(KvError::MustNotWait) if effort == MustSucceed => continue,
+                got => got.unwrap(),
+            };
+            assert_eq!(kind(&full, addr), Kind::Mapped, "also without I/O");
+            // Longer than what is free: as much of everything as the effort allows.
+            let longer = KvRequest {
+                bytes: 700 * K,
+                ..request
+            };
+            let more = full.seat.kvmalloc(&longer);
+            let may = context.may_reclaim && effort != FailFast;
+            assert_eq!(full.log.relief().1 > 0, may, "{effort:?} {context:?}");
+            assert_eq!(more.is_ok(), effort == MustSucceed);
+            let blocks = KvRequest {
+                bytes: 32 * K,
+                ..request
+            };
+            let _ = full.seat.kmalloc(&blocks);
+            let grown = KvRequest {
+                bytes: 80 * K,
+                ..request
+            };
+            full.seat.kvrealloc(addr, &grown).unwrap();
+            assert_eq!(full.log.strangers(context), "", "{effort:?} {context:?}");
+            let mapped = full.machine.toy.contexts.borrow();
+            assert!(!mapped.is_empty());
+            assert!(mapped.iter().all(|seen| *seen == context), "{mapped:?}");
+        }
+    }
+}
+
+/// Everything that a call sees fails in turn, the first, the second and so on, until there is no
+/// further call; and what fails gives back all that it took.
+fn each_fails(effort: Effort, work: impl Fn(&mut Full, Effort) -> Result<(), KvError>) -> u32 {
+    let mut failures = 0;
+    for is_map in [false, true] {
+        for nth in 0.. {
+            let mut full = Full::new(128, 512);
+            full.free((0..64).step_by(2));
+            full.cached(100..108);
+            full.cache.most.set(5);
+            full.cache.between.borrow_mut().extend([1, 3].map(Frame));
+            let total = |full: &mut Full| {
+                let cache = full.cache;
+                let held = cache.cached.borrow().len() + cache.between.borrow().len();
+                full.free_frames() + held as u64
+            };
+            let before = total(&mut full);
+            full.log.fail(if is_map { u64::MAX } else { nth });
+            full.machine.toy.map_fails.set(is_map.then_some(nth));
+            let calls_before = full.machine.toy.contexts.borrow().len() as u64;
+            let result = work(&mut full, effort);
+            failures += u32::from(result.is_err());
+            let maps = full.machine.toy.contexts.borrow().len() as u64 - calls_before;
+            let calls = if is_map {
+                maps
+            } else {
+                full.log.take().len() as u64
+            };
+            full.machine.toy.map_fails.set(None);
+            assert_eq!(total(&mut full), before, "K6: {effort:?} {nth}: {result:?}");
+            full.machine.zone.verify().unwrap();
+            full.machine.space.verify().unwrap();
+            assert!(full.machine.toy.mapped.borrow().is_empty());
+            if calls <= nth {
+                break;
+            }
+        }
+    }
+    failures
+}
+
+#[test]
+fn k6_whichever_inner_step_fails_everything_taken_goes_back() {
+    for effort in [FailFast, MayCompact, MustSucceed] {
+        let failures = each_fails(effort, |full, effort| {
+            let request = KvRequest::new(144 * K).with(effort);
+            let addr = full.seat.kvmalloc(&request)?;
+            full.seat.kvfree(addr).unwrap();
+            Ok(())
+        });
+        assert!(failures > 0, "{effort:?}: {failures}");
+        each_fails(effort, |full, effort| {
+            let addr = full.seat.kmalloc(&KvRequest::new(8 * K).with(effort))?;
+            full.seat.kfree(addr).unwrap();
+            Ok(())
+        });
+        each_fails(effort, |full, effort| {
+            let request = KvRequest::new(9 * K).with(effort);
+            let addr = full.seat.kvmalloc(&request)?;
+            full.machine.toy.fill(addr, 9 * K, 3);
+            let grown = full
+                .seat
+                .kvrealloc(addr, &KvRequest::new(60 * K).with(effort));
+            let now = *grown.as_ref().unwrap_or(&addr);
+            assert!(full.machine.toy.is_filled(now, 9 * K, 3), "{grown:?}");
+            full.seat.kvfree(now).unwrap();
+            grown.map(|_| ())
+        });
+    }
+}
+
+#[test]
+fn where_the_window_is_full_what_may_wait_is_served_contiguously() {
+    let mut full = Full::new(512, 16);
+    full.free(0..12);
+    let addr = full.seat.kvmalloc(&KvRequest::new(40 * K)).unwrap();
+    assert_eq!(kind(&full, addr), Kind::Mapped, "no block of order 4");
+    // Odd frames come back, so that a block can be made, but there are no pages for mapping.
+    full.cached(16..64);
+    let fast = full.seat.kvmalloc(&KvRequest::new(20 * K));
+    assert!(matches!(
+        fast,
+        Err(KvError::Ranges(RangeError::NoSpace { .. }))
+    ));
+    let request = KvRequest::new(20 * K).with(MayCompact);
+    let served = full.seat.kvmalloc(&request.within(Context::NOIO));
+    assert_eq!(kind(&full, served.unwrap()), Kind::Run);
+    assert_eq!(
+        full.log.strangers(Context::ANY).matches("Reclaim").count(),
+        1
+    );
+}
+
+#[test]
+fn what_no_memory_can_serve_is_refused_before_anybody_is_asked() {
+    let mut full = Full::new(512, 64);
+    full.cached(0..512);
+    full.log.take();
+    let longest = 512 * Page::BYTES;
+    for bytes in [longest + 1, 1 << 40, u64::MAX] {
+        let request = KvRequest::new(bytes).with(MustSucceed);
+        assert_eq!(
+            full.seat.kvmalloc(&request),
+            Err(KvError::TooLong { bytes })
+        );
+        assert_eq!(full.seat.kmalloc(&request), Err(KvError::TooLong { bytes }));
+    }
+    // No block is so long in this memory, and no window.
+    let bytes = longest - 1;
+    let request = KvRequest::new(bytes).with(MustSucceed).aligned_to(1 << 30);
+    assert_eq!(
+        full.seat.kvmalloc(&request),
+        Err(KvError::TooLong { bytes })
+    );
+    let far = KvRequest::new(8).aligned_to(1 << 31);
+    let error = full.seat.kmalloc(&far).unwrap_err();
+    assert_eq!(
+        std::format!("{error}"),
+        "no contiguous object is aligned to 2147483648 bytes"
+    );
+    assert_eq!(full.log.take(), []);
+}

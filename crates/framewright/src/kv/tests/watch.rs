@@ -1,0 +1,224 @@
+//! A source of frames and somebody who gives memory back, both of which note what they are asked
+//! for and within which context; and each can be made to fail.
+
+use super::*;
+use crate::frame::{AllocError, Blocks, FreeError};
+use crate::units::{Mobility, Order};
+use crate::vrange::FrameSource;
+use std::cell::Cell;
+use std::string::String;
+
+/// One call, and the context it was made in if it is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    Try(Order),
+    Block(Order),
+    Run(Context),
+    Compact(Order, Context),
+    Reclaim(u64, Context),
+}
+
+/// What all of them note, in order, and which call fails.
+#[derive(Default)]
+pub(super) struct Log {
+    heard: RefCell<Vec<Heard>>,
+    calls: Cell<u64>,
+    fails: Cell<Option<u64>>,
+}
+
+impl Log {
+    /// Whether the call fails.
+    fn note(&self, heard: Heard) -> bool {
+        self.heard.borrow_mut().push(heard);
+        self.calls.set(self.calls.get() + 1);
+        self.fails.get() == Some(self.calls.get() - 1)
+    }
+
+    pub(super) fn take(&self) -> Vec<Heard> {
+        self.calls.set(0);
+        self.fails.set(None);
+        self.heard.take()
+    }
+
+    /// The call after `after` others fails.
+    pub(super) fn fail(&self, after: u64) {
+        self.take();
+        self.fails.set(Some(after));
+    }
+
+    pub(super) fn relief(&self) -> (usize, usize) {
+        let heard = self.heard.borrow();
+        let count = |is: fn(&Heard) -> bool| heard.iter().filter(|heard| is(heard)).count();
+        (
+            count(|heard| matches!(heard, Heard::Compact(..))),
+            count(|heard| matches!(heard, Heard::Reclaim(..))),
+        )
+    }
+
+    /// What was called in another context than `expected`.
+    pub(super) fn strangers(&self, expected: Context) -> String {
+        let heard = self.heard.borrow();
+        let others = heard.iter().filter(|heard| match heard {
+            Heard::Try(_) | Heard::Block(_) => false,
+            Heard::Run(context) | Heard::Compact(_, context) | Heard::Reclaim(_, context) => {
+                *context != expected
+            }
+        });
+        others.map(|heard| std::format!("{heard:?} ")).collect()
+    }
+}
+
+pub(super) type Inner = Seat<'static, 'static, &'static Toy>;
+
+/// A CPU's seat in the zone, watched.
+pub(super) struct Watched {
+    pub(super) seat: Inner,
+    pub(super) log: &'static Log,
+}
+
+impl FrameSource for Watched {
+    fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+        if self.log.note(Heard::Run(context)) {
+            return Err(AllocError::Exhausted);
+        }
+        self.seat.alloc_run(frames, context)
+    }
+
+    fn free_run(&mut self, frames: Run) {
+        self.seat.free_run(frames);
+    }
+
+    fn is_short(&mut self) -> bool {
+        self.seat.is_short()
+    }
+}
+
+impl Blocks for Watched {
+    fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        if self.log.note(Heard::Try(order)) {
+            return None;
+        }
+        self.seat.try_block(order, mobility)
+    }
+
+    fn block(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
+        if self.log.note(Heard::Block(order)) {
+            return Err(AllocError::Exhausted);
+        }
+        self.seat.block(order, mobility)
+    }
+
+    fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.seat.free_block(frame, order)
+    }
+
+    fn max_order(&self) -> Order {
+        self.seat.max_order()
+    }
+}
+
+/// Holds frames that it gives back when asked: a cache. Those of `between` are what lies between
+/// free ones, and go when memory is compacted.
+pub(super) struct Cache {
+    pub(super) log: &'static Log,
+    pub(super) cached: RefCell<Vec<Frame>>,
+    pub(super) between: RefCell<Vec<Frame>>,
+    /// The most that goes at a time.
+    pub(super) most: Cell<u64>,
+}
+
+impl Cache {
+    pub(super) fn new(log: &'static Log) -> &'static Self {
+        leak(Self {
+            log,
+            cached: RefCell::default(),
+            between: RefCell::default(),
+            most: Cell::new(u64::MAX),
+        })
+    }
+}
+
+fn one(frame: Frame) -> Run {
+    Run::new(frame, 1).unwrap()
+}
+
+impl Relief<Watched> for Cache {
+    fn compact(&self, frames: &mut Watched, order: Order, context: Context) -> bool {
+        if self.log.note(Heard::Compact(order, context)) {
+            return false;
+        }
+        let moved = self.between.take();
+        moved.iter().for_each(|frame| frames.free_run(one(*frame)));
+        frames.seat.zone().drain();
+        !moved.is_empty()
+    }
+
+    fn reclaim(&self, frames: &mut Watched, wanted: u64, context: Context) -> u64 {
+        if self.log.note(Heard::Reclaim(wanted, context)) {
+            return 0;
+        }
+        let mut cached = self.cached.borrow_mut();
+        let wanted = wanted.min(self.most.get());
+        let from = cached.len().saturating_sub(wanted as usize);
+        let dropped = cached.split_off(from);
+        dropped
+            .iter()
+            .for_each(|frame| frames.free_run(one(*frame)));
+        dropped.len() as u64
+    }
+}
+
+pub(super) type WatchedSeat =
+    KvSeat<'static, 'static, 'static, &'static Toy, &'static Cache, Watched>;
+
+/// A machine whose frames are taken, all but those that the test gives back.
+pub(super) struct Full {
+    pub(super) machine: Machine<&'static Cache>,
+    pub(super) seat: WatchedSeat,
+    pub(super) log: &'static Log,
+    pub(super) cache: &'static Cache,
+}
+
+impl Full {
+    /// `frames` frames, all of them taken, by nobody in particular.
+    pub(super) fn new(frames: u64, pages: u64) -> Self {
+        let log: &'static Log = leak(Log::default());
+        let cache = Cache::new(log);
+        let machine = Machine::new(frames, 1, pages, cache);
+        let seat = machine.zone.seat(CpuId(0)).unwrap();
+        let watched = Watched { seat, log };
+        let ranges = machine.space.seat(CpuId(0), watched).unwrap();
+        let mut seat = machine.kv.seat(ranges).unwrap();
+        let inner = &mut seat.ranges().frames().seat;
+        let mut taken = 0;
+        while inner.block(Order::ZERO, Mobility::Unmovable).is_ok() {
+            taken += 1;
+        }
+        assert_eq!(taken, frames);
+        Self {
+            machine,
+            seat,
+            log,
+            cache,
+        }
+    }
+
+    /// Gives frames back.
+    pub(super) fn free(&mut self, frames: impl Iterator<Item = u64>) {
+        for frame in frames {
+            let inner = &mut self.seat.ranges().frames().seat;
+            inner.free_run(one(Frame(frame)));
+        }
+    }
+
+    /// The cache has these.
+    pub(super) fn cached(&self, frames: impl Iterator<Item = u64>) {
+        self.cache.cached.borrow_mut().extend(frames.map(Frame));
+    }
+
+    /// Free frames, wherever they are, with nothing kept in the space.
+    pub(super) fn free_frames(&mut self) -> u64 {
+        self.seat.ranges().drain();
+        self.machine.zone.stats().nr_free_pages
+    }
+}
