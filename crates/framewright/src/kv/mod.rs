@@ -86,3 +86,5 @@ pub use layout::KvLayout;
 pub use request::KvRequest;
 pub use seat::KvSeat;
 pub use table::Kind;
+
+pub use crate::raw::owned::{KBox, KVBox, KVVec, KVec, Memory, Place, VBox, VVec};

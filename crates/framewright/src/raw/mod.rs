@@ -1,4 +1,4 @@
-//! The only folder with `unsafe`: metadata memory seen as atomics.
+//! The only folder with `unsafe`: metadata memory seen as atomics, and values that own their memory.
 //!
 //! The caller hands in plain words (`&mut [u64]`); the engine shares them between CPUs. In a
 //! model (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics
@@ -8,6 +8,7 @@
 //! sizes are not defined by the memory model.
 
 mod halves;
+pub mod owned;
 mod words;
 
 pub use halves::Halves;

@@ -1,0 +1,229 @@
+use super::{Memory, Refused, Where};
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ops::{Deref, DerefMut};
+use core::pin::Pin;
+use core::ptr::NonNull;
+
+/// A value in memory of `A`, at the place `W`: see [`KBox`](super::KBox), [`VBox`](super::VBox)
+/// and [`KVBox`](super::KVBox).
+///
+/// A value without bytes takes no memory.
+///
+/// # Invariants
+/// - `value` points to a valid `T` that is this owner's alone. Unless it has no bytes, it lies in
+///   memory from `heap` for `T`'s layout, which is not free.
+pub struct Boxed<T: ?Sized, A: Memory, W: Where> {
+    value: NonNull<T>,
+    heap: A,
+    place: PhantomData<W>,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: the owner has its value alone, as if it lay in the owner; the memory may be used by any
+// thread (the contract), and what is asked of the handle on another thread is asked of one that
+// may be there.
+unsafe impl<T: ?Sized + Send, A: Memory + Send, W: Where> Send for Boxed<T, A, W> {}
+// SAFETY: a shared owner gives out shared values and handles only.
+unsafe impl<T: ?Sized + Sync, A: Memory + Sync, W: Where> Sync for Boxed<T, A, W> {}
+
+impl<T, A: Memory, W: Where> Boxed<T, A, W> {
+    /// Moves `value` into memory of `heap`.
+    ///
+    /// # Errors
+    /// The value, if there was no memory; the handle is dropped then.
+    pub fn try_new(value: T, heap: A) -> Result<Self, Refused<T, A::Error>> {
+        match Boxed::<MaybeUninit<T>, A, W>::try_uninit(heap) {
+            Ok(place) => Ok(place.write(value)),
+            Err(error) => Err(Refused { value, error }),
+        }
+    }
+
+    /// The value; its memory is given back.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the handle is read once, and `this` neither used again nor dropped.
+        let heap = unsafe { core::ptr::read(&this.heap) };
+        let _memory = Freed {
+            at: this.value.cast(),
+            layout: Layout::new::<T>(),
+            heap,
+        };
+        // SAFETY: a valid value, read once; its memory is free only when this function ends.
+        unsafe { this.value.read() }
+    }
+}
+
+impl<T, A: Memory, W: Where> Boxed<MaybeUninit<T>, A, W> {
+    /// Memory for a value to come, of any contents.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn try_uninit(heap: A) -> Result<Self, A::Error> {
+        Self::try_of(heap, false)
+    }
+
+    /// Memory for a value to come, full of zeroes.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn try_zeroed(heap: A) -> Result<Self, A::Error> {
+        Self::try_of(heap, true)
+    }
+
+    fn try_of(heap: A, zero: bool) -> Result<Self, A::Error> {
+        let layout = Layout::new::<T>();
+        let value = match layout.size() {
+            0 => NonNull::dangling(),
+            _ => heap.alloc(layout, W::PLACE, zero)?.cast(),
+        };
+        // INVARIANT: any bytes are a `MaybeUninit`, and the memory was just allocated for it.
+        Ok(Self {
+            value,
+            heap,
+            place: PhantomData,
+            owns: PhantomData,
+        })
+    }
+
+    /// Puts a value there.
+    #[must_use]
+    pub fn write(mut self, value: T) -> Boxed<T, A, W> {
+        (*self).write(value);
+        // SAFETY: it was written a line above.
+        unsafe { self.assume_init() }
+    }
+
+    /// The same memory, as that of a value.
+    ///
+    /// # Safety
+    /// A valid `T` has been written there; zeroes are one or not, as the type has it.
+    #[must_use]
+    pub unsafe fn assume_init(self) -> Boxed<T, A, W> {
+        let (value, heap) = self.into_raw();
+        // SAFETY: it came from `into_raw` a line above; `T` is at the same address with the same
+        // layout, and valid by the caller's promise.
+        unsafe { Boxed::from_raw(value.cast(), heap) }
+    }
+}
+
+impl<T: ?Sized, A: Memory, W: Where> Boxed<T, A, W> {
+    /// The value's address and the handle: the memory is the caller's now.
+    #[must_use = "the value is not dropped, nor its memory given back"]
+    pub fn into_raw(self) -> (NonNull<T>, A) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: read once, and `this` is neither used again nor dropped.
+        (this.value, unsafe { core::ptr::read(&this.heap) })
+    }
+
+    /// An owner again, perhaps of the same value as another type: an unsized one, such as a trait
+    /// object.
+    ///
+    /// # Safety
+    /// Both came from [`into_raw`](Self::into_raw) of an owner at the same place, and nobody uses
+    /// them otherwise. `value` is the same address, and what it points to is valid there and has
+    /// the same layout.
+    #[must_use]
+    pub const unsafe fn from_raw(value: NonNull<T>, heap: A) -> Self {
+        // INVARIANT: by the caller's promise.
+        Self {
+            value,
+            heap,
+            place: PhantomData,
+            owns: PhantomData,
+        }
+    }
+
+    /// The value for as long as the handle could live; its memory is not given back.
+    #[must_use]
+    pub fn leak<'a>(self) -> &'a mut T
+    where
+        A: 'a,
+    {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: valid and this owner's alone, which does not exist any more; the handle is not
+        // dropped, so that the memory stays.
+        unsafe { &mut *this.value.as_ptr() }
+    }
+
+    /// The same, never to move again.
+    #[must_use]
+    pub fn into_pin(self) -> Pin<Self>
+    where
+        A: 'static,
+    {
+        // SAFETY: the value does not move with its owner, and the owner cannot be taken apart while
+        // it is pinned. A handle that could be gone before the value's end is ruled out by
+        // 'static.
+        unsafe { Pin::new_unchecked(self) }
+    }
+
+    /// The handle to the memory.
+    #[must_use]
+    pub const fn heap(&self) -> &A {
+        &self.heap
+    }
+}
+
+/// Memory that is given back at the end of a block, also if something in it panics.
+struct Freed<A: Memory> {
+    at: NonNull<u8>,
+    layout: Layout,
+    heap: A,
+}
+
+impl<A: Memory> Drop for Freed<A> {
+    fn drop(&mut self) {
+        if self.layout.size() > 0 {
+            // SAFETY: the memory is that of an owner which does not exist any more, from its
+            // handle and for its layout (the owner's invariant), and its value is gone.
+            unsafe { self.heap.free(self.at, self.layout) };
+        }
+    }
+}
+
+impl<T: ?Sized, A: Memory, W: Where> Drop for Boxed<T, A, W> {
+    fn drop(&mut self) {
+        let _memory = Freed {
+            at: self.value.cast(),
+            layout: Layout::for_value::<T>(self),
+            heap: &self.heap,
+        };
+        // SAFETY: valid, this owner's alone, and dropped once.
+        unsafe { self.value.drop_in_place() };
+    }
+}
+
+impl<T: ?Sized, A: Memory, W: Where> Deref for Boxed<T, A, W> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: valid and this owner's alone, which is borrowed.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl<T: ?Sized, A: Memory, W: Where> DerefMut for Boxed<T, A, W> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: valid and this owner's alone, which is borrowed mutably.
+        unsafe { self.value.as_mut() }
+    }
+}
+
+// The value does not move with its owner.
+impl<T: ?Sized, A: Memory, W: Where> Unpin for Boxed<T, A, W> {}
+
+impl<T: ?Sized + fmt::Debug, A: Memory, W: Where> fmt::Debug for Boxed<T, A, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display, A: Memory, W: Where> fmt::Display for Boxed<T, A, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,51 @@
+use core::fmt;
+
+/// There was no memory for a value, which comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Refused<T, E> {
+    /// The value.
+    pub value: T,
+    /// Why there was no memory.
+    pub error: E,
+}
+
+// By hand, so that no value need have it.
+impl<T, E: fmt::Debug> fmt::Debug for Refused<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Refused");
+        fields.field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T, E: fmt::Display> fmt::Display for Refused<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T, E: core::error::Error> core::error::Error for Refused<T, E> {}
+
+/// Why a vector did not get longer. It is as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReserveError<E> {
+    /// So many elements are more bytes than an object can have. Retrying cannot help.
+    TooLong {
+        /// The length that was wanted, or the largest number if it is none.
+        elements: usize,
+    },
+    /// There was no memory.
+    Memory(E),
+}
+
+impl<E: fmt::Display> fmt::Display for ReserveError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { elements } => {
+                write!(f, "{elements} elements are more than a vector can have")
+            }
+            Self::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: core::error::Error> core::error::Error for ReserveError<E> {}

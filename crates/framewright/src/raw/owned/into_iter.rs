@@ -1,0 +1,89 @@
+use super::vector::Buffer;
+use super::{Memory, Where};
+use core::fmt;
+use core::iter::FusedIterator;
+use core::ops::Range;
+
+/// The elements of a [`Vector`](super::Vector), one after another.
+///
+/// # Invariants
+/// - Those elements of the buffer whose numbers are in `left` are valid and this iterator's alone.
+pub struct IntoIter<T, A: Memory, W: Where> {
+    buffer: Buffer<T, A, W>,
+    left: Range<usize>,
+}
+
+impl<T, A: Memory, W: Where> IntoIter<T, A, W> {
+    /// # Safety
+    /// The first `len` elements are valid, and nobody else's.
+    pub(super) const unsafe fn new(buffer: Buffer<T, A, W>, len: usize) -> Self {
+        // INVARIANT: by the caller's promise.
+        Self {
+            buffer,
+            left: 0..len,
+        }
+    }
+
+    /// The elements that are left.
+    #[must_use]
+    pub const fn as_slice(&self) -> &[T] {
+        let len = self.left.end - self.left.start;
+        // SAFETY: valid and this iterator's alone (invariant), which is borrowed.
+        unsafe {
+            let first = self.buffer.start().add(self.left.start);
+            core::slice::from_raw_parts(first.as_ptr(), len)
+        }
+    }
+
+    /// Takes an element that is not in `left` any more.
+    ///
+    /// # Safety
+    /// It was in `left` until now.
+    unsafe fn take(&mut self, number: usize) -> T {
+        // SAFETY: it was valid, and will not be read again.
+        unsafe { self.buffer.start().add(number).read() }
+    }
+}
+
+impl<T, A: Memory, W: Where> Iterator for IntoIter<T, A, W> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        let number = self.left.next()?;
+        // SAFETY: taken out of `left` a line above.
+        Some(unsafe { self.take(number) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.left.size_hint()
+    }
+}
+
+impl<T, A: Memory, W: Where> DoubleEndedIterator for IntoIter<T, A, W> {
+    fn next_back(&mut self) -> Option<T> {
+        let number = self.left.next_back()?;
+        // SAFETY: taken out of `left` a line above.
+        Some(unsafe { self.take(number) })
+    }
+}
+
+impl<T, A: Memory, W: Where> ExactSizeIterator for IntoIter<T, A, W> {}
+impl<T, A: Memory, W: Where> FusedIterator for IntoIter<T, A, W> {}
+
+impl<T, A: Memory, W: Where> Drop for IntoIter<T, A, W> {
+    fn drop(&mut self) {
+        let left = core::mem::replace(&mut self.left, 0..0);
+        // SAFETY: valid, and not in `left` any more, so that they are dropped once. The buffer gives
+        // its memory back after this, also if an element panics.
+        unsafe {
+            let first = self.buffer.start().add(left.start);
+            core::ptr::slice_from_raw_parts_mut(first.as_ptr(), left.len()).drop_in_place();
+        }
+    }
+}
+
+impl<T: fmt::Debug, A: Memory, W: Where> fmt::Debug for IntoIter<T, A, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}

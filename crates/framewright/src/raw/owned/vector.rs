@@ -1,0 +1,340 @@
+use super::{IntoIter, Memory, Refused, ReserveError, Where};
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use core::slice;
+
+/// Elements side by side in memory of `A`, at the place `W`: see [`KVVec`](super::KVVec),
+/// [`KVec`](super::KVec) and [`VVec`](super::VVec).
+///
+/// It gets longer by the memory's `resize` \[`kvrealloc`\], to twice its capacity at least, or, if
+/// there is not so much, to what was asked for. Elements without bytes take no memory.
+///
+/// # Invariants
+/// - The first `len` elements of `buffer` are valid, and this owner's alone.
+/// - `len` is at most the buffer's capacity.
+pub struct Vector<T, A: Memory, W: Where> {
+    buffer: Buffer<T, A, W>,
+    len: usize,
+}
+
+/// Memory for so many elements, whose contents it does not know.
+///
+/// # Invariants
+/// - Unless the elements have no bytes or `capacity` is 0, `start` is memory from `heap` at the
+///   place `W` for an array of `capacity` elements, and this buffer's alone.
+pub(super) struct Buffer<T, A: Memory, W: Where> {
+    start: NonNull<T>,
+    capacity: usize,
+    heap: A,
+    place: PhantomData<W>,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: a buffer has its memory alone, which may be used by any thread (the contract); see
+// `Boxed`.
+unsafe impl<T: Send, A: Memory + Send, W: Where> Send for Buffer<T, A, W> {}
+// SAFETY: as above; a shared buffer gives out shared elements only.
+unsafe impl<T: Sync, A: Memory + Sync, W: Where> Sync for Buffer<T, A, W> {}
+
+impl<T, A: Memory, W: Where> Buffer<T, A, W> {
+    const HAS_BYTES: bool = size_of::<T>() > 0;
+    /// The capacity to begin with: what is not a few bytes.
+    const CAPACITY_MIN: usize = match size_of::<T>() {
+        0..=1 => 16,
+        2..=1024 => 4,
+        _ => 1,
+    };
+
+    const fn new(heap: A) -> Self {
+        Self {
+            start: NonNull::dangling(),
+            capacity: if Self::HAS_BYTES { 0 } else { usize::MAX },
+            heap,
+            place: PhantomData,
+            owns: PhantomData,
+        }
+    }
+
+    pub(super) const fn start(&self) -> NonNull<T> {
+        self.start
+    }
+
+    /// The layout of its memory; `None` if it has none.
+    fn layout(&self) -> Option<Layout> {
+        if !Self::HAS_BYTES || self.capacity == 0 {
+            return None;
+        }
+        // It was asked for with this layout.
+        Layout::array::<T>(self.capacity).ok()
+    }
+
+    /// Makes room for `elements` elements, or for more.
+    fn grow(&mut self, elements: usize) -> Result<(), ReserveError<A::Error>> {
+        if elements <= self.capacity {
+            return Ok(());
+        }
+        let roomy = elements
+            .max(self.capacity.saturating_mul(2))
+            .max(Self::CAPACITY_MIN);
+        match self.resize(roomy) {
+            Err(_) if roomy > elements => self.resize(elements),
+            done => done,
+        }
+    }
+
+    /// Makes the capacity `capacity`, which is not 0, of elements that have bytes.
+    fn resize(&mut self, capacity: usize) -> Result<(), ReserveError<A::Error>> {
+        let layout = Layout::array::<T>(capacity);
+        let layout = layout.map_err(|_| ReserveError::TooLong { elements: capacity })?;
+        let start = match self.layout() {
+            None => self.heap.alloc(layout, W::PLACE, false),
+            // SAFETY: the memory came from this handle with this layout at this place, and is not
+            // free (invariant). The new length is one of a layout with the same alignment.
+            Some(old) => unsafe {
+                self.heap
+                    .resize(self.start.cast(), old, layout.size(), W::PLACE)
+            },
+        };
+        // INVARIANT: the memory is for `capacity` elements.
+        self.start = start.map_err(ReserveError::Memory)?.cast();
+        self.capacity = capacity;
+        Ok(())
+    }
+}
+
+impl<T, A: Memory, W: Where> Drop for Buffer<T, A, W> {
+    fn drop(&mut self) {
+        if let Some(layout) = self.layout() {
+            // SAFETY: from this handle with this layout, and this buffer's alone (invariant), which
+            // does not exist any more.
+            unsafe { self.heap.free(self.start.cast(), layout) };
+        }
+    }
+}
+
+impl<T, A: Memory, W: Where> Vector<T, A, W> {
+    /// A vector of nothing, which takes no memory yet.
+    #[must_use]
+    pub const fn new(heap: A) -> Self {
+        Self {
+            buffer: Buffer::new(heap),
+            len: 0,
+        }
+    }
+
+    /// A vector of nothing with memory for `capacity` elements.
+    ///
+    /// # Errors
+    /// If there is none; the handle is dropped then.
+    pub fn try_with_capacity(capacity: usize, heap: A) -> Result<Self, ReserveError<A::Error>> {
+        let mut this = Self::new(heap);
+        if capacity > this.buffer.capacity {
+            this.buffer.resize(capacity)?;
+        }
+        Ok(this)
+    }
+
+    /// Makes room for `more` elements: so many can be added then without an error.
+    ///
+    /// # Errors
+    /// If there is no memory, or no such length. The vector is as it was.
+    pub fn try_reserve(&mut self, more: usize) -> Result<(), ReserveError<A::Error>> {
+        match self.len.checked_add(more) {
+            Some(elements) => self.buffer.grow(elements),
+            None => Err(ReserveError::TooLong {
+                elements: usize::MAX,
+            }),
+        }
+    }
+
+    /// Adds an element at the end. Time: O(1) on average.
+    ///
+    /// # Errors
+    /// The element, if there is no memory for it. The vector is as it was.
+    pub fn try_push(&mut self, value: T) -> Result<(), Refused<T, ReserveError<A::Error>>> {
+        if self.len == self.buffer.capacity
+            && let Err(error) = self.try_reserve(1)
+        {
+            return Err(Refused { value, error });
+        }
+        // SAFETY: below the capacity, so inside the buffer's memory, and nothing is there.
+        unsafe { self.buffer.start.add(self.len).write(value) };
+        // INVARIANT: one more element is valid.
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Adds clones of all elements of `from` at the end.
+    ///
+    /// # Errors
+    /// If there is no memory for all of them; none is added then.
+    ///
+    /// # Panics
+    /// If a clone does; those made before it have been added.
+    pub fn try_extend_from_slice(&mut self, from: &[T]) -> Result<(), ReserveError<A::Error>>
+    where
+        T: Clone,
+    {
+        self.try_reserve(from.len())?;
+        let mut added = Added {
+            now: self.len,
+            len: &mut self.len,
+        };
+        for value in from {
+            // SAFETY: below the capacity, so inside the buffer's memory, and nothing is there.
+            unsafe { self.buffer.start.add(added.now).write(value.clone()) };
+            added.now += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the last element away, and returns it.
+    pub fn pop(&mut self) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        // SAFETY: it was valid, and does not count any more, so that it is read once.
+        Some(unsafe { self.buffer.start.add(self.len).read() })
+    }
+
+    /// Drops all elements but the first `len`, in their order. The memory stays.
+    pub fn truncate(&mut self, len: usize) {
+        let Some(gone) = self.len.checked_sub(len) else {
+            return;
+        };
+        // INVARIANT: the first `len` are valid; what a panic leaves behind does not count.
+        self.len = len;
+        // SAFETY: these elements were valid, and do not count any more, so that they are dropped
+        // once.
+        unsafe {
+            let first = self.buffer.start.add(len);
+            core::ptr::slice_from_raw_parts_mut(first.as_ptr(), gone).drop_in_place();
+        }
+    }
+
+    /// Drops all elements, in their order. The memory stays.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// How many elements it has memory for.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.buffer.capacity
+    }
+
+    /// The memory behind the last element.
+    #[must_use]
+    pub fn spare_capacity_mut(&mut self) -> &mut [MaybeUninit<T>] {
+        let spare = self.buffer.capacity - self.len;
+        // SAFETY: inside the buffer's memory, which is borrowed mutably; any bytes are a
+        // `MaybeUninit`.
+        unsafe {
+            let first = self.buffer.start.add(self.len);
+            slice::from_raw_parts_mut(first.cast().as_ptr(), spare)
+        }
+    }
+
+    /// Says that the first `len` elements are valid.
+    ///
+    /// # Safety
+    /// They are: those behind the former length have been written by
+    /// [`spare_capacity_mut`](Self::spare_capacity_mut). `len` is at most the capacity.
+    pub const unsafe fn set_len(&mut self, len: usize) {
+        // INVARIANT: by the caller's promise.
+        self.len = len;
+    }
+
+    /// The elements.
+    #[must_use]
+    pub const fn as_slice(&self) -> &[T] {
+        // SAFETY: the first `len` are valid and this owner's alone, which is borrowed.
+        unsafe { slice::from_raw_parts(self.buffer.start.as_ptr(), self.len) }
+    }
+
+    /// The elements.
+    #[must_use]
+    pub const fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: the first `len` are valid and this owner's alone, which is borrowed mutably.
+        unsafe { slice::from_raw_parts_mut(self.buffer.start.as_ptr(), self.len) }
+    }
+
+    /// The handle to the memory.
+    #[must_use]
+    pub const fn heap(&self) -> &A {
+        &self.buffer.heap
+    }
+}
+
+/// A length that is counted where the compiler knows that no element lies, and is the vector's in
+/// the end, also if a clone panics.
+struct Added<'v> {
+    len: &'v mut usize,
+    now: usize,
+}
+
+impl Drop for Added<'_> {
+    fn drop(&mut self) {
+        // INVARIANT: so many elements are valid.
+        *self.len = self.now;
+    }
+}
+
+impl<T, A: Memory, W: Where> Drop for Vector<T, A, W> {
+    fn drop(&mut self) {
+        // The buffer gives its memory back after this, also if an element panics.
+        self.clear();
+    }
+}
+
+impl<T, A: Memory, W: Where> Deref for Vector<T, A, W> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl<T, A: Memory, W: Where> DerefMut for Vector<T, A, W> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.as_mut_slice()
+    }
+}
+
+impl<T, A: Memory, W: Where> IntoIterator for Vector<T, A, W> {
+    type Item = T;
+    type IntoIter = IntoIter<T, A, W>;
+
+    fn into_iter(self) -> IntoIter<T, A, W> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: read once, and `this` is neither used again nor dropped. The elements are valid
+        // up to `len`.
+        unsafe { IntoIter::new(core::ptr::read(&this.buffer), this.len) }
+    }
+}
+
+impl<'a, T, A: Memory, W: Where> IntoIterator for &'a Vector<T, A, W> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+
+    fn into_iter(self) -> slice::Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<'a, T, A: Memory, W: Where> IntoIterator for &'a mut Vector<T, A, W> {
+    type Item = &'a mut T;
+    type IntoIter = slice::IterMut<'a, T>;
+
+    fn into_iter(self) -> slice::IterMut<'a, T> {
+        self.iter_mut()
+    }
+}
+
+impl<T: fmt::Debug, A: Memory, W: Where> fmt::Debug for Vector<T, A, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
