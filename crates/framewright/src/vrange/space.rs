@@ -82,6 +82,9 @@ pub struct Space<'m, P> {
     pub(super) idle_max: u64,
     /// Lazy pages that a seat keeps to itself.
     pub(super) batch: u64,
+    /// The same of slots. One CPU writes the shared sum for nobody but itself: so it does that more
+    /// often, and needs fewer vmap blocks.
+    pub(super) ram_batch: u64,
     /// Entirely free spans that a seat keeps.
     pub(super) empties_max: u64,
 }
@@ -158,6 +161,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let table = Table::new(cut(table));
         let arena = Arena::new(table, &words[ARENA..], shape.start.0);
         let lazy_max = config.lazy_pages_max.min(layout.pages / 8);
+        let batch = (lazy_max / (4 * u64::from(shape.cpus))).clamp(1, 2048);
         let space = Self {
             shape,
             config: *config,
@@ -174,7 +178,12 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             lazy_max,
             span_pages_max: (layout.pages / 4).max(u64::from(shape.cpus) << shape.span_shift),
             idle_max: layout.pages / 16,
-            batch: (lazy_max / (4 * u64::from(shape.cpus))).clamp(1, 2048),
+            batch,
+            ram_batch: if shape.cpus == 1 {
+                batch.min(256)
+            } else {
+                batch
+            },
             empties_max: (lazy_max >> shape.span_shift).max(2),
         };
         let mut held = space.lock_arena();
@@ -334,13 +343,12 @@ impl<'m, P> Space<'m, P> {
         not_negative(before.wrapping_add(pages))
     }
 
-    /// Lazy pages that a seat keeps to itself, where the last were of areas of that kind: of slots
-    /// fewer, so that few vmap blocks are needed.
+    /// Lazy pages that a seat keeps to itself, where the last were of areas of that kind.
     #[inline(always)]
     pub(super) const fn batch_of(&self, kind: AreaKind) -> u64 {
         match kind {
-            AreaKind::Ram if self.batch > 256 => 256,
-            _ => self.batch,
+            AreaKind::Ram => self.ram_batch,
+            AreaKind::Plain | AreaKind::Vmalloc => self.batch,
         }
     }
 
