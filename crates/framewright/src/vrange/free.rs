@@ -51,6 +51,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[inline(never)]
     fn free_slowly(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
         self.wait_if_claimed();
+        if let Some(pages) = self.held().free_elsewhere(page, kind) {
+            self.exit();
+            return Ok(pages - kind.guard_pages());
+        }
         self.free_entered(page, kind, |_| Ok(()))
     }
 
@@ -108,8 +112,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 break Ok(u64::from(header.pages()) - kind.guard_pages());
             }
         };
-        // What was told and not freed after all: somebody else was first.
-        self.space.sub_lazy(told);
+        if told != 0 {
+            // What was told and not freed after all: somebody else was first.
+            self.space.sub_lazy(told);
+        }
         self.exit();
         freed
     }
@@ -161,17 +167,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 if !self.becomes_lazy(at, header) {
                     return false;
                 }
-                bits::for_each_part(place, pages, |word, mask| {
-                    // At least Release: it pairs with the Acquire in `collect_span`.
-                    span.remote()[word].fetch_or(mask, SeqCst);
-                });
-                // Bits first, then this; the owner the other way round: so one sees the other.
-                // Mostly the span is on its way already, and a look is all it costs.
-                model_fence();
-                if span.pending().load(SeqCst) == 0 && span.pending().swap(1, AcqRel) == 0 {
-                    self.push_inbox(cpu, number);
-                }
-                self.words.count(Count::RemoteFrees, 1);
+                self.send(cpu, number, place, pages);
             }
             Owner::Arena => {
                 let lazy = header.lazy(self.words.link(Own::AreasLazy));
@@ -185,6 +181,60 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.count(count_of_free(header.kind()), 1);
         self.words.sub(Own::Live, u64::from(header.pages()));
         true
+    }
+
+    /// What is mostly so of a free from elsewhere: a live area in a span of another CPU's, and room
+    /// in the batch. Frees it and returns its length in pages, or nothing has changed.
+    #[inline(always)]
+    fn free_elsewhere(&self, page: Page, kind: AreaKind) -> Option<u64> {
+        let offset = self.space.offset_unchecked(page);
+        if offset >= self.space.pages() {
+            return None;
+        }
+        let at = offset as u32;
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        let owner = match span.owner() {
+            Owner::Areas(cpu) if cpu != self.cpu => cpu,
+            _ => return None,
+        };
+        if !span.starts_at(place) {
+            return None;
+        }
+        let header = self.space.table.header(at)?;
+        let pages = u64::from(header.pages());
+        let before = self.words.get(Own::Delta);
+        if !header.is_live_of(kind) || before + pages > self.words.get(Own::Look) {
+            return None;
+        }
+        // Counted before they are lazy, as always where they may be purged at once.
+        self.words.set(Own::Delta, before + pages);
+        if !self.becomes_lazy(at, header) {
+            self.words.set(Own::Delta, before);
+            return None;
+        }
+        self.send(owner, number, place, header.pages());
+        self.words.count(Count::Frees, 1);
+        self.words.sub(Own::Live, pages);
+        Some(pages)
+    }
+
+    /// Pages of another CPU's span, of an area whose header says that it is lazy, go back to their
+    /// owner.
+    #[inline(always)]
+    fn send(&self, owner: u16, number: u32, place: u32, pages: u32) {
+        let span = self.span(number);
+        bits::for_each_part(place, pages, |word, mask| {
+            // At least Release: it pairs with the Acquire in `collect_span`.
+            span.remote()[word].fetch_or(mask, SeqCst);
+        });
+        // Bits first, then this; the owner the other way round: so one sees the other. Mostly the
+        // span is on its way already, and a look is all it costs.
+        model_fence();
+        if span.pending().load(SeqCst) == 0 && span.pending().swap(1, AcqRel) == 0 {
+            self.push_inbox(owner, number);
+        }
+        self.words.count(Count::RemoteFrees, 1);
     }
 
     /// The header of the area of that kind that starts at `page`, if one is there to be freed.
