@@ -237,7 +237,8 @@ mod tests {
             });
             assert_eq!(find(&bits, 0, len, align), expected, "round {round}");
             let to = draw(192) as u32;
-            let before = (0..=to).rev().find(|&bit| plain(&bits)[bit as usize]);
+            let bit = plain(&bits);
+            let before = (0..=to).rev().find(|&at| bit[at as usize]);
             assert_eq!(last_set_to(&bits, to), before);
         }
     }

@@ -68,9 +68,9 @@
 //! - **V5** A page is mapped only if it belongs to a live, kept or lazy area; it is handed out again
 //!   only if a flush has begun after it was unmapped, and ended.
 //! - **V6** Lazy pages, those that wait for a flush included, are at most the bound plus one batch
-//!   for each CPU. The bound is the configured one, or an eighth of the window if that is less. (What
-//!   the platform fails to unmap stays lazy, however much it is; and an area longer than the bound
-//!   is above it until its free returns, and in no peak.)
+//!   for each CPU, and what the platform failed to unmap when all was tried. The bound is the
+//!   configured one, or an eighth of the window if that is less. (An area longer than the bound is
+//!   above it until its free returns, and in no peak.)
 //! - **V7** A frame taken for an area is in its table words until it is given back, once.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
 //!   length and alignment existed, nothing being lazy, kept or in a span. (Without recycling, vmap

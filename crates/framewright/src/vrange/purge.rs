@@ -16,7 +16,7 @@ use crate::units::{PageRange, Run};
 
 /// Spans, or areas of the arena, that are purged in one pass.
 const PASS: usize = 6;
-/// Calls of the platform's `unmap` after which a pass ends, with the word it is at.
+/// Calls of the platform's `unmap` that did so, after which a pass ends, with the word it is at.
 const UNMAPS: u64 = 48;
 /// Spans whose waiting pages become free in one request.
 pub(super) const RELEASES: usize = 4;
@@ -165,17 +165,46 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Unmaps what is lazy in some spans, or some areas of the arena, of the seat's. Returns
     /// whether anything was unmapped.
     ///
-    /// What the platform fails to unmap stays lazy.
+    /// What the platform fails to unmap stays lazy; if nothing was unmapped, all was tried.
     pub(super) fn pass(&self) -> bool {
         let spans = self.pass_spans();
         let areas = self.pass_areas();
-        if spans || areas {
-            self.words.count(Count::Purges, 1);
+        let left = self.words.get(Own::Purgeable);
+        if !spans && !areas {
+            self.words.set(Own::Stuck, left);
+            return false;
         }
-        spans || areas
+        self.words.count(Count::Purges, 1);
+        let stuck = self.words.get(Own::Stuck);
+        self.words.set(Own::Stuck, stuck.min(left));
+        true
     }
 
+    /// Unmaps what is lazy in some spans. Those in which nothing can be unmapped go to the end of
+    /// the list, and the others are tried before it is given up.
     fn pass_spans(&self) -> bool {
+        let mut left = None;
+        loop {
+            let (tried, unmapped) = self.pass_some_spans();
+            if unmapped != 0 || tried == 0 {
+                return unmapped != 0;
+            }
+            let all = left.unwrap_or_else(|| self.count_lazy_spans());
+            if tried >= all {
+                return false;
+            }
+            left = Some(all - tried);
+        }
+    }
+
+    #[cold]
+    fn count_lazy_spans(&self) -> usize {
+        let first = self.words.link(Own::LazyHead);
+        core::iter::successors(first, |&number| self.span(number).lazy_next()).count()
+    }
+
+    /// Tries the first spans of the list. How many, and how many pages of them are unmapped.
+    fn pass_some_spans(&self) -> (usize, u64) {
         let mut numbers = [0; PASS];
         let mut count = 0;
         while count < PASS
@@ -186,15 +215,16 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
         let numbers = &mut numbers[..count];
         if count == 0 {
-            return false;
+            return (0, 0);
         }
         sort(numbers);
         let numbers = &*numbers;
         // Runs of pages in which nobody is and something is lazy, joined where spans touch.
         let mut failed = false;
         let mut pending: Option<(u32, u32)> = None;
-        let unmaps = self.words.read(Count::Unmaps) + UNMAPS;
-        let is_enough = || self.words.read(Count::Unmaps) > unmaps;
+        let done = || self.words.read(Count::Unmaps) - self.words.read(Count::UnmapFailures);
+        let unmaps = done() + UNMAPS;
+        let is_enough = || done() > unmaps;
         let mut looked_at = 0;
         // The words of the last span's bitmaps that were looked at.
         let mut words = 0;
@@ -237,7 +267,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
         self.words.sub(Own::Purgeable, unmapped);
         self.words.add_unmapped(unmapped);
-        unmapped != 0
+        (looked_at, unmapped)
     }
 
     /// What was lazy in the first words of a span, and is unmapped now, waits for that generation.

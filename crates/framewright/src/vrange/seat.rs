@@ -60,6 +60,9 @@ pub(super) enum Own {
     Most = 36,
     /// Lazy areas of the arena that could not be unmapped, until all others have been tried.
     AreasFailed = 37,
+    /// Of what can be purged, at most so many pages are those that the last attempt at all of it
+    /// could not unmap.
+    Stuck = 38,
 }
 
 /// The counters of a seat: events since the space was made.
@@ -107,7 +110,7 @@ pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
 pub(super) const LISTS: usize = 23;
 const _: () = {
     assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::Undone as usize) < KEPT);
-    assert!((Own::Most as usize) < HEADS);
+    assert!((Own::Stuck as usize) < HEADS);
 };
 
 /// The metadata of one seat.

@@ -2,6 +2,7 @@
 
 extern crate std;
 
+use super::seat::Own;
 use super::*;
 use crate::platform::{Barrier, Map, MapError, Relax};
 use crate::policy::RangeConfig;
@@ -413,6 +414,106 @@ fn areas_that_cannot_be_unmapped_hide_no_others() {
     seat.purge();
     assert_eq!(space.stats().vmap_lazy_nr, 0);
     space.verify().unwrap();
+}
+
+#[test]
+fn spans_that_cannot_be_unmapped_hide_no_others() {
+    let layout = SpaceLayout::new(Page(0x400), 4096).with_span_pages(16);
+    let space = space(layout, config(512, true));
+    let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
+    // Two in each span, of which one stays: no run of lazy pages touches another.
+    let areas: Vec<_> = (0..40)
+        .map(|_| seat.alloc_area(&AreaRequest::new(7)).unwrap())
+        .collect();
+    let freed: Vec<_> = areas.iter().copied().step_by(2).collect();
+    assert!(areas.is_sorted() && freed.iter().all(|at| at.0 % 16 == 0));
+    for &at in &freed {
+        seat.free_area(at).unwrap();
+    }
+    // Eighteen that fail are the first in the list, and more than a pass looks at.
+    space.platform.stuck_below.set(freed[18].0);
+    seat.purge();
+    assert_eq!(space.stats().vmap_lazy_nr, 18 * 8, "two were behind them");
+    space.verify().unwrap();
+    space.platform.stuck_below.set(0);
+    seat.purge();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    space.verify().unwrap();
+}
+
+#[test]
+fn v6_only_what_cannot_be_unmapped_is_above_the_bound() {
+    // Small areas in spans, and with `spans` off the arena's.
+    for spans in [true, false] {
+        let layout = SpaceLayout::new(Page(0x400), 1 << 14)
+            .with_cpus(2)
+            .with_span_pages(64);
+        let space = space(layout, config(400, spans));
+        let mut seats = seats(space);
+        let mut alloc = |cpu: usize| seats[cpu].alloc_area(&AreaRequest::new(3)).unwrap();
+        let stuck: Vec<_> = (0..300).map(|_| alloc(0)).collect();
+        let above = stuck.iter().max().unwrap().0 + 4;
+        let others: Vec<_> = (0..2000).map(|_| alloc(1)).collect();
+        space.platform.stuck_below.set(above);
+        let most = 400 + 2 * space.lazy_batch_pages();
+        for at in stuck {
+            seats[0].free_area(at).unwrap();
+            space.verify().unwrap();
+        }
+        let lazy = space.stats().vmap_lazy_nr;
+        assert_eq!(lazy, 1200, "none of it can be unmapped");
+        let held = seats[0].held();
+        let known = held.words.get(Own::Stuck);
+        held.words.set(Own::Stuck, known - (1200 - most) - 1);
+        let broken = space.verify().unwrap_err();
+        assert_eq!(broken.invariant, "V6: the bound");
+        held.words.set(Own::Stuck, known);
+        // What can be is as if there were nothing else, whoever frees it.
+        for (nth, at) in others.into_iter().filter(|at| at.0 >= above).enumerate() {
+            seats[nth % 2].free_area(at).unwrap();
+            if nth % 10 == 0 {
+                space.verify().unwrap();
+            }
+            let lazy = space.stats().vmap_lazy_nr;
+            assert!(lazy <= 1200 + most, "{lazy}");
+        }
+        // And the bound is what it was as soon as all can be.
+        space.platform.stuck_below.set(0);
+        seats[0].purge();
+        seats[1].purge();
+        assert!(space.stats().vmap_lazy_nr <= most);
+        space.verify().unwrap();
+    }
+}
+
+#[test]
+fn v6_an_area_longer_than_the_bound_is_gone_when_its_free_returns() {
+    let layout = SpaceLayout::new(Page(0), 1 << 14)
+        .with_cpus(3)
+        .with_span_pages(64);
+    let space = space(layout, config(200, true));
+    let mut seats = seats(space);
+    let most = 200 + 3 * space.lazy_batch_pages();
+    for round in 0..60 {
+        // The others sleep with as much as they may have.
+        for nth in 0..30 {
+            let cpu = (round + nth) % 3;
+            let at = seats[cpu].alloc_area(&AreaRequest::new(2)).unwrap();
+            seats[(cpu + nth % 2) % 3].free_area(at).unwrap();
+        }
+        let pages = [199, 200, 201, 600, 5000][round % 5];
+        let at = seats[round % 3]
+            .alloc_area(&AreaRequest::new(pages))
+            .unwrap();
+        seats[(round / 3) % 3].free_area(at).unwrap();
+        let stats = space.stats();
+        assert!(stats.vmap_lazy_nr <= most, "{pages}: {stats:?}");
+        assert!(stats.lazy_pages_peak <= most, "{pages}: {stats:?}");
+        space.verify().unwrap();
+        if pages > most {
+            assert!(space.find(at).is_none_or(|area| area.start != at), "gone");
+        }
+    }
 }
 
 #[test]
