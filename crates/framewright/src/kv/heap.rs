@@ -1,17 +1,28 @@
+use super::class::{CLASSES, Class};
+use super::held::Held;
 use super::layout::Shape;
+use super::pool::Pool;
 use super::seat::{Count, SeatWords};
-use super::table::{Kind, Table};
+use super::slab::Records;
+use super::table::{Entry, Kind, Table};
 use super::{KvLayout, KvSeat, SetupError};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, NoRelief, Relax, Zero};
 use crate::raw::atomic_words;
 use crate::stats::KvStats;
 use crate::sync::AtomicU64;
-use crate::units::{Addr, CpuId, Frame, Page};
+use crate::units::{Addr, Frame, Page};
 use crate::vrange::{FrameSource, RangeSeat};
 
+const STOP: usize = 0;
+/// The records that no seat has: their list, and how many were ever taken.
+const POOL: usize = 8;
+const FRESH: usize = 9;
+/// By class, and behind them for blocks: how much had happened when a drain brought nothing.
+const FRUITLESS: usize = 16;
 /// Words of the allocator's own: whole cache lines.
 pub(super) const KV_WORDS: usize = 32;
+const _: () = assert!(FRUITLESS + CLASSES < KV_WORDS);
 
 /// An object allocator over zones and a space.
 ///
@@ -23,11 +34,9 @@ pub struct Kv<'m, P, R = NoRelief> {
     pub(super) shape: Shape,
     pub(super) platform: P,
     pub(super) relief: R,
-    #[expect(dead_code, reason = "the stop lock's, and what is shared")]
     words: &'m [AtomicU64],
     seats: &'m [AtomicU64],
-    #[expect(dead_code, reason = "the slabs' records")]
-    records: &'m [AtomicU64],
+    pub(super) records: Records<'m>,
     pub(super) table: Table<'m>,
     /// Where frame 0 lies, in wrapping arithmetic.
     pub(super) direct: u64,
@@ -100,7 +109,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             relief,
             words,
             seats,
-            records,
+            records: Records::new(records),
             table: Table::new(table, shape.start),
             direct: direct.0,
         })
@@ -129,12 +138,36 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
 }
 
 impl<'m, P, R> Kv<'m, P, R> {
-    pub(super) fn seat_words(&self, cpu: CpuId) -> SeatWords<'m> {
-        SeatWords::new(self.seats, cpu.index())
+    /// The seat of a CPU, for its own busy thread or who has claimed it.
+    pub(super) fn held(&self, cpu: u16) -> Held<'m> {
+        Held {
+            words: SeatWords::new(self.seats, usize::from(cpu)),
+            records: self.records,
+            table: self.table,
+            pool: self.pool(),
+            seats: self.seats,
+            direct: self.direct,
+            cpu,
+        }
     }
 
-    fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> {
-        (0..self.shape.cpus).map(|cpu| self.seat_words(CpuId(cpu)))
+    pub(super) fn pool(&self) -> Pool<'m> {
+        let (head, fresh) = (&self.words[POOL], &self.words[FRESH]);
+        Pool::new(head, fresh, self.records, self.shape.cpus)
+    }
+
+    pub(super) fn stop_lock(&self) -> &'m AtomicU64 {
+        &self.words[STOP]
+    }
+
+    /// How much had happened when a drain for that class, or for blocks, brought nothing.
+    pub(super) fn fruitless(&self, class: Option<Class>) -> &'m AtomicU64 {
+        let nth = class.map_or(CLASSES, Class::index);
+        &self.words[FRUITLESS + nth % (KV_WORDS - FRUITLESS)]
+    }
+
+    pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> {
+        (0..self.shape.cpus).map(|cpu| SeatWords::new(self.seats, usize::from(cpu)))
     }
 
     /// The address of a frame's first byte.
@@ -154,7 +187,8 @@ impl<'m, P, R> Kv<'m, P, R> {
     #[must_use]
     pub fn kind(&self, addr: Addr) -> Kind {
         match self.place(addr).map(|place| self.table.get(place)) {
-            Some(_) => Kind::Run,
+            Some(Entry::Slab(_)) => Kind::Slab,
+            Some(Entry::Run(_) | Entry::None) => Kind::Run,
             None => Kind::Mapped,
         }
     }
@@ -162,20 +196,30 @@ impl<'m, P, R> Kv<'m, P, R> {
     /// What has been counted so far. Time: O(CPUs).
     #[must_use]
     pub fn stats(&self) -> KvStats {
-        let sum = |counter| {
-            let each = self.all_seats().map(|seat| seat.read(counter));
-            each.fold(0, u64::wrapping_add)
-        };
+        let sum = |counter| self.sum(counter);
         KvStats {
+            slab_allocs: sum(Count::SlabAllocs),
+            slab_frees: sum(Count::SlabFrees),
+            remote_frees: sum(Count::RemoteFrees),
             run_allocs: sum(Count::RunAllocs),
             run_frees: sum(Count::RunFrees),
             spills: sum(Count::Spills),
             mapped_frees: sum(Count::MappedFrees),
             failures: sum(Count::Failures),
+            slab_frames: sum(Count::SlabFrames),
+            slab_makes: sum(Count::SlabMakes),
+            slab_returns: sum(Count::SlabReturns),
             compact_stall: sum(Count::CompactStall),
             allocstall: sum(Count::AllocStall),
+            drains: sum(Count::Drains),
             bad_frees: sum(Count::BadFrees),
-            ..KvStats::default()
+            double_frees: sum(Count::DoubleFrees),
         }
+    }
+
+    /// A counter of all seats.
+    pub(super) fn sum(&self, counter: Count) -> u64 {
+        let each = self.all_seats().map(|seat| seat.read(counter));
+        each.fold(0, u64::wrapping_add)
     }
 }

@@ -1,5 +1,7 @@
 //! Contiguous objects: slots of slabs, and blocks of frames.
 
+use super::class::Class;
+use super::obtain::bytes_of;
 use super::seat::Count;
 use super::table::Entry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
@@ -23,6 +25,7 @@ where
 {
     /// Allocates an object that is contiguous in memory, in the direct map \[`kmalloc`\].
     ///
+    /// Up to 2048 bytes it is a slot of a slab, mostly some nanoseconds; above, a block of frames.
     /// Waits, collects what other CPUs keep, and has memory compacted and reclaimed as effort and
     /// context allow. With the default effort it does nothing of the kind, and fails if nothing
     /// is there at once: whoever cannot live with that asks for more.
@@ -30,58 +33,51 @@ where
     /// # Errors
     /// What is wrong with the request, or that nothing contiguous was to be had. Nothing has
     /// changed then.
+    #[inline]
     pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        match self.slot_at_once(request) {
+            Some(addr) => Ok(addr),
+            None => self.kmalloc_otherwise(request),
+        }
+    }
+
+    /// The short way of a small request: what is mostly so, without a call.
+    #[inline(always)]
+    pub(super) fn slot_at_once(&mut self, request: &KvRequest) -> Option<Addr> {
+        let class = Class::plain(request.bytes, request.align_bytes)?;
+        if !request.effort.is_allowed(request.context) {
+            return None;
+        }
+        let found = match self.try_enter() {
+            true => self.held.take(class),
+            false => None,
+        };
+        self.exit();
+        let addr = found?;
+        if request.zero {
+            self.kv.platform.zero_bytes(addr, class.bytes());
+        }
+        Some(addr)
+    }
+
+    #[inline(never)]
+    fn kmalloc_otherwise(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         let need = self.need(request, false)?;
         self.obtain(request, &need)
-    }
-
-    /// A block of frames: if it is there at once, or after all that others keep was collected.
-    pub(super) fn run(&mut self, order: Order, collect: bool) -> Result<Addr, AllocError> {
-        let frames = self.ranges.frames();
-        let frame = if collect {
-            frames.block(order, Mobility::Unmovable)?
-        } else {
-            let frame = frames.try_block(order, Mobility::Unmovable);
-            frame.ok_or(AllocError::Fragmented)?
-        };
-        let addr = self.kv.addr(frame);
-        let Some(place) = self.kv.place(addr) else {
-            // A frame that no object can lie in, by the layout: somebody else may have it.
-            let freed = self.ranges.frames().free_block(frame, order);
-            debug_assert!(freed.is_ok(), "{freed:?}: it was just taken");
-            return Err(AllocError::Exhausted);
-        };
-        self.kv.table.set(place, Entry::Run(order));
-        self.words.count(Count::RunAllocs, 1);
-        Ok(addr)
-    }
-
-    /// Cuts a block to a shorter one, whose frames stay where they are; the others are free then.
-    /// Whether it was there.
-    pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
-        let (from, to) = (Entry::Run(order), Entry::Run(shorter));
-        if !self.kv.table.replace(place, from, to) {
-            return false;
-        }
-        let start = Frame(self.kv.shape.start.0 + place as u64 + shorter.frames());
-        let rest = Run::new(start, order.frames() - shorter.frames());
-        let rest = rest.expect("a part of a block of a zone");
-        self.ranges.frames().free_run(rest);
-        true
     }
 
     /// Frees an object that is contiguous in memory \[`kfree`\]. Returns how many bytes it could
     /// have had.
     ///
+    /// A slot of another CPU's slab costs an atomic operation; its owner collects it.
+    ///
     /// # Errors
     /// What is wrong with the address. Nothing has changed then.
+    #[inline]
     pub fn kfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
         let freed = match self.kv.place(addr) {
             Some(place) => self.free_contiguous(addr, place),
-            None => Err(match self.mapped_bytes(addr) {
-                Ok(_) => KvFreeError::Mapped(addr),
-                Err(error) => error,
-            }),
+            None => Err(self.not_contiguous(addr)),
         };
         if freed.is_err() {
             self.words.count(Count::BadFrees, 1);
@@ -89,18 +85,235 @@ where
         freed
     }
 
-    pub(super) fn free_contiguous(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
-        match self.kv.table.get(place) {
-            Entry::Run(order) if addr.in_page() == 0 => {
-                if !self.kv.table.clear(place, Entry::Run(order)) {
-                    return Err(KvFreeError::AlreadyFree(addr));
-                }
-                let frame = Frame(self.kv.shape.start.0 + place as u64);
-                let freed = self.ranges.frames().free_block(frame, order);
-                debug_assert!(freed.is_ok(), "{freed:?}: the table says whose it is (K1)");
-                self.words.count(Count::RunFrees, 1);
-                Ok(order.frames() * Page::BYTES)
+    #[cold]
+    fn not_contiguous(&self, addr: Addr) -> KvFreeError {
+        match self.mapped_bytes(addr) {
+            Ok(_) => KvFreeError::Mapped(addr),
+            Err(error) => error,
+        }
+    }
+}
+
+impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+where
+    P: Relax + Barrier + Map + Zero + Direct,
+    F: FrameSource + Blocks,
+{
+    /// What is contiguous and there at once, in this CPU's slabs or by one look at the zones.
+    #[inline]
+    pub(super) fn at_once(&mut self, class: Option<Class>, order: Order) -> Option<Addr> {
+        match class {
+            Some(class) => self.slot(class),
+            None => self.run(order),
+        }
+    }
+
+    /// A block of frames from whatever CPU's cache: as a run, or as a slab of one frame.
+    pub(super) fn block(&mut self, class: Option<Class>, order: Order) -> Result<Addr, AllocError> {
+        let order = class.map_or(order, |_| Order::ZERO);
+        let frame = self.ranges.frames().block(order, Mobility::Unmovable)?;
+        let addr = match class {
+            Some(class) => self.slab_of(class, order, frame),
+            None => self.run_of(order, frame),
+        };
+        addr.ok_or(AllocError::Fragmented)
+    }
+
+    /// A slot of that class, if it is there at once. Where no slab can be made, of a larger class,
+    /// and in the end a frame.
+    fn slot(&mut self, class: Class) -> Option<Addr> {
+        self.enter();
+        let mut found = self.held.take_any(class);
+        let has_record = found.is_none() && self.held.has_record();
+        self.exit();
+        self.return_surplus();
+        if has_record {
+            found = self.new_slab(class);
+            if found.is_none() && self.return_empties() {
+                found = self.new_slab(class);
             }
+        }
+        found
+            .or_else(|| self.larger_slot(class))
+            .or_else(|| self.run(Order::ZERO))
+    }
+
+    #[cold]
+    fn larger_slot(&mut self, class: Class) -> Option<Addr> {
+        self.enter();
+        let mut larger = class.and_larger();
+        let found = larger.find_map(|class| self.held.take_any(class));
+        self.exit();
+        self.return_surplus();
+        found
+    }
+
+    /// A slot of a new slab, of the class's order or a smaller one.
+    fn new_slab(&mut self, class: Class) -> Option<Addr> {
+        let orders = (0..=class.order().get()).rev().filter_map(Order::new);
+        for order in orders {
+            let frame = self.ranges.frames().try_block(order, Mobility::Unmovable);
+            if let Some(frame) = frame {
+                return self.slab_of(class, order, frame);
+            }
+        }
+        None
+    }
+
+    /// Makes a block that was just taken a slab, and takes a slot. Where there is no record, a
+    /// single frame is a run.
+    fn slab_of(&mut self, class: Class, order: Order, frame: Frame) -> Option<Addr> {
+        let place = self.place_of(frame, order)?;
+        self.enter();
+        let made = self.held.make(class, order, place);
+        let addr = made.then(|| self.held.take(class)).flatten();
+        self.exit();
+        if addr.is_none() && order == Order::ZERO {
+            return self.run_of(order, frame);
+        }
+        if addr.is_none() {
+            self.free_block(frame, order);
+        }
+        addr
+    }
+
+    /// A block of frames, if it is there at once.
+    #[inline]
+    pub(super) fn run(&mut self, order: Order) -> Option<Addr> {
+        let blocks = self.ranges.frames();
+        if let Some(frame) = blocks.try_block(order, Mobility::Unmovable) {
+            return self.run_of(order, frame);
+        }
+        // What is kept for speed are blocks of these orders.
+        if order > Class::ORDER_MAX || !self.return_empties() {
+            return None;
+        }
+        let blocks = self.ranges.frames();
+        let frame = blocks.try_block(order, Mobility::Unmovable)?;
+        self.run_of(order, frame)
+    }
+
+    /// Cuts a block to a shorter one, whose frames stay where they are; the others are free then.
+    /// Whether it was there.
+    pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
+        let (from, to) = (Entry::Run(order), Entry::Run(shorter));
+        if !self.kv.table.replace(place, from, to, P::ALONE) {
+            return false;
+        }
+        let start = Frame(self.kv.table.frame(place).0 + shorter.frames());
+        let rest = Run::new(start, order.frames() - shorter.frames());
+        let rest = rest.expect("a part of a block of a zone");
+        self.ranges.frames().free_run(rest);
+        true
+    }
+
+    /// Makes a block that was just taken a run.
+    #[inline(always)]
+    fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
+        let place = self.place_of(frame, order)?;
+        self.kv.table.set(place, Entry::Run(order));
+        self.words.count(Count::RunAllocs, 1);
+        Some(self.kv.addr(frame))
+    }
+
+    /// The place of a block that was just taken; gives it back if objects cannot lie in all of it.
+    #[inline(always)]
+    fn place_of(&mut self, frame: Frame, order: Order) -> Option<usize> {
+        let last = Frame(frame.0.wrapping_add(order.frames() - 1));
+        let place = self.kv.table.place(frame);
+        if place.is_none() || self.kv.table.place(last).is_none() {
+            self.free_block(frame, order);
+            return None;
+        }
+        place
+    }
+
+    /// Gives a block of `kv`'s back, of which the table says nothing.
+    #[inline(always)]
+    fn free_block(&mut self, frame: Frame, order: Order) {
+        let freed = self.ranges.frames().free_block(frame, order);
+        debug_assert!(freed.is_ok(), "{freed:?}: it was kv's (K1)");
+    }
+
+    /// Gives the slabs back of which the seat has more than enough. Returns how many frames.
+    #[inline(always)]
+    pub(super) fn return_surplus(&mut self) -> u64 {
+        match self.words.has_surplus() {
+            true => self.return_all_surplus(),
+            false => 0,
+        }
+    }
+
+    #[cold]
+    fn return_all_surplus(&mut self) -> u64 {
+        let mut frames = 0;
+        loop {
+            self.enter();
+            let block = self.held.unmake_surplus();
+            self.exit();
+            let Some((frame, order)) = block else {
+                return frames;
+            };
+            self.free_block(frame, order);
+            frames += order.frames();
+        }
+    }
+
+    /// Gives all slabs back whose slots are all free and which are not served from. Returns
+    /// whether there were any.
+    fn return_empties(&mut self) -> bool {
+        self.enter();
+        let has_empties = self.held.has_empties();
+        self.held.give_up_empties(false);
+        self.exit();
+        self.return_surplus() != 0 || has_empties
+    }
+
+    /// Frees the object at an address of the direct map, whose frame has that place in the table.
+    #[inline(always)]
+    pub(super) fn free_contiguous(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+        // The short way: what is mostly so, without a call.
+        if self.try_enter()
+            && let Some(bytes) = self.held.free_short(addr, place)
+        {
+            self.exit();
+            return Ok(bytes);
+        }
+        self.free_otherwise(addr, place)
+    }
+
+    /// The way of a free that does more than to set a bit. Entered busy, perhaps while somebody
+    /// claims the seat, left idle.
+    #[inline(never)]
+    fn free_otherwise(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+        if let entry @ Entry::Run(order) = self.kv.table.get(place) {
+            self.exit();
+            if addr.in_page() != 0 {
+                return Err(KvFreeError::NotAllocated(addr));
+            }
+            if !self.kv.table.clear(place, entry, P::ALONE) {
+                return Err(KvFreeError::AlreadyFree(addr));
+            }
+            self.free_block(self.kv.table.frame(place), order);
+            self.words.count(Count::RunFrees, 1);
+            return Ok(bytes_of(order));
+        }
+        self.wait_if_claimed();
+        // Only now: whose slab it is may have changed until here.
+        let freed = match self.kv.table.get(place) {
+            Entry::Slab(part) => self.held.free(addr, part, P::ALONE),
+            Entry::Run(_) | Entry::None => Err(KvFreeError::NotAllocated(addr)),
+        };
+        self.exit();
+        self.return_surplus();
+        freed
+    }
+
+    /// How many bytes the object at an address of the direct map can have.
+    pub(super) fn length(&self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+        match self.kv.table.get(place) {
+            Entry::Slab(part) => self.held.length(addr, part),
+            Entry::Run(order) if addr.in_page() == 0 => Ok(bytes_of(order)),
             Entry::Run(_) | Entry::None => Err(KvFreeError::NotAllocated(addr)),
         }
     }

@@ -1,8 +1,6 @@
 //! Objects that need not be contiguous in memory: the same, or mapped pages.
 
-use super::obtain::bytes_of;
 use super::seat::Count;
-use super::table::Entry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
@@ -26,6 +24,14 @@ where
     /// What is wrong with the request, or what could not be had for it. Nothing has changed then.
     #[inline]
     pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        match self.slot_at_once(request) {
+            Some(addr) => Ok(addr),
+            None => self.kvmalloc_otherwise(request),
+        }
+    }
+
+    #[inline(never)]
+    fn kvmalloc_otherwise(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         let need = self.need(request, true)?;
         self.obtain(request, &need)
     }
@@ -73,12 +79,9 @@ where
     /// # Errors
     /// What is wrong with the address.
     pub fn kvsize(&self, addr: Addr) -> Result<u64, KvFreeError> {
-        let Some(place) = self.kv.place(addr) else {
-            return self.mapped_bytes(addr);
-        };
-        match self.kv.table.get(place) {
-            Entry::Run(order) if addr.in_page() == 0 => Ok(bytes_of(order)),
-            Entry::Run(_) | Entry::None => Err(KvFreeError::NotAllocated(addr)),
+        match self.kv.place(addr) {
+            Some(place) => self.length(addr, place),
+            None => self.mapped_bytes(addr),
         }
     }
 

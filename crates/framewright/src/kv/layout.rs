@@ -88,7 +88,8 @@ impl Shape {
             start,
             frames,
             cpus,
-            slabs: slabs_max as usize,
+            // Their numbers have 32 bits.
+            slabs: slabs_max.min(u64::from(u32::MAX)) as usize,
             words: 0,
         };
         // Seven more, so that the first word used can be the first of a cache line.
@@ -102,7 +103,8 @@ impl Shape {
         [
             KV_WORDS,
             usize::from(self.cpus) * SEAT_WORDS,
-            self.slabs * RECORD_WORDS,
+            // Number 0 is none.
+            (self.slabs + 1) * RECORD_WORDS,
             self.frames as usize,
         ]
     }

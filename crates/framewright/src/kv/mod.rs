@@ -7,11 +7,13 @@
 //!     else                  Mapped   an area of the space, page by page        (a spill)
 //!
 //!   a slab, of 2^k frames
-//!                take                    all slots used
+//!                make                    all slots used, and another slab has some
 //!     frames ──────────▶ Current ──────────────────────▶ Full (in no list)
 //!        ▲                 ▲  (the class's magazine)         │ a slot is freed
-//!        │                 └──────── Partial ◀───────────────┘
-//!        └──── all slots free, and enough are ── Empty
+//!        │                 ├──────── Partial ◀───────────────┘
+//!        │                 │            │ the last object is freed
+//!        │                 └──────── Empty (one is kept for each class)
+//!        └──────── Surplus ◀────────────┘
 //! ```
 //!
 //! An object is known by its [`Addr`]. Addresses in the direct map are frames' and lead to the
@@ -23,18 +25,30 @@
 //! slots that only the owner changes, with plain loads and stores, and on a cache line of its own a
 //! second, atomic one into which everybody else frees. The word of a slab's free slots from which
 //! a CPU serves a class at the moment is the class's *magazine*: up to 64 objects that cost a bit
-//! operation each. An empty magazine is loaded from the same slab, then from what others freed,
-//! then from a partial slab, then from the zone. Nothing lies in the objects themselves.
+//! operation each. An empty magazine is loaded from the same slab, then from a partial one, then
+//! from what others freed, then from an empty slab, then from the zone. Nothing lies in the objects
+//! themselves.
+//!
+//! Whoever frees into another's slab sends it to the owner's *inbox*, a list that everybody pushes
+//! to and only the owner takes, once until it has been collected. What a CPU that has gone left
+//! stays its own until somebody starves: a *drain* stops all CPUs, collects all inboxes, takes the
+//! empty slabs back, and gives the CPU that starves one partial slab of each other CPU.
+//!
+//! A slab's record is one of a number that was handed in; where none is left, small objects are
+//! slots of larger classes, and in the end runs.
 //!
 //! # Invariants
 //! - **K1** A frame of the zones is one slab's, or starts one run, or none of both, and the table
 //!   says which; nobody but `kv` frees what the table names.
 //! - **K2** A slot is free, in its slab's bitmap; or free in the second bitmap, on its way; or live.
+//!   (Two CPUs that free one object at the same moment may both succeed; when that is found, it is
+//!   counted, and the slot is free once. Where the owner has handed it out again before, it is not.)
 //! - **K3** A slab is exactly one CPU's. Only the owner, or who has claimed the owner's seat,
-//!   changes its record, except the second bitmap and the inbox link.
+//!   changes its record, except the second bitmap and the inbox link. A record is a slab's, or in
+//!   one list of those that are not.
 //! - **K4** A slab with free slots is its owner's current one for its class, or in the owner's list
-//!   of partial or empty slabs; a slab in whose second bitmap is something is in its owner's inbox,
-//!   or about to be put there.
+//!   of partial, empty or surplus slabs; a slab in whose second bitmap is something is in its
+//!   owner's inbox, or about to be put there.
 //! - **K5** An object is handed out once, and its bytes are nobody else's until it is freed.
 //! - **K6** Whatever a request took before it failed has been given back.
 //! - **K7** No effort but the one asked for: `FailFast` never asks for relief; `MayCompact` at most
@@ -46,9 +60,12 @@
 //! What a request does next is [`next_step`](crate::policy::next_step)'s choice.
 //!
 //! # Locks
-//! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`. Never taken by a busy seat.
+//! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`. Never taken by a busy seat,
+//!   and given up before the zones are asked or given anything.
 //! - Below it the ranks of the zones and the space, whose seats are entered when no seat of `kv` is
 //!   busy.
+//! - Records, inboxes and tables have no lock: what several CPUs change is changed by one atomic
+//!   operation.
 //!
 //! # Context
 //! A seat is for one context at a time, as the frames' and the space's.
@@ -66,16 +83,23 @@
 //!
 //! [`Addr`]: crate::Addr
 
+mod class;
+mod drain;
 mod error;
 mod heap;
+mod held;
 mod kmalloc;
 mod kvmalloc;
 mod layout;
+mod magazine;
 mod obtain;
+mod pool;
 mod realloc;
 mod request;
 mod seat;
+mod slab;
 mod table;
+mod verify;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
@@ -86,5 +110,6 @@ pub use layout::KvLayout;
 pub use request::KvRequest;
 pub use seat::KvSeat;
 pub use table::Kind;
+pub use verify::{Broken, Recount};
 
 pub use crate::raw::owned::{KBox, KVBox, KVVec, KVec, Memory, Place, VBox, VVec};

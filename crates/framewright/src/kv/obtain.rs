@@ -3,6 +3,7 @@
 //! Which step comes next is the [policy's](crate::policy::next_step) choice; here is what each of
 //! them does. None of them is taken in a busy seat, and each within the request's context (K8).
 
+use super::class::Class;
 use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
 use super::seat::Count;
@@ -16,7 +17,9 @@ use crate::vrange::{AreaRequest, FrameSource, RangeError};
 /// What will do for a request; at least one of the two.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
-    /// A block of that order.
+    /// A slot of that class, or else a block,
+    pub(super) class: Option<Class>,
+    /// of that order.
     pub(super) order: Option<Order>,
     /// Or so many mapped pages.
     pub(super) pages: Option<u64>,
@@ -49,16 +52,25 @@ where
         let is_aligned = self.kv.direct & (align_bytes - 1) == 0;
         let order = order_of(bytes, align_bytes).filter(has_block);
         let order = order.filter(|_| is_aligned);
+        let class = order.and_then(|_| Class::of(bytes, align_bytes));
         if may_be_mapped {
             // With its guard page.
             let pages = Some(frames).filter(|pages| *pages < self.ranges.space().pages());
             if order.is_none() && pages.is_none() {
                 return Err(KvError::TooLong { bytes });
             }
-            return Ok(Need { order, pages });
+            return Ok(Need {
+                class,
+                order,
+                pages,
+            });
         }
         match order {
-            Some(_) => Ok(Need { order, pages: None }),
+            Some(_) => Ok(Need {
+                class,
+                order,
+                pages: None,
+            }),
             None if order_of(bytes, 1).filter(has_block).is_some() => {
                 Err(KvError::AlignContiguous { bytes: align_bytes })
             }
@@ -78,9 +90,8 @@ where
     /// What is contiguous and there at once.
     #[inline]
     pub(super) fn look(&mut self, request: &KvRequest, need: &Need) -> Option<Addr> {
-        let order = need.order?;
-        let addr = self.run(order, false).ok()?;
-        Some(self.zeroed(addr, bytes_of(order), request))
+        let addr = self.at_once(need.class, need.order?)?;
+        Some(self.zeroed(addr, request))
     }
 
     /// The first look found nothing.
@@ -120,7 +131,7 @@ where
                         Tried::Collect
                     }
                 },
-                Step::Map => match self.map(request) {
+                Step::Map => match self.map_or_drain(request, need) {
                     Ok(addr) => return Ok(addr),
                     Err(failed) => {
                         error = KvError::Ranges(failed);
@@ -149,14 +160,32 @@ where
     /// What is contiguous with all that is kept for nobody collected, of all CPUs.
     fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, AllocError> {
         let order = need.order.ok_or(AllocError::Fragmented)?;
-        let addr = match self.run(order, true) {
+        let addr = match self.block(need.class, order) {
             Ok(addr) => addr,
             Err(_) => {
+                self.drain_for(need.class);
                 self.ranges.drain();
-                self.run(order, true)?
+                match self.at_once(need.class, order) {
+                    Some(addr) => addr,
+                    None => self.block(need.class, order)?,
+                }
             }
         };
-        Ok(self.zeroed(addr, bytes_of(order), request))
+        Ok(self.zeroed(addr, request))
+    }
+
+    /// Mapped pages; where frames are missing and it may wait, after what CPUs keep in slabs has
+    /// been collected (K9).
+    fn map_or_drain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
+        let found = self.map(request);
+        let is_short = matches!(found, Err(RangeError::Frames(_)));
+        if !is_short || !request.context.may_block || !self.drain_for(need.class) {
+            return found;
+        }
+        match self.look(request, need) {
+            Some(addr) => Ok(addr),
+            None => self.map(request),
+        }
     }
 
     pub(super) fn map(&mut self, request: &KvRequest) -> Result<Addr, RangeError> {
@@ -190,10 +219,12 @@ where
         self.kv.relief.reclaim(frames, wanted, request.context)
     }
 
-    /// The object, of which `bytes` bytes are there.
+    /// The object, with zeroes in all that it has if the request says so.
     #[inline(always)]
-    fn zeroed(&self, addr: Addr, bytes: u64, request: &KvRequest) -> Addr {
-        if request.zero {
+    fn zeroed(&self, addr: Addr, request: &KvRequest) -> Addr {
+        if request.zero
+            && let Ok(bytes) = self.kvsize(addr)
+        {
             self.kv.platform.zero_bytes(addr, bytes);
         }
         addr

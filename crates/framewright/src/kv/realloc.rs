@@ -93,8 +93,9 @@ where
     /// Something much smaller than what has `had` bytes, if it is there at once.
     fn smaller(&mut self, had: u64, request: &KvRequest, need: &Need, addr: Addr) -> Option<Addr> {
         let enough = had / WASTE;
-        let block = need.order.filter(|order| bytes_of(*order) <= enough);
-        if block.is_some()
+        let slot = need.class.map(|class| class.bytes());
+        let block = need.order.map(bytes_of);
+        if slot.or(block).is_some_and(|bytes| bytes <= enough)
             && let Some(new) = self.look(request, need)
         {
             return Some(new);

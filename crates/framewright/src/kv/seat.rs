@@ -1,6 +1,9 @@
 use super::Kv;
+use super::class::{CLASSES, Class};
+use super::held::Held;
+use super::slab::State;
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Zero};
+use crate::platform::{Barrier, Direct, Map, Relax, Turn, Zero};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -8,13 +11,34 @@ use crate::sync::{
 use crate::units::CpuId;
 use crate::vrange::{FrameSource, RangeSeat};
 
+// The words of a seat. The owner's, and those that others write, are on different cache lines.
+const BUSY: usize = 0;
+/// Slabs that are about to go back to the frames.
+const SURPLUS: usize = 1;
+/// Records that are no slab's: the first one, and above it how many there are.
+const RECORDS: usize = 2;
+const CLAIMED: usize = 8;
 const TAKEN: usize = 9;
+/// By class, two words each: the word of a slab's free slots that it is served from, and the
+/// address of the first of these slots.
+const MAGAZINES: usize = 16;
+const INBOX: usize = 40;
+/// By class: slabs with free slots and others, and those whose slots are all free.
+const PARTIAL: usize = 48;
+const EMPTY: usize = 64;
 const COUNTERS: usize = 96;
 
 /// The counters of a seat: events since the allocator was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(super) enum Count {
+    SlabAllocs,
+    SlabFrees,
+    RemoteFrees,
+    /// Frames of slabs made, less those of slabs given back; wraps.
+    SlabFrames,
+    SlabMakes,
+    SlabReturns,
     RunAllocs,
     RunFrees,
     Spills,
@@ -22,11 +46,18 @@ pub(super) enum Count {
     Failures,
     CompactStall,
     AllocStall,
+    Drains,
     BadFrees,
+    DoubleFrees,
 }
 
 /// Words of one seat: whole cache lines, so that no two seats share one.
 pub(super) const SEAT_WORDS: usize = 128;
+const _: () = {
+    // A class's number is below 16; those that no class has must not reach others' words.
+    assert!(MAGAZINES + 2 * CLASSES <= INBOX && PARTIAL + 16 <= EMPTY && EMPTY + 16 <= COUNTERS);
+    assert!(COUNTERS + (Count::DoubleFrees as usize) < SEAT_WORDS);
+};
 
 /// The metadata of one seat.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +73,64 @@ impl<'m> SeatWords<'m> {
             .try_into()
             .expect("a seat has its words");
         Self { words }
+    }
+
+    #[inline(always)]
+    pub(super) fn turn(self) -> Turn<'m> {
+        Turn::new(&self.words[BUSY], &self.words[CLAIMED])
+    }
+
+    /// The slabs in which others freed something, as a list of records.
+    #[inline(always)]
+    pub(super) fn inbox(self) -> &'m AtomicU64 {
+        &self.words[INBOX]
+    }
+
+    /// What a class is served from: a word of free slots, and the address of the first of these.
+    #[inline(always)]
+    pub(super) fn magazine(self, class: Class) -> (u64, u64) {
+        let at = MAGAZINES + 2 * class.index();
+        let word = self.words[at].load(Relaxed);
+        (word, self.words[at + 1].load(Relaxed))
+    }
+
+    pub(super) fn set_magazine(self, class: Class, word: u64, first: u64) {
+        let at = MAGAZINES + 2 * class.index();
+        self.words[at].store(word, Relaxed);
+        self.words[at + 1].store(first, Relaxed);
+    }
+
+    /// The head of the list that slabs of that class and state are in, if they are in one.
+    pub(super) fn list(self, state: State, class: Class) -> Option<&'m AtomicU64> {
+        match state {
+            State::Partial => Some(&self.words[PARTIAL + class.index()]),
+            State::Empty => Some(&self.words[EMPTY + class.index()]),
+            State::Surplus => Some(&self.words[SURPLUS]),
+            State::None | State::Full | State::Current => None,
+        }
+    }
+
+    /// The first slab of that list; 0 if it has none.
+    pub(super) fn first(self, state: State, class: Class) -> u32 {
+        self.list(state, class)
+            .map_or(0, |head| head.load(Relaxed) as u32)
+    }
+
+    /// Whether a slab is about to go back to the frames.
+    #[inline(always)]
+    pub(super) fn has_surplus(self) -> bool {
+        self.words[SURPLUS].load(Relaxed) != 0
+    }
+
+    /// The first record that is no slab's, and how many the seat has.
+    pub(super) fn records(self) -> (u32, u32) {
+        let word = self.words[RECORDS].load(Relaxed);
+        (word as u32, (word >> 32) as u32)
+    }
+
+    pub(super) fn set_records(self, first: u32, count: u32) {
+        let word = u64::from(count) << 32 | u64::from(first);
+        self.words[RECORDS].store(word, Relaxed);
     }
 
     #[inline(always)]
@@ -65,6 +154,8 @@ impl<'m> SeatWords<'m> {
 pub struct KvSeat<'k, 's, 'm, P, R, F> {
     pub(super) kv: &'k Kv<'m, P, R>,
     pub(super) words: SeatWords<'m>,
+    /// What the busy seat's own thread works with.
+    pub(super) held: Held<'m>,
     pub(super) ranges: RangeSeat<'s, 'm, P, F>,
 }
 
@@ -79,11 +170,17 @@ impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + B
     KvSeat<'k, 's, 'm, P, R, F>
 {
     pub(super) fn take(kv: &'k Kv<'m, P, R>, ranges: RangeSeat<'s, 'm, P, F>) -> Option<Self> {
-        let words = kv.seat_words(ranges.cpu());
+        let held = kv.held(ranges.cpu().0);
+        let words = held.words;
         // Acquire pairs with the Release in `drop`.
         let taken = words.words[TAKEN].swap(1, Acquire);
         // Not `then_some`: a seat that was made is given back when it is dropped.
-        (taken == 0).then(|| Self { kv, words, ranges })
+        (taken == 0).then(|| Self {
+            kv,
+            words,
+            held,
+            ranges,
+        })
     }
 
     /// The object allocator.
@@ -103,5 +200,31 @@ impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + B
     #[must_use]
     pub const fn ranges(&mut self) -> &mut RangeSeat<'s, 'm, P, F> {
         &mut self.ranges
+    }
+
+    /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
+    /// CPUs goes on. In between one must not enter the seats in the space and the zones.
+    #[inline(always)]
+    pub(super) fn enter(&self) {
+        if !self.try_enter() {
+            self.wait_if_claimed();
+        }
+    }
+
+    /// Enters, but does not wait: see `Turn::try_enter`.
+    #[inline(always)]
+    pub(super) fn try_enter(&self) -> bool {
+        self.words.turn().try_enter::<P>()
+    }
+
+    /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
+    #[inline]
+    pub(super) fn wait_if_claimed(&self) {
+        self.words.turn().wait_if_claimed(&self.kv.platform);
+    }
+
+    #[inline(always)]
+    pub(super) fn exit(&self) {
+        self.words.turn().exit();
     }
 }

@@ -1,3 +1,4 @@
+use super::class::Class;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -22,24 +23,72 @@ pub(super) enum Entry {
     None,
     /// A run of that order starts here.
     Run(Order),
+    /// The frame is a slab's.
+    Slab(Part),
 }
 
-/// The bits of an entry that say what it is.
+// The bits of an entry: what it is, and for a slab the owner, the class, which frame of the slab,
+// and from bit 32 on the record.
 const KIND: u64 = 0b11;
 const RUN: u64 = 1;
+const SLAB: u64 = 2;
+const OWNER_SHIFT: u32 = 2;
+const CLASS_SHIFT: u32 = 12;
+const NTH_SHIFT: u32 = 16;
+
+/// A frame of a slab.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Part(u64);
+
+impl Part {
+    /// The `nth` frame, from 0, of the slab with that record.
+    pub(super) const fn new(record: u32, class: Class, owner: u16, nth: usize) -> Self {
+        Self(
+            SLAB | (owner as u64) << OWNER_SHIFT
+                | (class.index() as u64) << CLASS_SHIFT
+                | (nth as u64) << NTH_SHIFT
+                | (record as u64) << 32,
+        )
+    }
+
+    #[inline(always)]
+    pub(super) const fn record(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(super) const fn class(self) -> Class {
+        Class::new(self.0 >> CLASS_SHIFT & 15)
+    }
+
+    #[inline(always)]
+    pub(super) const fn owner(self) -> u16 {
+        (self.0 >> OWNER_SHIFT & 0x3ff) as u16
+    }
+
+    /// Which of the slab's frames it is, from 0.
+    #[inline(always)]
+    pub(super) const fn nth(self) -> u64 {
+        self.0 >> NTH_SHIFT & 7
+    }
+}
 
 impl Entry {
+    #[inline(always)]
     fn of(word: u64) -> Self {
         match word & KIND {
+            SLAB => Self::Slab(Part(word)),
             RUN => Order::new((word >> 2 & 31) as u8).map_or(Self::None, Self::Run),
             _ => Self::None,
         }
     }
 
+    #[inline(always)]
     const fn word(self) -> u64 {
         match self {
             Self::None => 0,
             Self::Run(order) => RUN | (order.get() as u64) << 2,
+            Self::Slab(part) => part.0,
         }
     }
 }
@@ -59,6 +108,17 @@ impl<'m> Table<'m> {
         }
     }
 
+    /// How many frames objects can lie in.
+    pub(super) const fn frames(self) -> usize {
+        self.words.len()
+    }
+
+    /// The frame at a place.
+    #[inline(always)]
+    pub(super) const fn frame(self, place: usize) -> Frame {
+        Frame(self.start + place as u64)
+    }
+
     /// The place of a frame, if objects can lie in it.
     #[inline(always)]
     pub(super) fn place(self, frame: Frame) -> Option<usize> {
@@ -68,7 +128,7 @@ impl<'m> Table<'m> {
 
     #[inline(always)]
     pub(super) fn get(self, place: usize) -> Entry {
-        // Acquire pairs with the Release in `set`.
+        // Acquire pairs with the Release in `set`, `change` and `replace`.
         Entry::of(self.words[place].load(Acquire))
     }
 
@@ -79,18 +139,53 @@ impl<'m> Table<'m> {
         self.words[place].store(entry.word(), Release);
     }
 
+    /// Says something else of a frame of a slab, whose owner the caller is or has claimed.
+    pub(super) fn change(self, place: usize, entry: Entry) {
+        self.words[place].store(entry.word(), Release);
+    }
+
     /// Says what a frame is from now on, if it still is `from`: of several CPUs that try, one
-    /// succeeds.
+    /// succeeds. With `alone` there is one CPU only.
     #[inline(always)]
-    pub(super) fn replace(self, place: usize, from: Entry, to: Entry) -> bool {
-        self.words[place]
-            .compare_exchange(from.word(), to.word(), AcqRel, Relaxed)
+    pub(super) fn replace(self, place: usize, from: Entry, to: Entry, alone: bool) -> bool {
+        let word = &self.words[place];
+        if alone {
+            let same = word.load(Relaxed) == from.word();
+            if same {
+                word.store(to.word(), Relaxed);
+            }
+            return same;
+        }
+        word.compare_exchange(from.word(), to.word(), AcqRel, Relaxed)
             .is_ok()
     }
 
     /// Forgets what was said of a frame, in the same way.
     #[inline(always)]
-    pub(super) fn clear(self, place: usize, entry: Entry) -> bool {
-        self.replace(place, entry, Entry::None)
+    pub(super) fn clear(self, place: usize, entry: Entry, alone: bool) -> bool {
+        self.replace(place, entry, Entry::None, alone)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        for class in Class::all() {
+            for owner in [0, 1, 1022] {
+                for nth in [0, 7] {
+                    let part = Part::new(u32::MAX, class, owner, nth);
+                    assert_eq!((part.class(), part.owner()), (class, owner));
+                    assert_eq!((part.nth(), part.record()), (nth as u64, u32::MAX));
+                    let entry = Entry::Slab(part);
+                    assert_eq!(Entry::of(entry.word()), entry);
+                }
+            }
+        }
+        let run = Entry::Run(Order::MAX);
+        assert_eq!(Entry::of(run.word()), run);
+        assert_eq!(Entry::of(0), Entry::None, "a zeroed table");
     }
 }

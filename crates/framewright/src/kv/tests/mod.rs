@@ -17,6 +17,7 @@ use std::vec::Vec;
 mod efforts;
 mod objects;
 mod realloc;
+mod slabs;
 mod watch;
 
 /// Where frame 0 lies, and the first page of the space.
@@ -200,6 +201,7 @@ impl<R> Machine<R> {
 
     /// Nothing is live any more: all frames are free again.
     pub(super) fn assert_all_free(&self, mut seat: ToySeat<'static, R>) {
+        seat.drain();
         seat.ranges().drain();
         drop(seat);
         self.zone.drain();

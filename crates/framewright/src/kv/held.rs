@@ -1,0 +1,220 @@
+//! A seat's slabs: made, moved between its lists, and given back.
+
+use super::class::Class;
+use super::pool::Pool;
+use super::seat::{Count, SeatWords};
+use super::slab::{Header, Records, State};
+use super::table::{Entry, Part, Table};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::units::{Frame, Order, Page};
+
+/// A seat in the hands of whoever may touch it: its own thread while it is busy, or the holder of
+/// the stop lock who has claimed it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held<'m> {
+    pub(super) words: SeatWords<'m>,
+    pub(super) records: Records<'m>,
+    pub(super) table: Table<'m>,
+    pub(super) pool: Pool<'m>,
+    /// All seats' words, for others' inboxes.
+    pub(super) seats: &'m [AtomicU64],
+    /// Where frame 0 lies, in wrapping arithmetic.
+    pub(super) direct: u64,
+    pub(super) cpu: u16,
+}
+
+impl Held<'_> {
+    /// The address of the first byte of the frame at a place in the table.
+    pub(super) const fn addr(&self, place: usize) -> u64 {
+        let frame = self.table.frame(place);
+        self.direct.wrapping_add(frame.0.wrapping_mul(Page::BYTES))
+    }
+
+    /// Whether the seat has a record that is no slab's; takes some from the pool if it has none.
+    pub(super) fn has_record(&self) -> bool {
+        if self.words.records().1 == 0 {
+            for _ in 0..self.pool.batch() {
+                let Some(number) = self.pool.take() else {
+                    break;
+                };
+                self.put_record(number);
+            }
+        }
+        self.words.records().1 != 0
+    }
+
+    fn put_record(&self, number: u32) {
+        let (first, count) = self.words.records();
+        self.records.get(number).set_next(first);
+        self.words.set_records(number, count + 1);
+    }
+
+    fn take_record(&self) -> Option<u32> {
+        if !self.has_record() {
+            return None;
+        }
+        let (first, count) = self.words.records();
+        let next = self.records.get(first).next();
+        self.words.set_records(next, count - 1);
+        Some(first)
+    }
+
+    /// Gives records to the pool until the seat has no more than `keep`.
+    pub(super) fn return_records(&self, keep: u32) {
+        while self.words.records().1 > keep
+            && let Some(number) = self.take_record()
+        {
+            self.pool.give(number);
+        }
+    }
+
+    /// Makes a block of frames, at a place in the table, a slab, all of whose slots are free, and
+    /// the class is served from it. False if there is no record.
+    pub(super) fn make(&self, class: Class, order: Order, place: usize) -> bool {
+        let Some(number) = self.take_record() else {
+            return false;
+        };
+        let header = Header::new(class, order, self.cpu).with_state(State::Full);
+        self.records.get(number).begin(header, place);
+        for nth in 0..order.frames() as usize {
+            let part = Part::new(number, class, self.cpu, nth);
+            self.table.set(place + nth, Entry::Slab(part));
+        }
+        self.words.count(Count::SlabMakes, 1);
+        self.words.count(Count::SlabFrames, order.frames());
+        self.serve_from(class, number);
+        true
+    }
+
+    /// Takes a slab that is about to go back to the frames apart. Returns its block, which is the
+    /// caller's.
+    pub(super) fn unmake_surplus(&self) -> Option<(Frame, Order)> {
+        let number = self.words.first(State::Surplus, Class::new(0));
+        if number == 0 {
+            return None;
+        }
+        self.move_to(number, State::None);
+        let slab = self.records.get(number);
+        let (order, place) = (slab.header().order(), slab.place());
+        for nth in 0..order.frames() as usize {
+            self.table.change(place + nth, Entry::None);
+        }
+        slab.end();
+        self.put_record(number);
+        let batch = self.pool.batch();
+        if self.words.records().1 > 2 * batch {
+            self.return_records(batch);
+        }
+        self.words.count(Count::SlabReturns, 1);
+        let frames = order.frames().wrapping_neg();
+        self.words.count(Count::SlabFrames, frames);
+        Some((self.table.frame(place), order))
+    }
+
+    /// Moves a slab from the list of its state to that of another.
+    pub(super) fn move_to(&self, number: u32, state: State) {
+        let slab = self.records.get(number);
+        let header = slab.header();
+        if let Some(head) = self.words.list(header.state(), header.class()) {
+            let (next, prev) = (slab.next(), slab.prev());
+            match prev {
+                0 => head.store(u64::from(next), Relaxed),
+                _ => self.records.get(prev).set_next(next),
+            }
+            if next != 0 {
+                self.records.get(next).set_prev(prev);
+            }
+        }
+        if let Some(head) = self.words.list(state, header.class()) {
+            let next = head.load(Relaxed) as u32;
+            slab.set_next(next);
+            slab.set_prev(0);
+            if next != 0 {
+                self.records.get(next).set_prev(number);
+            }
+            head.store(u64::from(number), Relaxed);
+        }
+        slab.set_header(header.with_state(state));
+    }
+
+    /// Puts a slab that is not served from into the list in which its free slots belong.
+    pub(super) fn settle(&self, number: u32) {
+        let slab = self.records.get(number);
+        let header = slab.header();
+        let is_empty = matches!(header.state(), State::Empty | State::Surplus);
+        let state = if slab.is_empty() {
+            if is_empty {
+                return;
+            }
+            // One is kept for what comes next; so a slab does not come and go with one object.
+            match self.words.first(State::Empty, header.class()) {
+                0 => State::Empty,
+                _ => State::Surplus,
+            }
+        } else if slab.first_free_word().is_some() {
+            State::Partial
+        } else {
+            State::Full
+        };
+        if state != header.state() {
+            self.move_to(number, state);
+        }
+    }
+
+    /// The class is served from that slab, which has a free slot.
+    pub(super) fn serve_from(&self, class: Class, number: u32) {
+        self.retire(class);
+        self.move_to(number, State::Current);
+        self.words
+            .set_magazine(class, Records::magazine(number, 0), 0);
+        let loaded = self.next_word(class);
+        debug_assert!(loaded, "K4: a listed slab has a free slot");
+    }
+
+    /// The class is served from no slab any more, until the next request.
+    pub(super) fn retire(&self, class: Class) {
+        let current = Records::named_by(self.words.magazine(class).0);
+        if current != 0 {
+            self.words.set_magazine(class, 0, 0);
+            self.move_to(current, State::Full);
+            self.settle(current);
+        }
+    }
+
+    /// Loads the magazine with the first word of its slab in which a slot is free. False if there
+    /// is none, or no slab.
+    pub(super) fn next_word(&self, class: Class) -> bool {
+        let current = Records::named_by(self.words.magazine(class).0);
+        if current == 0 {
+            return false;
+        }
+        let slab = self.records.get(current);
+        // Not without a slab: what is freed in its other words is found the next time.
+        let found = slab.first_free_word();
+        let word = found.unwrap_or(0);
+        let first = self
+            .addr(slab.place())
+            .wrapping_add(64 * word as u64 * class.bytes());
+        let magazine = Records::magazine(current, word);
+        self.words.set_magazine(class, magazine, first);
+        found.is_some()
+    }
+
+    /// All slabs of the seat's whose slots are all free are about to go back to the frames, those
+    /// that are served from included with `retire`.
+    pub(super) fn give_up_empties(&self, retire: bool) {
+        for class in Class::all() {
+            if retire {
+                self.retire(class);
+            }
+            while let number @ 1.. = self.words.first(State::Empty, class) {
+                self.move_to(number, State::Surplus);
+            }
+        }
+    }
+
+    /// Whether a slab of the seat's whose slots are all free is kept.
+    pub(super) fn has_empties(&self) -> bool {
+        Class::all().any(|class| self.words.first(State::Empty, class) != 0)
+    }
+}

@@ -1,0 +1,261 @@
+//! Slots taken and freed: by the owner of their slab with plain operations, by others into its
+//! second bitmap.
+
+use super::KvFreeError;
+use super::class::Class;
+use super::held::Held;
+use super::seat::{Count, SeatWords};
+use super::slab::{BITMAP_WORDS, Header, Slab, State};
+use super::table::{Entry, Part};
+use crate::sync::{
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    model_fence, set_bits,
+};
+use crate::units::{Addr, Page};
+
+/// A slot, as its address was found to be one.
+#[derive(Clone, Copy)]
+struct Slot<'m> {
+    slab: Slab<'m>,
+    header: Header,
+    word: usize,
+    bit: u64,
+}
+
+impl Slot<'_> {
+    /// Whether it is free, here or on its way.
+    #[inline(always)]
+    fn is_free(&self) -> bool {
+        let own = self.slab.free(self.word).load(Relaxed);
+        let remote = self.slab.remote(self.word).load(Relaxed);
+        (own | remote) & self.bit != 0
+    }
+}
+
+impl<'m> Held<'m> {
+    /// Takes a slot from the class's magazine.
+    #[inline(always)]
+    pub(super) fn take(&self, class: Class) -> Option<Addr> {
+        let (magazine, first) = self.words.magazine(class);
+        let word = self.records.word(magazine);
+        let bits = word.load(Relaxed);
+        if bits == 0 {
+            return None;
+        }
+        word.store(bits & (bits - 1), Relaxed);
+        self.words.count(Count::SlabAllocs, 1);
+        let slot = u64::from(bits.trailing_zeros());
+        Some(Addr(first.wrapping_add(slot * class.bytes())))
+    }
+
+    /// Takes a slot of the class from whatever slab of the seat's has one.
+    pub(super) fn take_any(&self, class: Class) -> Option<Addr> {
+        let found = self.take(class);
+        found.or_else(|| self.refill(class).then(|| self.take(class)).flatten())
+    }
+
+    /// Loads an empty magazine: from its slab, from one with free slots, from what others freed,
+    /// and at last from one whose slots are all free.
+    fn refill(&self, class: Class) -> bool {
+        self.next_word(class)
+            || self.next_slab(class, State::Partial)
+            || self.collect_inbox()
+                && (self.next_word(class) || self.next_slab(class, State::Partial))
+            || self.next_slab(class, State::Empty)
+    }
+
+    fn next_slab(&self, class: Class, state: State) -> bool {
+        let number = self.words.first(state, class);
+        if number != 0 {
+            self.serve_from(class, number);
+        }
+        number != 0
+    }
+
+    /// Frees the object at an address, in whose frame, at `place`, a slab of the seat's is, where
+    /// no more is to be done than to set a bit. Returns the slot's length.
+    #[inline(always)]
+    pub(super) fn free_short(&self, addr: Addr, place: usize) -> Option<u64> {
+        let Entry::Slab(part) = self.table.get(place) else {
+            return None;
+        };
+        if part.owner() != self.cpu {
+            return None;
+        }
+        let slot = self.slot(addr, part).ok()?;
+        let free = slot.slab.free(slot.word);
+        let bits = free.load(Relaxed);
+        let others = slot.slab.remote(slot.word).load(Relaxed);
+        let stays = match slot.header.state() {
+            State::Current => true,
+            State::Partial => bits | slot.bit != slot.header.all_in(slot.word),
+            _ => false,
+        };
+        if !stays || (bits | others) & slot.bit != 0 {
+            return None;
+        }
+        free.store(bits | slot.bit, Relaxed);
+        self.words.count(Count::SlabFrees, 1);
+        Some(part.class().bytes())
+    }
+
+    /// Frees the object at an address that lies in a slab, whosever. Returns the slot's length.
+    ///
+    /// # Errors
+    /// If no object starts there, or it is free already. Nothing has changed then.
+    pub(super) fn free(&self, addr: Addr, part: Part, alone: bool) -> Result<u64, KvFreeError> {
+        let slot = self.slot(addr, part)?;
+        if slot.is_free() {
+            return Err(KvFreeError::AlreadyFree(addr));
+        }
+        if part.owner() == self.cpu {
+            let free = slot.slab.free(slot.word);
+            free.store(free.load(Relaxed) | slot.bit, Relaxed);
+            if slot.header.state() != State::Current {
+                self.settle(part.record());
+            }
+        } else {
+            // At least Release: it pairs with the Acquire in `collect`.
+            let before = set_bits(slot.slab.remote(slot.word), slot.bit, alone);
+            if before & slot.bit != 0 {
+                return Err(KvFreeError::AlreadyFree(addr));
+            }
+            // Bits first, then this; the owner the other way round: so one sees the other. Mostly
+            // the slab is on its way already, and a look is all it costs.
+            model_fence();
+            let pending = slot.slab.pending();
+            if pending.load(SeqCst) == 0 && pending.swap(1, AcqRel) == 0 {
+                self.send(part.record(), part.owner());
+            }
+            self.words.count(Count::RemoteFrees, 1);
+        }
+        self.words.count(Count::SlabFrees, 1);
+        Ok(part.class().bytes())
+    }
+
+    /// The length of the live object at an address that lies in a slab.
+    ///
+    /// # Errors
+    /// If no object starts there, or it is free.
+    pub(super) fn length(&self, addr: Addr, part: Part) -> Result<u64, KvFreeError> {
+        if self.slot(addr, part)?.is_free() {
+            return Err(KvFreeError::AlreadyFree(addr));
+        }
+        Ok(part.class().bytes())
+    }
+
+    /// The slot that starts at an address.
+    #[inline(always)]
+    fn slot(&self, addr: Addr, part: Part) -> Result<Slot<'m>, KvFreeError> {
+        let in_frame = addr.0.wrapping_sub(self.direct) % Page::BYTES;
+        let offset = part.nth() * Page::BYTES + in_frame;
+        let (number, is_first) = part.class().slot_at(offset);
+        let slab = self.records.get(part.record());
+        let header = slab.header();
+        if number >= header.slots() {
+            // What is left behind the last slot.
+            return Err(KvFreeError::NotAllocated(addr));
+        }
+        if !is_first {
+            let start = u64::from(number) * part.class().bytes();
+            return Err(KvFreeError::NotTheFirst {
+                addr,
+                start: Addr(addr.0 - (offset - start)),
+            });
+        }
+        Ok(Slot {
+            slab,
+            header,
+            word: number as usize / 64,
+            bit: 1 << (number % 64),
+        })
+    }
+
+    /// Collects what others freed in the seat's slabs, if they did. Returns whether they did.
+    #[inline]
+    pub(super) fn collect_inbox(&self) -> bool {
+        let is_full = self.words.inbox().load(Relaxed) != 0;
+        if is_full {
+            self.collect_all();
+        }
+        is_full
+    }
+
+    #[cold]
+    fn collect_all(&self) {
+        // Acquire pairs with the Release in `send`.
+        let mut next = self.words.inbox().swap(0, AcqRel) as u32;
+        while next != 0 {
+            let number = next;
+            let slab = self.records.get(number);
+            next = slab.inbox_next().load(Relaxed) as u32;
+            let header = slab.header();
+            if header.state() == State::None {
+                self.forget_sent(number);
+            } else if header.owner() == self.cpu {
+                // Whoever frees sets its bit and then this: either it is seen here that it was
+                // set, and so is the bit, or whoever sets it next sends the slab again.
+                slab.pending().swap(0, SeqCst);
+                model_fence();
+                self.collect(number);
+            } else {
+                // Handed on since it was sent.
+                self.send(number, header.owner());
+            }
+        }
+    }
+
+    /// A record that was sent and is no slab's now is in no inbox any more.
+    #[cold]
+    fn forget_sent(&self, number: u32) {
+        let slab = self.records.get(number);
+        // Since it was looked at, a CPU may have made a slab with it, and somebody freed in it who
+        // saw that it was on its way, and did not send it: then its bits are seen here.
+        slab.pending().swap(0, SeqCst);
+        model_fence();
+        let header = slab.header();
+        if header.state() != State::None && slab.has_remote() && slab.pending().swap(1, AcqRel) == 0
+        {
+            self.send(number, header.owner());
+        }
+    }
+
+    /// Sends a slab, which is in no inbox and marked as pending, to its owner.
+    fn send(&self, number: u32, owner: u16) {
+        let inbox = SeatWords::new(self.seats, usize::from(owner)).inbox();
+        let link = self.records.get(number).inbox_next();
+        let mut head = inbox.load(Relaxed);
+        loop {
+            link.store(head, Relaxed);
+            // Release: whoever takes the list sees the link.
+            match inbox.compare_exchange_weak(head, u64::from(number), Release, Relaxed) {
+                Ok(_) => return,
+                Err(found) => head = found,
+            }
+        }
+    }
+
+    /// Moves what others freed in a slab to its free slots.
+    fn collect(&self, number: u32) {
+        let slab = self.records.get(number);
+        let header = slab.header();
+        for word in 0..BITMAP_WORDS {
+            if slab.remote(word).load(SeqCst) == 0 {
+                continue;
+            }
+            // Acquire pairs with the Release of whoever freed.
+            let freed = slab.remote(word).swap(0, Acquire);
+            let free = slab.free(word).load(Relaxed);
+            let live = header.all_in(word) & !free;
+            if freed & !live != 0 {
+                // Its owner and somebody else freed the same object at the same time.
+                let times = (freed & !live).count_ones();
+                self.words.count(Count::DoubleFrees, u64::from(times));
+            }
+            slab.free(word).store(free | freed & live, Relaxed);
+        }
+        if header.state() != State::Current {
+            self.settle(number);
+        }
+    }
+}

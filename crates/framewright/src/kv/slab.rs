@@ -1,0 +1,276 @@
+//! A slab's record: what it is, which of its slots are free, and what others freed.
+//!
+//! ```text
+//!     line 0       header, place, links, free slots     the owner's
+//!     line 1       slots freed from elsewhere, inbox    whoever frees from elsewhere, and the owner
+//! ```
+//!
+//! Records are numbered from 1: number 0 is none. Its words are zero for ever, so that a zeroed
+//! magazine is one that has nothing. Zeroed words are a record that is no slab's.
+
+use super::class::Class;
+use super::layout::RECORD_WORDS;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::units::Order;
+
+const HEADER: usize = 0;
+const PLACE: usize = 1;
+const NEXT: usize = 2;
+const PREV: usize = 3;
+const FREE: usize = 4;
+const REMOTE: usize = 8;
+const PENDING: usize = 12;
+const INBOX_NEXT: usize = 13;
+/// Words of a bitmap: 256 slots.
+pub(super) const BITMAP_WORDS: usize = 4;
+const _: () = {
+    assert!(BITMAP_WORDS * 64 == super::class::SLOTS_MAX);
+    assert!(FREE + BITMAP_WORDS == REMOTE && REMOTE + BITMAP_WORDS == PENDING);
+    assert!(INBOX_NEXT < RECORD_WORDS);
+};
+
+/// Where a slab is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(super) enum State {
+    /// Nowhere: the record is no slab's.
+    None = 0,
+    /// In no list: no slot is free.
+    Full = 1,
+    /// In its class's magazine.
+    Current = 2,
+    /// In the list of those with free slots and others.
+    Partial = 3,
+    /// In the list of those whose slots are all free.
+    Empty = 4,
+    /// The same, and about to go back to the frames.
+    Surplus = 5,
+}
+
+/// What a slab is, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header(u64);
+
+impl Header {
+    pub(super) const fn new(class: Class, order: Order, owner: u16) -> Self {
+        let slots = class.slots(order) as u64;
+        Self(
+            (class.index() as u64) << 3
+                | (order.get() as u64) << 7
+                | (owner as u64) << 9
+                | slots << 19,
+        )
+    }
+
+    #[inline(always)]
+    pub(super) const fn state(self) -> State {
+        match self.0 & 7 {
+            1 => State::Full,
+            2 => State::Current,
+            3 => State::Partial,
+            4 => State::Empty,
+            5 => State::Surplus,
+            _ => State::None,
+        }
+    }
+
+    pub(super) const fn with_state(self, state: State) -> Self {
+        Self(self.0 & !7 | state as u64)
+    }
+
+    #[inline(always)]
+    pub(super) const fn class(self) -> Class {
+        Class::new(self.0 >> 3 & 15)
+    }
+
+    pub(super) const fn order(self) -> Order {
+        match Order::new((self.0 >> 7 & 3) as u8) {
+            Some(order) => order,
+            None => Order::ZERO,
+        }
+    }
+
+    pub(super) const fn owner(self) -> u16 {
+        (self.0 >> 9 & 0x3ff) as u16
+    }
+
+    pub(super) const fn with_owner(self, owner: u16) -> Self {
+        Self(self.0 & !(0x3ff << 9) | (owner as u64) << 9)
+    }
+
+    #[inline(always)]
+    pub(super) const fn slots(self) -> u32 {
+        (self.0 >> 19) as u32
+    }
+
+    /// The bits of all slots that the slab has in a word of a bitmap.
+    #[inline(always)]
+    pub(super) const fn all_in(self, word: usize) -> u64 {
+        match (self.slots() as usize).saturating_sub(64 * word) {
+            left @ 0..64 => (1 << left) - 1,
+            _ => !0,
+        }
+    }
+}
+
+/// All records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Records<'m> {
+    words: &'m [AtomicU64],
+}
+
+impl<'m> Records<'m> {
+    pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    /// How many records there are, number 0 not counted.
+    pub(super) const fn count(self) -> u32 {
+        (self.words.len() / RECORD_WORDS - 1) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn get(self, number: u32) -> Slab<'m> {
+        let start = number as usize * RECORD_WORDS;
+        let words = (&self.words[start..start + RECORD_WORDS])
+            .try_into()
+            .expect("a record has its words");
+        Slab { words }
+    }
+
+    /// The word of free slots that a magazine names.
+    #[inline(always)]
+    pub(super) fn word(self, magazine: u64) -> &'m AtomicU64 {
+        &self.words[magazine as usize]
+    }
+
+    /// How a magazine names a word of a slab's free slots.
+    pub(super) const fn magazine(number: u32, word: usize) -> u64 {
+        number as u64 * RECORD_WORDS as u64 + (FREE + word) as u64
+    }
+
+    /// The slab that a magazine names; 0 if it names none.
+    pub(super) const fn named_by(magazine: u64) -> u32 {
+        (magazine / RECORD_WORDS as u64) as u32
+    }
+}
+
+/// One slab's record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slab<'m> {
+    words: &'m [AtomicU64; RECORD_WORDS],
+}
+
+impl<'m> Slab<'m> {
+    #[inline(always)]
+    pub(super) fn header(self) -> Header {
+        Header(self.words[HEADER].load(Relaxed))
+    }
+
+    pub(super) fn set_header(self, header: Header) {
+        self.words[HEADER].store(header.0, Relaxed);
+    }
+
+    /// The place of its first frame in the table.
+    pub(super) fn place(self) -> usize {
+        self.words[PLACE].load(Relaxed) as usize
+    }
+
+    /// Makes it a slab whose slots are all free.
+    pub(super) fn begin(self, header: Header, place: usize) {
+        self.words[PLACE].store(place as u64, Relaxed);
+        for word in 0..BITMAP_WORDS {
+            self.free(word).store(header.all_in(word), Relaxed);
+            self.remote(word).store(0, Relaxed);
+        }
+        self.set_header(header);
+    }
+
+    /// Makes it a record that is no slab's.
+    pub(super) fn end(self) {
+        self.words[HEADER].store(0, Relaxed);
+    }
+
+    pub(super) fn next(self) -> u32 {
+        self.words[NEXT].load(Relaxed) as u32
+    }
+
+    pub(super) fn set_next(self, number: u32) {
+        self.words[NEXT].store(u64::from(number), Relaxed);
+    }
+
+    pub(super) fn prev(self) -> u32 {
+        self.words[PREV].load(Relaxed) as u32
+    }
+
+    pub(super) fn set_prev(self, number: u32) {
+        self.words[PREV].store(u64::from(number), Relaxed);
+    }
+
+    /// A word of the bitmap of free slots; only the owner changes it.
+    #[inline(always)]
+    pub(super) fn free(self, word: usize) -> &'m AtomicU64 {
+        &self.words[FREE + word % BITMAP_WORDS]
+    }
+
+    /// A word of the bitmap of slots freed from elsewhere, and not yet seen by the owner.
+    #[inline(always)]
+    pub(super) fn remote(self, word: usize) -> &'m AtomicU64 {
+        &self.words[REMOTE + word % BITMAP_WORDS]
+    }
+
+    /// Whether the slab is in an inbox, or about to be.
+    #[inline(always)]
+    pub(super) fn pending(self) -> &'m AtomicU64 {
+        &self.words[PENDING]
+    }
+
+    /// The next slab in the same inbox.
+    pub(super) fn inbox_next(self) -> &'m AtomicU64 {
+        &self.words[INBOX_NEXT]
+    }
+
+    /// The first word of the bitmap in which a slot is free.
+    pub(super) fn first_free_word(self) -> Option<usize> {
+        (0..BITMAP_WORDS).find(|&word| self.free(word).load(Relaxed) != 0)
+    }
+
+    /// Whether all slots are free.
+    pub(super) fn is_empty(self) -> bool {
+        let header = self.header();
+        (0..BITMAP_WORDS).all(|word| self.free(word).load(Relaxed) == header.all_in(word))
+    }
+
+    /// Whether anything freed from elsewhere has not been seen.
+    pub(super) fn has_remote(self) -> bool {
+        (0..BITMAP_WORDS).any(|word| self.remote(word).load(Relaxed) != 0)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        for class in Class::all() {
+            for order in (0..=3).filter_map(Order::new) {
+                let slots = class.slots(order);
+                if slots as usize > super::super::class::SLOTS_MAX {
+                    continue;
+                }
+                let header = Header::new(class, order, 1022).with_state(State::Surplus);
+                assert_eq!((header.class(), header.order()), (class, order));
+                assert_eq!((header.owner(), header.slots()), (1022, slots));
+                assert_eq!(header.state(), State::Surplus);
+                assert_eq!(header.with_owner(0).owner(), 0);
+                assert_eq!(header.with_owner(0).slots(), slots);
+                let bits: u32 = (0..BITMAP_WORDS)
+                    .map(|w| header.all_in(w).count_ones())
+                    .sum();
+                assert_eq!(bits, slots);
+            }
+        }
+        assert_eq!(Header(0).state(), State::None, "a zeroed record");
+    }
+}

@@ -1,0 +1,441 @@
+use super::super::class::{CLASSES, Class};
+use super::super::layout::Shape;
+use super::*;
+use crate::frame::AllocError;
+use crate::policy::Effort;
+use crate::units::Order;
+use std::collections::BTreeSet;
+
+const SIZES: [u64; CLASSES] = [16, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048];
+
+fn sized(bytes: u64) -> KvRequest {
+    KvRequest::new(bytes)
+}
+
+/// A machine with so many records of slabs.
+fn with_slabs(frames: u64, cpus: u16, slabs: u64) -> Machine<NoRelief> {
+    let machine = Machine::new(frames, cpus, 4096, NoRelief);
+    let layout = KvLayout::new(Frame(0), frames)
+        .with_cpus(cpus)
+        .with_slabs_max(slabs);
+    let memory = leak(vec![!0; layout.words_needed().unwrap()]);
+    let kv = leak(Kv::new(&layout, memory, machine.toy, NoRelief).unwrap());
+    Machine { kv, ..machine }
+}
+
+impl<R: Relief<Seat<'static, 'static, &'static Toy>>> Machine<R> {
+    /// All invariants hold, and the counters say what is there.
+    fn check(&self) {
+        self.kv.verify().unwrap();
+        let (stats, found) = (self.kv.stats(), self.kv.recount());
+        let live = stats.slab_allocs - stats.slab_frees;
+        assert_eq!(live + stats.double_frees, found.live_slots);
+        assert_eq!(stats.slab_frames, found.slab_frames);
+        assert_eq!(stats.slab_makes - stats.slab_returns, found.slabs);
+        assert_eq!(stats.run_allocs - stats.run_frees, found.runs);
+    }
+
+    /// The same, and nothing is left behind when everything is freed and drained.
+    fn check_empty(&self, mut seat: ToySeat<'static, R>) {
+        self.check();
+        seat.drain();
+        self.check();
+        assert_eq!(self.kv.recount(), Recount::default());
+        self.assert_all_free(seat);
+    }
+}
+
+#[test]
+fn every_length_comes_in_a_slot_of_its_class_aligned_and_with_its_contents() {
+    let machine = machine(2048);
+    let mut seat = machine.seat(0);
+    let mut live = Vec::new();
+    for bytes in (1..=2048).step_by(13).chain([16, 32, 2047, 2048]) {
+        let addr = seat.kmalloc(&sized(bytes)).unwrap();
+        let class = SIZES.into_iter().find(|&size| size >= bytes).unwrap();
+        assert_eq!(seat.kvsize(addr), Ok(class), "{bytes}");
+        assert_eq!(addr.0 % 16, 0, "{bytes}");
+        if bytes.is_power_of_two() {
+            assert_eq!(addr.0 % bytes, 0, "{bytes}");
+        }
+        assert_eq!(machine.kv.kind(addr), Kind::Slab);
+        let value = live.len() as u8;
+        machine.toy.fill(addr, bytes, value);
+        live.push((addr, bytes, value));
+        machine.check();
+    }
+    for &(addr, bytes, value) in &live {
+        assert!(machine.toy.is_filled(addr, bytes, value), "{addr}");
+    }
+    for (addr, bytes, _) in live {
+        assert!(seat.kfree(addr).unwrap() >= bytes);
+        machine.check();
+    }
+    machine.check_empty(seat);
+}
+
+#[test]
+fn every_alignment_is_kept() {
+    let machine = machine(2048);
+    let mut seat = machine.seat(0);
+    for shift in 0..14 {
+        let align = 1 << shift;
+        for bytes in [1, 24, 48, 96, 100, 192, 700, 2048, 3000, 9000] {
+            let addr = seat.kmalloc(&sized(bytes).aligned_to(align)).unwrap();
+            assert_eq!(addr.0 % align, 0, "{bytes} bytes aligned to {align}");
+            assert!(seat.kvsize(addr).unwrap() >= bytes);
+            if shift % 2 == 0 {
+                seat.kfree(addr).unwrap();
+            }
+        }
+        machine.check();
+    }
+    assert!(machine.kv.stats().slab_allocs > 80);
+}
+
+#[test]
+fn all_slots_of_some_slabs_are_distinct_and_come_again_when_they_are_freed() {
+    for bytes in SIZES {
+        let machine = machine(1024);
+        let mut seat = machine.seat(0);
+        let class = Class::of(bytes, 1).unwrap();
+        let slots = u64::from(class.slots(class.order()));
+        let mut live = Vec::new();
+        for _ in 0..3 * slots {
+            live.push(seat.kmalloc(&sized(bytes)).unwrap());
+        }
+        machine.check();
+        let frames = 3 * class.order().frames();
+        assert_eq!(machine.kv.stats().slab_frames, frames, "{bytes}");
+        let distinct: BTreeSet<u64> = live.iter().map(|addr| addr.0).collect();
+        assert_eq!(distinct.len() as u64, 3 * slots);
+        let gaps = distinct.iter().zip(distinct.iter().skip(1));
+        assert!(gaps.into_iter().all(|(a, b)| b - a >= bytes), "{bytes}");
+        for (nth, &addr) in live.iter().enumerate() {
+            seat.kfree(addr).unwrap();
+            if nth % 7 == 0 {
+                machine.check();
+            }
+        }
+        // The one that is served from, and one that is kept.
+        assert_eq!(machine.kv.stats().slab_returns, 1, "{bytes}");
+        for _ in 0..2 * slots {
+            let addr = seat.kmalloc(&sized(bytes)).unwrap();
+            assert!(distinct.contains(&addr.0));
+        }
+        assert_eq!(machine.kv.stats().slab_makes, 3, "{bytes}");
+        machine.check();
+    }
+}
+
+#[test]
+fn a_slab_goes_from_full_to_partial_to_empty_and_back_to_the_frames() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let mut slab = || -> Vec<Addr> {
+        let slots = 0..Class::of(2048, 1).unwrap().slots(Order::new(3).unwrap());
+        slots.map(|_| seat.kmalloc(&sized(2048)).unwrap()).collect()
+    };
+    let slabs = [slab(), slab(), slab(), slab()];
+    machine.check();
+    assert_eq!(machine.kv.stats().slab_frames, 32);
+    // Full to partial, and served from again before a new slab is made.
+    seat.kfree(slabs[1][5]).unwrap();
+    machine.check();
+    assert_eq!(seat.kmalloc(&sized(2048)), Ok(slabs[1][5]));
+    machine.check();
+    // That slab is served from now; two others become empty, and one of them goes back.
+    for (nth, &addr) in slabs[0].iter().chain(&slabs[2]).enumerate() {
+        seat.kfree(addr).unwrap();
+        machine.check();
+        let returned = u64::from(nth == 31);
+        assert_eq!(machine.kv.stats().slab_returns, returned, "{nth}");
+    }
+    assert_eq!(machine.kv.stats().slab_frames, 24);
+    // What is served from stays, even empty.
+    for &addr in &slabs[1] {
+        seat.kfree(addr).unwrap();
+    }
+    assert_eq!(machine.kv.stats().slab_returns, 1);
+    for &addr in &slabs[3] {
+        seat.kfree(addr).unwrap();
+    }
+    assert_eq!(machine.kv.stats().slab_returns, 2);
+    assert_eq!(seat.drain(), 16);
+    assert_eq!(seat.drain(), 0);
+    machine.check_empty(seat);
+}
+
+#[test]
+fn wrong_frees_of_slots_are_refused_and_change_nothing() {
+    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let mut seats = [machine.seat(0), machine.seat(1)];
+    for bytes in SIZES {
+        let addr = seats[0].kmalloc(&sized(bytes)).unwrap();
+        let other = seats[0].kmalloc(&sized(bytes)).unwrap();
+        let before = machine.kv.recount();
+        for seat in &mut seats {
+            let inside = Addr(addr.0 + bytes / 2);
+            let wrong = KvFreeError::NotTheFirst {
+                addr: inside,
+                start: addr,
+            };
+            assert_eq!(seat.kfree(inside), Err(wrong));
+            assert_eq!(seat.kvfree(inside), Err(wrong));
+            assert_eq!(seat.kvsize(inside), Err(wrong));
+        }
+        // What is left behind the last slot of a slab of one frame, or of two.
+        let class = Class::of(bytes, 1).unwrap();
+        let slab = class.order().frames() * Page::BYTES;
+        let tail = Addr(addr.0 / slab * slab + slab - slab % bytes);
+        if !slab.is_multiple_of(bytes) {
+            let wrong = KvFreeError::NotAllocated(tail);
+            assert_eq!(seats[0].kfree(tail), Err(wrong));
+            assert_eq!(seats[1].kfree(tail), Err(wrong));
+        }
+        assert_eq!(machine.kv.recount(), before);
+        seats[0].kfree(addr).unwrap();
+        let twice = KvFreeError::AlreadyFree(addr);
+        assert_eq!(seats[0].kfree(addr), Err(twice));
+        assert_eq!(seats[1].kfree(addr), Err(twice));
+        assert_eq!(seats[0].kvsize(addr), Err(twice));
+        seats[1].kfree(other).unwrap();
+        let twice = KvFreeError::AlreadyFree(other);
+        assert_eq!(seats[0].kfree(other), Err(twice), "on its way");
+        assert_eq!(seats[1].kfree(other), Err(twice), "on its way");
+        machine.check();
+        seats[0].drain();
+        let gone = KvFreeError::NotAllocated(other);
+        assert_eq!(seats[0].kfree(other), Err(gone), "its slab went back");
+    }
+    assert_eq!(machine.kv.stats().double_frees, 0);
+    drop(seats);
+    let seat = machine.seat(0);
+    machine.check_empty(seat);
+}
+
+#[test]
+fn what_another_cpu_frees_is_collected_before_the_owner_asks_for_frames() {
+    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let mut owner = machine.seat(0);
+    let mut other = machine.seat(1);
+    // Three slabs of 64 slots, the last one being served from.
+    let live: Vec<Addr> = (0..192)
+        .map(|_| owner.kmalloc(&sized(128)).unwrap())
+        .collect();
+    assert_eq!(machine.kv.stats().slab_makes, 3);
+    // One of each stays, so that none is entirely free.
+    for addr in live[..153].iter().filter(|addr| addr.0 % 8192 != 0) {
+        assert_eq!(other.kfree(*addr), Ok(128));
+        machine.check();
+    }
+    let found = machine.kv.recount();
+    assert_eq!((found.live_slots, found.remote_slots), (42, 150));
+    assert_eq!(machine.kv.stats().remote_frees, 150);
+    for _ in 0..150 {
+        let addr = owner.kmalloc(&sized(128)).unwrap();
+        assert!(live.contains(&addr));
+    }
+    machine.check();
+    let stats = machine.kv.stats();
+    assert_eq!((stats.slab_makes, stats.slab_returns), (3, 0));
+    assert_eq!(machine.kv.recount().live_slots, 192);
+    // What is served from has slots on their way, too.
+    other.kfree(live[0]).unwrap();
+    other.kfree(live[191]).unwrap();
+    assert!(owner.kmalloc(&sized(128)).is_ok() && owner.kmalloc(&sized(128)).is_ok());
+    assert_eq!(machine.kv.stats().slab_makes, 3);
+    for addr in live {
+        other.kfree(addr).unwrap();
+    }
+    drop(owner);
+    machine.check_empty(other);
+}
+
+#[test]
+fn two_cpus_that_free_each_others_objects_leave_nothing_behind() {
+    let machine = Machine::new(1024, 2, 4096, NoRelief);
+    let mut seats = [machine.seat(0), machine.seat(1)];
+    let mut live: [Vec<Addr>; 2] = [Vec::new(), Vec::new()];
+    for round in 0..40 {
+        for cpu in 0..2 {
+            for nth in 0..50 {
+                let bytes = SIZES[(round + nth) % SIZES.len()];
+                live[cpu].push(seats[cpu].kmalloc(&sized(bytes)).unwrap());
+            }
+            let theirs = core::mem::take(&mut live[1 - cpu]);
+            for addr in theirs {
+                seats[cpu].kfree(addr).unwrap();
+            }
+        }
+        machine.check();
+    }
+    // Far below what was allocated in all: what was freed elsewhere came back.
+    assert!(machine.kv.stats().slab_frames < 150);
+    for addr in live.into_iter().flatten() {
+        seats[0].kfree(addr).unwrap();
+    }
+    drop(seats);
+    let seat = machine.seat(1);
+    machine.check_empty(seat);
+}
+
+#[test]
+fn without_a_record_small_requests_come_from_larger_slabs_and_then_as_runs() {
+    let machine = with_slabs(512, 1, 2);
+    let mut seat = machine.seat(0);
+    let large = seat.kmalloc(&sized(1024)).unwrap();
+    let small = seat.kmalloc(&sized(16)).unwrap();
+    assert_eq!(seat.kvsize(small), Ok(16));
+    // Both records are used now.
+    let mut live = Vec::new();
+    for _ in 0..31 {
+        let addr = seat.kmalloc(&sized(64)).unwrap();
+        assert_eq!(seat.kvsize(addr), Ok(1024));
+        live.push(addr);
+    }
+    let run = seat.kmalloc(&sized(64)).unwrap();
+    assert_eq!(machine.kv.kind(run), Kind::Run);
+    assert_eq!(seat.kvsize(run), Ok(4096));
+    let small = seat.kmalloc(&sized(16)).unwrap();
+    assert_eq!(seat.kvsize(small), Ok(16));
+    machine.check();
+    for addr in live.into_iter().chain([large, run]) {
+        seat.kfree(addr).unwrap();
+    }
+    machine.check();
+    // The slab of 1024 bytes is empty, but served from: a drain sets its record free.
+    seat.drain();
+    let addr = seat.kmalloc(&sized(64)).unwrap();
+    assert_eq!(seat.kvsize(addr), Ok(64));
+    machine.check();
+}
+
+#[test]
+fn records_move_between_the_cpus() {
+    let machine = with_slabs(512, 2, 16);
+    let mut seats = [machine.seat(0), machine.seat(1)];
+    for cpu in [0, 1, 0] {
+        let mut live = Vec::new();
+        while machine.kv.recount().slabs < 16 {
+            live.push(seats[cpu].kmalloc(&sized(2048)).unwrap());
+            let kind = machine.kv.kind(*live.last().unwrap());
+            assert_eq!(kind, Kind::Slab, "{cpu}");
+        }
+        machine.check();
+        for addr in live {
+            seats[1 - cpu].kfree(addr).unwrap();
+        }
+        seats[1 - cpu].drain();
+        machine.check();
+    }
+}
+
+#[test]
+fn slabs_are_smaller_where_only_small_blocks_are_there() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let mut frames = Vec::new();
+    while let Ok(addr) = seat.kmalloc(&sized(4096)) {
+        frames.push(addr);
+    }
+    assert_eq!(frames.len(), 512);
+    // Every second frame: no block of two.
+    for addr in frames.iter().filter(|addr| addr.page().0 % 2 == 0) {
+        seat.kfree(*addr).unwrap();
+    }
+    for bytes in SIZES {
+        let addr = seat.kmalloc(&sized(bytes)).unwrap();
+        assert_eq!(seat.kvsize(addr), Ok(bytes));
+        machine.check();
+    }
+    assert_eq!(machine.kv.stats().slab_frames, SIZES.len() as u64);
+    let not_now = KvError::NotNow { bytes: 8192 };
+    assert_eq!(seat.kmalloc(&sized(8192)), Err(not_now));
+    let patient = sized(8192).with(Effort::MayCompact);
+    let fragmented = KvError::Frames(AllocError::Fragmented);
+    assert_eq!(seat.kmalloc(&patient), Err(fragmented));
+    machine.check();
+}
+
+#[test]
+fn a_request_fails_only_when_all_cpus_slabs_are_full() {
+    let machine = Machine::new(64, 3, 4096, NoRelief);
+    let mut seats = [machine.seat(0), machine.seat(1), machine.seat(2)];
+    let mut live = Vec::new();
+    // Everything is in slabs of two CPUs, most of them full.
+    let patient = |bytes| sized(bytes).with(Effort::MayCompact);
+    while let Ok(addr) = seats[0].kmalloc(&patient(512)) {
+        live.push(addr);
+    }
+    assert_eq!(live.len(), 64 * 8);
+    let exhausted = Err(KvError::Frames(AllocError::Exhausted));
+    assert_eq!(seats[2].kmalloc(&patient(512)), exhausted);
+    let drains = machine.kv.stats().drains;
+    assert_eq!(seats[2].kmalloc(&patient(512)), exhausted);
+    assert_eq!(machine.kv.stats().drains, drains, "nothing was freed since");
+    machine.check();
+    // One slot, freed by its owner, by another, and by who asks for it; a smaller one fits, too.
+    for freer in 0..3 {
+        let addr = live.pop().unwrap();
+        seats[freer].kfree(addr).unwrap();
+        let at_once = seats[1].kmalloc(&sized(400));
+        assert_eq!(at_once, Err(KvError::NotNow { bytes: 400 }), "{freer}");
+        assert_eq!(seats[2].kmalloc(&patient(400)), Ok(addr), "{freer}");
+        machine.check();
+        live.insert(0, addr);
+    }
+    // Slabs that are empty go to who asks for something else.
+    for addr in live.drain(..) {
+        seats[1].kfree(addr).unwrap();
+    }
+    machine.check();
+    let large = seats[2].kmalloc(&patient(64 * 4096)).unwrap();
+    machine.check();
+    seats[0].kfree(large).unwrap();
+    let [seat, ..] = seats;
+    machine.check_empty(seat);
+}
+
+#[test]
+fn zeroed_objects_are_zero_however_they_were_used_before() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    for bytes in [1, 16, 100, 2048, 4096, 20_000] {
+        for _ in 0..3 {
+            let addr = seat.kmalloc(&sized(bytes).zeroed()).unwrap();
+            assert!(machine.toy.is_filled(addr, bytes, 0), "{bytes}");
+            machine.toy.fill(addr, bytes, 0xee);
+            seat.kfree(addr).unwrap();
+        }
+    }
+    machine.check_empty(seat);
+}
+
+#[test]
+fn what_a_cpu_left_is_served_to_who_takes_its_seat() {
+    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let mut seat = machine.seat(0);
+    let live: Vec<Addr> = (0..100)
+        .map(|_| seat.kmalloc(&sized(48)).unwrap())
+        .collect();
+    drop(seat);
+    let mut other = machine.seat(1);
+    for &addr in &live {
+        other.kfree(addr).unwrap();
+    }
+    machine.check();
+    let mut seat = machine.seat(0);
+    let again = seat.kmalloc(&sized(48)).unwrap();
+    assert!(!live.contains(&again), "the rest of the slab comes first");
+    seat.kfree(again).unwrap();
+    drop(other);
+    machine.check_empty(seat);
+}
+
+#[test]
+fn metadata_is_a_word_a_frame_and_two_lines_a_slab() {
+    let layout = KvLayout::new(Frame(7), 1000).with_slabs_max(100);
+    let shape = Shape::new(&layout).unwrap();
+    assert_eq!(shape.words, 7 + 32 + 128 + 101 * 16 + 1000);
+}
