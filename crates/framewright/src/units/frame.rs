@@ -3,8 +3,10 @@ use core::fmt;
 
 /// The number of a base-size piece of physical memory \[pfn\].
 ///
-/// Frame 0 is an ordinary frame. The number is absolute: zones start where memory starts.
+/// Frame 0 is an ordinary frame. The number is absolute: zones start where memory starts. In memory
+/// it is its number, so that a caller in C has an array of frames as one of `uint64_t`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
 pub struct Frame(pub u64);
 
 impl Frame {

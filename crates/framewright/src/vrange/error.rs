@@ -168,3 +168,115 @@ impl fmt::Display for SetupError {
 }
 
 impl core::error::Error for SetupError {}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::string::{String, ToString};
+
+    #[test]
+    fn a_refused_request_says_what_was_asked_for() {
+        let texts: [(RangeError, &str); 6] = [
+            (RangeError::Empty, "0 pages were asked for"),
+            (
+                RangeError::TooLong { pages: u64::MAX },
+                "18446744073709551615 pages are more than the window has",
+            ),
+            (
+                RangeError::Align { bytes: 4097 },
+                "alignment 4097 is not a power of two",
+            ),
+            (
+                RangeError::NoSpace {
+                    pages: 7,
+                    align_bytes: 1 << 63,
+                },
+                "no gap of 7 pages aligned to 9223372036854775808 bytes",
+            ),
+            (
+                RangeError::Frames(AllocError::Exhausted),
+                "no frames for the area: ",
+            ),
+            (
+                RangeError::Map(MapError::Limit { max: 65_530 }),
+                "the area cannot be mapped: the host's limit of 65530 mappings",
+            ),
+        ];
+        for (error, text) in texts {
+            assert!(error.to_string().starts_with(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_refused_free_says_which_page_and_what_it_is() {
+        let page = Page(0x8001);
+        let texts: [(RangeFreeError, &str); 6] = [
+            (
+                RangeFreeError::Outside(page),
+                "page 0x8001 is not in the window",
+            ),
+            (
+                RangeFreeError::AlreadyFree(page),
+                "the area at page 0x8001 is free already",
+            ),
+            (
+                RangeFreeError::NotTheFirst {
+                    page,
+                    start: Page(0x8000),
+                },
+                "page 0x8001 is inside the area at page 0x8000",
+            ),
+            (
+                RangeFreeError::NotAllocated(page),
+                "page 0x8001 is in no area",
+            ),
+            (
+                RangeFreeError::WrongKind(page),
+                "the area at page 0x8001 was not made by the call's counterpart",
+            ),
+            (
+                RangeFreeError::WrongLength {
+                    page,
+                    pages: 0,
+                    mapped: 3,
+                },
+                "the area at page 0x8001 has 3 pages, not 0",
+            ),
+        ];
+        for (error, text) in texts {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_space_that_cannot_be_made_says_which_number_is_wrong() {
+        let texts: [(SetupError, &[&str]); 8] = [
+            (SetupError::Pages(0), &["0 pages"]),
+            (SetupError::End(Page(0x77)), &["0x77"]),
+            (SetupError::SpanPages(3), &["3 pages a span", "4 and 1024"]),
+            (
+                SetupError::Misaligned {
+                    start: Page(0x11),
+                    span_pages: 64,
+                },
+                &["0x11", "64"],
+            ),
+            (SetupError::Cpus(1024), &["1024 CPUs", "1 and 1023"]),
+            (
+                SetupError::Metadata {
+                    words: 5,
+                    needed: 99,
+                },
+                &["5 words", "99"],
+            ),
+            (SetupError::UnknownCpu(CpuId(9)), &["9"]),
+            (SetupError::SeatTaken(CpuId(8)), &["8"]),
+        ];
+        for (error, numbers) in texts {
+            let text: String = error.to_string();
+            assert!(numbers.iter().all(|number| text.contains(number)), "{text}");
+        }
+    }
+}
