@@ -64,3 +64,44 @@ the default is concentrated
 ";
     assert_eq!(out, expected);
 }
+
+#[test]
+fn kvmalloc_goes_to_mapped_pages_where_memory_is_fragmented() {
+    let out = output(env!("CARGO_BIN_EXE_kvmalloc"));
+    let expected = "\
+[0, 0, 0, 1, 0, 0, 0, 0], 65536 bytes of 7
+16 buffers, kept: true
+mapped: 16, waited for: 0
+65536 bytes came back: 65536 contiguous bytes were not there at once
+refused: a request that must succeed has to be allowed to wait and to reclaim
+";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn a_program_runs_on_the_engine_s_heap() {
+    let out = output(env!("CARGO_BIN_EXE_global_alloc"));
+    let lines: Vec<_> = out.lines().collect();
+    let expected = [
+        "100 different words, the longest line Some(110) bytes",
+        "  2513 word0",
+        "  2507 word1",
+        "   615 word10",
+    ];
+    assert_eq!(lines[..4], expected, "{out}");
+    if let Some(reason) = lines[4].strip_prefix("on the system's heap: ") {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let number = |line: usize, name: &str| {
+        let number = lines[line]
+            .strip_prefix(name)
+            .and_then(|rest| rest.split(',').next());
+        number.expect(name).parse::<u64>().unwrap()
+    };
+    assert!(number(4, "small objects: ") > 100_000, "{out}");
+    number(5, "blocks of frames: ");
+    // What the heap and its seats are made with, and nothing of the program's.
+    assert!(number(6, "passed on to the system: ") < 100, "{out}");
+    assert_eq!(lines[7], "lost: 0, refused: 0");
+}

@@ -6,6 +6,7 @@ use crate::mapping::Mapping;
 use crate::platform::{Linux, Membarrier, Paged};
 use crate::space::{HostSpace, RangeOptions};
 use crate::window::Window;
+use framewright::CpuId;
 use framewright::frame::Seat;
 use framewright::kv::{Kv, KvLayout, KvSeat};
 use framewright::platform::{Barrier, Fenced, NoRelief};
@@ -129,6 +130,13 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
         self.kv()
             .seat(ranges)
             .map_err(|_| SlotError::SeatTaken(cpu))
+    }
+
+    /// The seat of a CPU, whichever thread asks for it; `None` if one of its parts is taken.
+    pub(crate) fn seat_of(&self, cpu: CpuId) -> Option<HostKvSeat<'_, B, R>> {
+        let frames = self.host().zone().seat(cpu).ok()?;
+        let ranges = self.space.space().seat(cpu, frames).ok()?;
+        self.kv().seat(ranges).ok()
     }
 
     /// The object allocator.

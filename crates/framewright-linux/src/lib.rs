@@ -12,6 +12,8 @@
 //!
 //!     HostKv ─┬─ HostSpace   all of the above
 //!             └─ Kv          the engine's objects in both
+//!
+//!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
 //!
 //! A [`Host`] is made once and shared by reference; each thread asks it for its
@@ -24,6 +26,7 @@
 //! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread
 //! may move at any instruction. Files and swap come with what needs them.
 
+pub mod heap;
 mod host;
 mod kv;
 mod mapping;
@@ -33,6 +36,7 @@ mod space;
 pub mod window;
 mod words;
 
+pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
 pub use host::{Host, HostError, Options, SlotError};
 pub use kv::{HostKv, HostKvSeat};
 pub use platform::{Linux, Membarrier, Paged};

@@ -1,0 +1,114 @@
+// UNSAFETY: an allocator for everything hands out memory by address.
+
+use super::inner::address;
+use super::{Heap, mine};
+use framewright::kv::KvRequest;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Heap {
+    #[inline]
+    fn serve(&self, layout: Layout, zero: bool) -> Option<NonNull<u8>> {
+        let heap = self.inner()?;
+        let request = KvRequest {
+            bytes: layout.size() as u64,
+            align_bytes: layout.align() as u64,
+            zero,
+            ..KvRequest::new(0)
+        };
+        let addr = mine::in_seat(heap, |seat| seat.kvmalloc(&request))?.ok()?;
+        Some(heap.pointer(addr))
+    }
+
+    #[cold]
+    fn pass_on(&self) {
+        // Relaxed: only counted.
+        self.system_allocs.fetch_add(1, Relaxed);
+    }
+
+    /// Frees an object of the heap's.
+    #[inline]
+    pub(super) fn give_back(&self, at: NonNull<u8>) {
+        let given = self.made().and_then(|heap| {
+            mine::in_seat(heap, |seat| {
+                let freed = seat.kvfree(address(at));
+                // Not free: the caller promised it. In here, so that it ends the program.
+                debug_assert!(freed.is_ok(), "{freed:?}");
+            })
+        });
+        if given.is_none() {
+            self.lose();
+        }
+    }
+
+    #[cold]
+    fn lose(&self) {
+        self.lost_frees.fetch_add(1, Relaxed);
+    }
+}
+
+// SAFETY: an object is memory of one kind alone: the engine hands out no byte twice (its K5), and
+// nobody else has the heap's frames, which are reached through no safe function. It is as long and
+// aligned as asked for, or the system's. An address tells which of the two it is: the heap's ranges
+// are reserved as long as it lives. Nothing unwinds: `mine` ends the program first.
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match self.serve(layout, false) {
+            Some(at) => at.as_ptr(),
+            None => {
+                self.pass_on();
+                // SAFETY: what the caller promised.
+                unsafe { System.alloc(layout) }
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        match self.serve(layout, true) {
+            Some(at) => at.as_ptr(),
+            None => {
+                self.pass_on();
+                // SAFETY: what the caller promised.
+                unsafe { System.alloc_zeroed(layout) }
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        match NonNull::new(at).filter(|at| self.contains(at.as_ptr())) {
+            Some(at) => self.give_back(at),
+            // SAFETY: what the caller promised; it is not the heap's, so the system's.
+            None => unsafe { System.dealloc(at, layout) },
+        }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        let Some(old) = NonNull::new(at).filter(|at| self.contains(at.as_ptr())) else {
+            // SAFETY: what the caller promised; it is not the heap's, so the system's.
+            return unsafe { System.realloc(at, layout, bytes) };
+        };
+        let request = KvRequest::new(bytes as u64).aligned_to(layout.align() as u64);
+        let moved = self.made().and_then(|heap| {
+            let addr = mine::in_seat(heap, |seat| seat.kvrealloc(address(old), &request))?;
+            addr.ok().map(|addr| heap.pointer(addr))
+        });
+        if let Some(at) = moved {
+            return at.as_ptr();
+        }
+        self.pass_on();
+        // SAFETY: the caller promised that the new length is one that a layout can have.
+        let new = unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) };
+        // SAFETY: as long as the caller promised: not 0.
+        let to = unsafe { System.alloc(new) };
+        if !to.is_null() {
+            // SAFETY: both are as long as that and two objects, and the caller's to use.
+            unsafe { to.copy_from_nonoverlapping(at, layout.size().min(bytes)) };
+            self.give_back(old);
+        }
+        to
+    }
+}

@@ -1,0 +1,182 @@
+// UNSAFETY: owners use the heap's memory by address.
+
+use super::inner::{Inner, address};
+use super::{Heap, mine};
+use crate::HostError;
+use framewright::kv::{KvError, KvRequest, Memory, Place};
+use framewright::policy::Effort;
+use framewright::vrange::AreaRequest;
+use framewright::{Addr, Context, Page};
+use std::alloc::Layout;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Why an owner gets no memory of a heap. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeapError {
+    /// The engine has none for the request.
+    Objects(KvError),
+    /// The heap could not be made.
+    Host(HostError),
+    /// The thread is inside a heap: it was interrupted there by a signal.
+    Inside,
+}
+
+impl fmt::Display for HeapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Objects(error) => error.fmt(f),
+            Self::Host(error) => write!(f, "there is no heap: {error}"),
+            Self::Inside => f.write_str("the thread is inside the heap already"),
+        }
+    }
+}
+
+impl std::error::Error for HeapError {}
+
+/// A [`Heap`], with an effort and a context for what owners ask of it.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapWith<'h> {
+    heap: &'h Heap,
+    request: KvRequest,
+}
+
+impl Heap {
+    /// The heap with that effort and context; by itself it is asked to fail fast, by a caller who
+    /// may do anything.
+    #[must_use]
+    pub const fn with(&self, effort: Effort, context: Context) -> HeapWith<'_> {
+        HeapWith {
+            heap: self,
+            request: KvRequest::new(0).with(effort).within(context),
+        }
+    }
+
+    const fn by_default(&self) -> HeapWith<'_> {
+        self.with(Effort::FailFast, Context::ANY)
+    }
+}
+
+impl HeapWith<'_> {
+    fn inner(&self) -> Result<&Arc<Inner>, HeapError> {
+        match self.heap.inner() {
+            Some(inner) => Ok(inner),
+            None if mine::is_passing_on() => Err(HeapError::Inside),
+            None => match self.heap.set_up() {
+                Err(error) => Err(HeapError::Host(error)),
+                // Another thread has made it since.
+                Ok(()) => self.heap.made().ok_or(HeapError::Inside),
+            },
+        }
+    }
+
+    const fn request(&self, layout: Layout, zero: bool) -> KvRequest {
+        KvRequest {
+            bytes: layout.size() as u64,
+            align_bytes: layout.align() as u64,
+            zero,
+            ..self.request
+        }
+    }
+
+    fn ask(
+        &self,
+        request: &KvRequest,
+        place: Place,
+        inner: &Arc<Inner>,
+    ) -> Result<NonNull<u8>, HeapError> {
+        let addr = mine::in_seat(inner, |seat| match place {
+            Place::Contiguous => seat.kmalloc(request),
+            Place::Either => seat.kvmalloc(request),
+            Place::Mapped => {
+                let area = AreaRequest {
+                    pages: request.bytes.div_ceil(Page::BYTES),
+                    align_bytes: request.align_bytes,
+                    zero: request.zero,
+                    context: request.context,
+                    tag: request.tag,
+                };
+                let page = seat.ranges().vmalloc(&area).map_err(KvError::Ranges)?;
+                Ok(Addr(page.0 * Page::BYTES))
+            }
+        });
+        let addr = addr.ok_or(HeapError::Inside)?;
+        addr.map(|addr| inner.pointer(addr))
+            .map_err(HeapError::Objects)
+    }
+}
+
+// SAFETY: an object is as long and aligned as asked for, and nobody else's (the engine's K5); the
+// heap's memory is reached through no safe function, and stays as long as the heap is borrowed.
+// Whoever frees it, the engine takes it from any thread. Nothing unwinds: `mine` ends the program
+// first.
+unsafe impl Memory for HeapWith<'_> {
+    type Error = HeapError;
+
+    fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, HeapError> {
+        self.ask(&self.request(layout, zero), place, self.inner()?)
+    }
+
+    unsafe fn resize(
+        &self,
+        at: NonNull<u8>,
+        old: Layout,
+        bytes: usize,
+        place: Place,
+    ) -> Result<NonNull<u8>, HeapError> {
+        let inner = self.inner()?;
+        let request = KvRequest {
+            bytes: bytes as u64,
+            ..self.request(old, false)
+        };
+        if place == Place::Either {
+            let addr = mine::in_seat(inner, |seat| seat.kvrealloc(address(at), &request));
+            return match addr.ok_or(HeapError::Inside)? {
+                Ok(addr) => Ok(inner.pointer(addr)),
+                Err(error) => Err(HeapError::Objects(error)),
+            };
+        }
+        // What may lie in one place only does not become the other.
+        let room = mine::in_seat(inner, |seat| seat.kvsize(address(at)));
+        if let Some(Ok(room)) = room
+            && (room / 2..=room).contains(&request.bytes)
+        {
+            return Ok(at);
+        }
+        let to = self.ask(&request, place, inner)?;
+        // SAFETY: both are as long as that, two objects, and the caller's to use.
+        unsafe { to.copy_from_nonoverlapping(at, old.size().min(bytes)) };
+        self.heap.give_back(at);
+        Ok(to)
+    }
+
+    unsafe fn free(&self, at: NonNull<u8>, _layout: Layout) {
+        self.heap.give_back(at);
+    }
+}
+
+// SAFETY: that of the heap with default effort and context.
+unsafe impl Memory for Heap {
+    type Error = HeapError;
+
+    fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, HeapError> {
+        self.by_default().alloc(layout, place, zero)
+    }
+
+    unsafe fn resize(
+        &self,
+        at: NonNull<u8>,
+        old: Layout,
+        bytes: usize,
+        place: Place,
+    ) -> Result<NonNull<u8>, HeapError> {
+        // SAFETY: what the caller promised.
+        unsafe { self.by_default().resize(at, old, bytes, place) }
+    }
+
+    unsafe fn free(&self, at: NonNull<u8>, layout: Layout) {
+        // SAFETY: what the caller promised.
+        unsafe { self.by_default().free(at, layout) }
+    }
+}

@@ -1,0 +1,209 @@
+//! The whole heap of a program, or a part of it, from the engine's objects.
+//!
+//! ```text
+//!   Heap ── Inner ─┬─ HostKv              frames, window, space, objects: nobody else's
+//!                  ├─ seat 0 .. n − 1     one for each thread, from its first request to its end
+//!                  └─ seat n              behind a lock, for whoever has none
+//! ```
+//!
+//! A [`Heap`] is a [`GlobalAlloc`](std::alloc::GlobalAlloc), and a [`Memory`] for owners such as
+//! [`KVVec`](framewright::kv::KVVec). A thread takes a free seat at its first request and keeps it
+//! until it ends; then the seat, with what is cached in it, is another thread's. A thread that
+//! finds none, because there are more threads than seats, shares the last seat with others like
+//! it, under a lock; so does a thread that is ending and has given its seat back. Frees by
+//! whichever thread are the engine's ordinary ones.
+//!
+//! # What the system's allocator does
+//! As a `GlobalAlloc`, a heap passes on what it cannot serve itself: what is asked for while the
+//! heap is made or a thread takes its seat; everything, if it cannot be made (no memory, no
+//! membarrier); and requests for which the engine has no memory. A free finds out by the address
+//! whose the object is. As a [`Memory`] it passes nothing on: there an error is a value.
+//!
+//! # Limits
+//! The memory is shared with a process that is forked off, as its file is: such a process must
+//! not use the heap, except to start another program, as [`Command`](std::process::Command) does.
+//! A signal handler that interrupts the heap gets the system's memory, and what it frees meanwhile
+//! is lost; that it may allocate at all the system does not promise either.
+//!
+//! When a heap is dropped, its memory goes back once each thread that used it has ended, or asked
+//! another heap for memory.
+//!
+//! [`Memory`]: framewright::kv::Memory
+
+mod global;
+mod inner;
+mod memory;
+mod mine;
+
+#[cfg(test)]
+mod tests;
+
+pub use memory::{HeapError, HeapWith};
+
+use crate::HostError;
+use framewright::stats::KvStats;
+use inner::Inner;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+/// How large a heap is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeapOptions {
+    /// How many frames it has. They cost nothing until they are used.
+    pub frames: u64,
+    /// How many threads have a seat of their own at a time, 1 to 1022.
+    pub threads: u16,
+    /// How many pages there are for what is not contiguous, 1 to 2^30 - 1.
+    pub pages: u64,
+}
+
+impl HeapOptions {
+    /// A heap of so many bytes for 63 threads, with four times as many addresses for what is not
+    /// contiguous.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        let frames = bytes.div_ceil(4096);
+        let pages = match frames.saturating_mul(4) {
+            ..0x1_0000 => 0x1_0000,
+            0x3fff_ffff.. => 0x3fff_ffff,
+            pages => pages,
+        };
+        Self {
+            frames,
+            threads: 63,
+            pages,
+        }
+    }
+
+    /// The same for `threads` threads.
+    #[must_use]
+    pub const fn with_threads(mut self, threads: u16) -> Self {
+        self.threads = threads;
+        self
+    }
+}
+
+/// A heap. See the [module's description](self).
+///
+/// ```
+/// use framewright_linux::{Heap, HeapOptions};
+///
+/// #[global_allocator]
+/// static HEAP: Heap = Heap::new(HeapOptions::new(256 << 20));
+///
+/// fn main() {
+///     let words: Vec<String> = (0..1000).map(|number| format!("word {number}")).collect();
+///     assert_eq!(words[999], "word 999");
+///     let stats = HEAP.stats().expect("there was memory for a heap");
+///     assert!(stats.objects.run_allocs + stats.objects.slab_allocs > 1000);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Heap {
+    options: HeapOptions,
+    inner: OnceLock<Result<Arc<Inner>, HostError>>,
+    system_allocs: AtomicU64,
+    lost_frees: AtomicU64,
+}
+
+/// What a heap has counted since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeapStats {
+    /// What the engine has counted.
+    pub objects: KvStats,
+    /// Frames that are free, those that threads have cached included.
+    pub free_frames: u64,
+    /// Requests that were passed on to the system's allocator.
+    pub system_allocs: u64,
+    /// Operations in the seat that threads without one share.
+    pub shared_seat: u64,
+    /// Objects that could not be freed: see the [module's limits](self).
+    pub lost_frees: u64,
+}
+
+impl Heap {
+    /// A heap that is made at its first use.
+    #[must_use]
+    pub const fn new(options: HeapOptions) -> Self {
+        Self {
+            options,
+            inner: OnceLock::new(),
+            system_allocs: AtomicU64::new(0),
+            lost_frees: AtomicU64::new(0),
+        }
+    }
+
+    /// A heap that is made now.
+    ///
+    /// # Errors
+    /// What could not be had.
+    pub fn try_new(options: HeapOptions) -> Result<Self, HostError> {
+        let heap = Self::new(options);
+        heap.set_up()?;
+        Ok(heap)
+    }
+
+    /// Makes the heap, if it has not been made. A heap that could not be made will not be later.
+    ///
+    /// # Errors
+    /// What could not be had, now or when it was tried first.
+    pub fn set_up(&self) -> Result<(), HostError> {
+        let made = self
+            .inner
+            .get_or_init(|| mine::passing_on(|| Inner::new(&self.options)));
+        made.as_ref().map(drop).map_err(|error| *error)
+    }
+
+    /// What has been counted so far; `None` if there is no heap, or not yet. Time: O(threads).
+    #[must_use]
+    pub fn stats(&self) -> Option<HeapStats> {
+        let inner = self.inner.get()?.as_ref().ok()?;
+        Some(HeapStats {
+            objects: inner.kv().kv().stats(),
+            free_frames: inner.kv().host().zone().stats().nr_free_pages,
+            // Relaxed: only counted.
+            system_allocs: self.system_allocs.load(Relaxed),
+            shared_seat: inner.shared_seat(),
+            lost_frees: self.lost_frees.load(Relaxed),
+        })
+    }
+
+    /// Whether an address is that of the heap's memory.
+    #[must_use]
+    pub fn contains(&self, at: *const u8) -> bool {
+        self.made().is_some_and(|inner| inner.contains(at))
+    }
+
+    /// The heap, if it has been made.
+    #[inline(always)]
+    fn made(&self) -> Option<&Arc<Inner>> {
+        self.inner.get()?.as_ref().ok()
+    }
+
+    /// The heap, made if it can be; not while this thread is making one.
+    #[inline(always)]
+    fn inner(&self) -> Option<&Arc<Inner>> {
+        match self.inner.get() {
+            Some(made) => made.as_ref().ok(),
+            None => self.make(),
+        }
+    }
+
+    #[cold]
+    fn make(&self) -> Option<&Arc<Inner>> {
+        if mine::is_passing_on() {
+            return None;
+        }
+        // What could not be had is remembered.
+        let _ = self.set_up();
+        self.made()
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        if let Some(inner) = self.made() {
+            inner.close();
+        }
+    }
+}

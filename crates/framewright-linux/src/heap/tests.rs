@@ -1,0 +1,344 @@
+// UNSAFETY: an allocator is called, and what it hands out is used.
+
+use super::*;
+use framewright::kv::{KBox, KVVec, KvError, Place, VBox, VVec};
+use framewright::policy::Effort;
+use framewright::{Context, vrange};
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::sync::{Barrier, Weak, mpsc};
+use std::thread;
+
+/// A heap of `frames` frames; `None`, with a line that says so, where there is no membarrier.
+fn heap(frames: u64, threads: u16) -> Option<Heap> {
+    match Heap::try_new(HeapOptions::new(frames * 4096).with_threads(threads)) {
+        Ok(heap) => Some(heap),
+        Err(error @ HostError::NoMembarrier) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn layout(bytes: usize, align: usize) -> Layout {
+    Layout::from_size_align(bytes, align).unwrap()
+}
+
+/// Fills an object that is this test's.
+fn fill(at: *mut u8, bytes: usize, value: u8) {
+    assert!(!at.is_null());
+    // SAFETY: as long as that, and the test's own.
+    unsafe { at.write_bytes(value, bytes) };
+}
+
+fn is_filled(at: *const u8, bytes: usize, value: u8) -> bool {
+    // SAFETY: as long as that, filled before, and the test's own.
+    let bytes = unsafe { std::slice::from_raw_parts(at, bytes) };
+    bytes.iter().all(|byte| *byte == value)
+}
+
+/// What has been handed out and not given back.
+fn objects(heap: &Heap) -> i64 {
+    let stats = heap.stats().unwrap().objects;
+    let areas = heap.made().unwrap().kv().space().space().stats();
+    let allocs = stats.slab_allocs + stats.run_allocs + areas.area_allocs;
+    let frees = stats.slab_frees + stats.run_frees + areas.area_frees;
+    allocs as i64 - frees as i64
+}
+
+#[test]
+fn objects_of_all_sizes_keep_their_bytes_and_are_aligned() {
+    let Some(heap) = heap(4096, 2) else { return };
+    let mut live = Vec::new();
+    let sizes = [1, 8, 63, 64, 65, 1000, 4096, 4097, 65536, 5 << 20];
+    for (nth, bytes) in sizes.into_iter().enumerate() {
+        for align in [1, 16, 64, 4096, 65536] {
+            let layout = layout(bytes, align);
+            // SAFETY: more than 0 bytes.
+            let at = unsafe { heap.alloc(layout) };
+            assert!(at.addr().is_multiple_of(align), "{layout:?} at {at:p}");
+            assert!(heap.contains(at) || bytes > 4 << 20);
+            fill(at, bytes, nth as u8 + 1);
+            live.push((at, layout, nth as u8 + 1));
+        }
+    }
+    // 4 to 5 MiB of these five were more than there is: those are the system's.
+    let stats = heap.stats().unwrap();
+    assert!(
+        stats.system_allocs > 0 && stats.system_allocs < 5,
+        "{stats:?}"
+    );
+    for (at, layout, value) in live {
+        assert!(is_filled(at, layout.size(), value), "{layout:?}");
+        // SAFETY: allocated above with this layout.
+        unsafe { heap.dealloc(at, layout) };
+    }
+    assert_eq!(objects(&heap), 0);
+    assert_eq!(heap.stats().unwrap().lost_frees, 0);
+}
+
+#[test]
+fn zeroed_memory_is_zero_and_a_change_of_length_keeps_the_bytes() {
+    let Some(heap) = heap(4096, 1) else { return };
+    for round in 0..3 {
+        let mut bytes = 10;
+        // SAFETY: more than 0 bytes.
+        let mut at = unsafe { heap.alloc_zeroed(layout(bytes, 8)) };
+        assert!(is_filled(at, bytes, 0), "round {round}");
+        for new in [100, 5000, 70_000, 6 << 20, 70_000, 300, 3] {
+            fill(at, bytes, 7);
+            // SAFETY: allocated with this layout, and the new length is not 0.
+            at = unsafe { heap.realloc(at, layout(bytes, 8), new) };
+            assert!(is_filled(at, bytes.min(new), 7), "{bytes} to {new}");
+            bytes = new;
+        }
+        // SAFETY: allocated with this layout.
+        unsafe { heap.dealloc(at, layout(bytes, 8)) };
+        // SAFETY: more than 0 bytes; and it was allocated with this layout.
+        unsafe {
+            let at = heap.alloc(layout(50_000, 8));
+            fill(at, 50_000, 0xee);
+            heap.dealloc(at, layout(50_000, 8));
+            let at = heap.alloc_zeroed(layout(50_000, 8));
+            assert!(is_filled(at, 50_000, 0));
+            heap.dealloc(at, layout(50_000, 8));
+        }
+    }
+    assert_eq!(objects(&heap), 0);
+    assert_eq!(heap.stats().unwrap().system_allocs, 0);
+}
+
+#[test]
+fn what_the_engine_has_no_memory_for_is_the_systems() {
+    let Some(heap) = heap(1024, 1) else { return };
+    let all = layout(1 << 20, 4096);
+    let mut live = Vec::new();
+    for value in 0..8 {
+        // SAFETY: more than 0 bytes.
+        let at = unsafe { heap.alloc(all) };
+        fill(at, all.size(), value);
+        live.push(at);
+    }
+    let ours = live.iter().filter(|at| heap.contains(**at)).count();
+    assert!((1..=4).contains(&ours), "{ours} MiB of 4");
+    let stats = heap.stats().unwrap();
+    assert_eq!(stats.system_allocs, 8 - ours as u64);
+    // What grows and finds no memory goes there too, with its bytes; what is there stays there.
+    for (value, at) in live.iter_mut().enumerate() {
+        // SAFETY: allocated above with this layout.
+        *at = unsafe { heap.realloc(*at, all, 8 << 20) };
+        assert!(!heap.contains(*at));
+        assert!(is_filled(*at, all.size(), value as u8));
+        // SAFETY: as above.
+        unsafe { heap.dealloc(*at, layout(8 << 20, 4096)) };
+    }
+    assert_eq!(objects(&heap), 0);
+}
+
+#[test]
+fn where_there_can_be_no_heap_the_system_serves_and_owners_get_the_reason() {
+    let heap = Heap::new(HeapOptions {
+        frames: 0,
+        ..HeapOptions::new(0)
+    });
+    assert_eq!(heap.stats(), None);
+    // SAFETY: more than 0 bytes; then allocated with this layout.
+    unsafe {
+        let at = heap.alloc_zeroed(layout(100, 8));
+        assert!(!heap.contains(at) && is_filled(at, 100, 0));
+        let at = heap.realloc(at, layout(100, 8), 200);
+        assert!(is_filled(at, 100, 0));
+        heap.dealloc(at, layout(200, 8));
+        let at = heap.alloc(layout(100, 8));
+        heap.dealloc(at, layout(100, 8));
+    }
+    let error = heap.set_up().unwrap_err();
+    let refused = KBox::try_new(5, &heap).unwrap_err();
+    assert_eq!((refused.value, refused.error), (5, HeapError::Host(error)));
+    assert_eq!(refused.to_string(), format!("there is no heap: {error}"));
+    let none = HeapOptions::new(1 << 20).with_threads(0);
+    let error = Heap::try_new(none).unwrap_err();
+    assert_eq!(error.to_string(), "0 CPUs are not between 1 and 1023");
+}
+
+#[test]
+fn threads_without_a_seat_share_one() {
+    let Some(heap) = heap(2048, 2) else { return };
+    const THREADS: usize = 5;
+    let all_are_there = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for value in 0..THREADS as u8 {
+            let (heap, all_are_there) = (&heap, &all_are_there);
+            scope.spawn(move || {
+                let mut kept: KVVec<KBox<[u8; 100], _>, _> = KVVec::new(heap);
+                kept.try_push(KBox::try_new([value; 100], heap).unwrap())
+                    .unwrap();
+                all_are_there.wait();
+                for _ in 0..2000 {
+                    kept.try_push(KBox::try_new([value; 100], heap).unwrap())
+                        .unwrap();
+                    if kept.len() > 50 {
+                        kept.truncate(10);
+                    }
+                    assert!(kept.iter().all(|bytes| **bytes == [value; 100]));
+                }
+                all_are_there.wait();
+            });
+        }
+    });
+    let stats = heap.stats().unwrap();
+    assert!(stats.shared_seat >= 3 * 2000, "{stats:?}");
+    assert_eq!((objects(&heap), stats.lost_frees), (0, 0));
+    // Their seats are free again.
+    thread::scope(|scope| {
+        scope
+            .spawn(|| drop(KBox::try_new(1, &heap).unwrap()))
+            .join()
+            .unwrap()
+    });
+    assert_eq!(heap.stats().unwrap().shared_seat, stats.shared_seat);
+}
+
+#[test]
+fn a_thread_that_ends_is_served_and_can_free() {
+    struct AtTheEnd(&'static Heap, NonNull<u8>, mpsc::Sender<bool>);
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            // SAFETY: allocated with this layout, and this value's.
+            unsafe { self.0.dealloc(self.1.as_ptr(), layout(300, 8)) };
+            let own = KBox::try_new([3u8; 300], self.0);
+            self.2
+                .send(own.is_ok_and(|bytes| *bytes == [3; 300]))
+                .unwrap();
+        }
+    }
+    thread_local! {
+        static END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    }
+    let Some(heap) = heap(1024, 1) else { return };
+    let heap: &'static Heap = Box::leak(Box::new(heap));
+    let (found, finds) = mpsc::channel();
+    for _ in 0..2 {
+        let found = found.clone();
+        thread::spawn(move || {
+            // Used first, so destroyed last, as std does it; it promises no order.
+            END.with(|end| *end.borrow_mut() = None);
+            // SAFETY: more than 0 bytes.
+            let at = NonNull::new(unsafe { heap.alloc(layout(300, 8)) }).unwrap();
+            END.with(|end| *end.borrow_mut() = Some(AtTheEnd(heap, at, found)));
+        })
+        .join()
+        .unwrap();
+        assert!(finds.recv().unwrap());
+    }
+    assert_eq!((objects(heap), heap.stats().unwrap().lost_frees), (0, 0));
+}
+
+#[test]
+fn what_is_asked_for_inside_the_heap_is_passed_on() {
+    let Some(heap) = heap(1024, 1) else { return };
+    let before = KBox::try_new(1u64, &heap).unwrap();
+    mine::passing_on(|| {
+        assert!(mine::is_passing_on());
+        // SAFETY: more than 0 bytes; then allocated with this layout.
+        unsafe {
+            let at = heap.alloc(layout(100, 8));
+            assert!(!at.is_null() && !heap.contains(at));
+            heap.dealloc(at, layout(100, 8));
+        }
+        let refused = KBox::try_new(2, &heap).unwrap_err();
+        assert_eq!(refused.error, HeapError::Inside);
+        assert_eq!(refused.to_string(), "the thread is inside the heap already");
+        drop(before);
+    });
+    assert!(!mine::is_passing_on());
+    let stats = heap.stats().unwrap();
+    assert_eq!((stats.system_allocs, stats.lost_frees), (1, 1));
+    assert_eq!(objects(&heap), 1);
+}
+
+#[test]
+fn two_heaps_live_side_by_side_and_what_is_dropped_goes() {
+    let (Some(one), Some(other)) = (heap(1024, 1), heap(1024, 1)) else {
+        return;
+    };
+    let mut both = (KVVec::new(&one), KVVec::new(&other));
+    for number in 0..1000 {
+        both.0.try_push(number).unwrap();
+        both.1.try_push(number).unwrap();
+    }
+    assert_eq!(*both.0, *both.1);
+    assert!(one.contains(both.0.as_ptr().cast()) && other.contains(both.1.as_ptr().cast()));
+    assert!(!one.contains(both.1.as_ptr().cast()));
+    drop(both);
+    let gone: Weak<Inner> = Arc::downgrade(one.made().unwrap());
+    drop(one);
+    // This thread has a seat in it until it asks another heap than it did last.
+    drop(KBox::try_new(1, &other).unwrap());
+    let third = heap(1024, 1).unwrap();
+    drop(KBox::try_new(1, &third).unwrap());
+    assert!(gone.upgrade().is_none());
+    assert_eq!((objects(&other), objects(&third)), (0, 0));
+}
+
+#[test]
+fn owners_lie_where_their_names_say_and_stay_there() {
+    let Some(heap) = heap(4096, 1) else { return };
+    let inner = heap.made().unwrap();
+    let is_direct = |at: *const u64| {
+        assert!(heap.contains(at.cast()));
+        inner.is_direct(at.cast())
+    };
+    let contiguous = KBox::try_new([1u64; 100], &heap).unwrap();
+    let mapped = VBox::try_new([2u64; 100], &heap).unwrap();
+    assert!(is_direct(contiguous.as_ptr()) && !is_direct(mapped.as_ptr()));
+    let numbers = 0..100_000u64;
+    let mut some: VVec<u64, _> = VVec::new(&heap);
+    let mut either: KVVec<u64, _> = KVVec::new(&heap);
+    for number in numbers.clone() {
+        some.try_push(number).unwrap();
+        either.try_push(number).unwrap();
+        assert!(!is_direct(some.as_ptr()));
+    }
+    assert!(some.iter().copied().eq(numbers.clone()) && either.iter().copied().eq(numbers));
+    let mut block = framewright::kv::KVec::new(&heap);
+    let full = loop {
+        if let Err(refused) = block.try_push(7u64) {
+            break refused;
+        }
+        assert!(is_direct(block.as_ptr()));
+    };
+    assert_eq!(full.value, 7);
+    // No block is longer than 1024 frames, and there is no other way for it.
+    assert!(block.len() <= 1024 * 512 && block.iter().all(|number| *number == 7));
+    drop((contiguous, mapped, some, either, block));
+    let passed_on = heap.stats().unwrap().system_allocs;
+    assert_eq!((objects(&heap), passed_on), (0, 0));
+}
+
+#[test]
+fn effort_and_context_are_the_handles() {
+    let Some(heap) = heap(1024, 1) else { return };
+    let impossible = heap.with(Effort::MustSucceed, Context::NOWAIT);
+    let refused = KVVec::<u8, _>::try_with_capacity(10, impossible).err();
+    let error = HeapError::Objects(KvError::MustNotWait);
+    assert_eq!(
+        refused,
+        Some(framewright::raw::owned::ReserveError::Memory(error))
+    );
+    let may = heap.with(Effort::MustSucceed, Context::NOIO);
+    let mut some = KVVec::try_with_capacity(10, may).unwrap();
+    some.try_extend_from_slice(&[1, 2, 3]).unwrap();
+    assert_eq!(*some, [1, 2, 3]);
+    let long = framewright::kv::Memory::alloc(&may, layout(1 << 40, 8), Place::Mapped, false);
+    let error = long.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            HeapError::Objects(KvError::Ranges(vrange::RangeError::TooLong { .. }))
+        ),
+        "{error}"
+    );
+}
