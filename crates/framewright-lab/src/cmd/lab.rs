@@ -6,7 +6,7 @@ use crate::experiment::va_fit::{self, Case};
 use crate::experiment::vmap_blocks::{self, Scenario};
 use crate::experiment::{BEFORE, Clock, FRAMEWRIGHT, Failure, Mapper, Options, Progress, SEED};
 use crate::measure::{Quantile, RangeMetric as M};
-use crate::report::{Figure, Machine, RunInfo, figure_lines, figure_table, write_whole};
+use crate::report::{Figure, Machine, RunInfo, figure_lines, figure_table, has_place, write_whole};
 use clap::Subcommand;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -99,6 +99,11 @@ fn cases(name: &str) -> Result<Cases, String> {
 /// If the machine does not give what is needed, a request fails that must not, or an output cannot
 /// be written.
 pub fn run(args: &Args) -> Result<(), CommandError> {
+    let (Experiment::VmapBlocks(VmapBlocks { common, .. })
+    | Experiment::VaFit(VaFit { common, .. })) = &args.experiment;
+    if let Some(path) = &common.json {
+        has_place(path).map_err(CommandError::input)?;
+    }
     match &args.experiment {
         Experiment::VmapBlocks(args) => {
             let scenarios = or_all(args.cases.clone(), &Scenario::ALL);

@@ -7,8 +7,8 @@ use crate::replay::{
     Job, Memory, Options, Outcome, Policy, SAMPLE_MS, Start, labels_by_state, placement, replay_all,
 };
 use crate::report::{
-    self, Assertion, Case, Column, Machine, RunInfo, calibrate, json_lines, linux_column,
-    placement_column, series_csv, table, verdict, write_whole,
+    self, Assertion, Case, Column, Machine, RunInfo, calibrate, has_place, json_lines,
+    linux_column, placement_column, series_csv, table, verdict, write_whole,
 };
 use clap::ValueEnum;
 use framewright::Order;
@@ -269,6 +269,9 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         return Err(CommandError::Input(
             "--json - and --csv - both want standard output, expected one of them".into(),
         ));
+    }
+    for path in args.json.iter().chain(&args.csv) {
+        has_place(path).map_err(CommandError::input)?;
     }
     let options = Options {
         start: args.start(),

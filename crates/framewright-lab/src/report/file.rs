@@ -18,6 +18,36 @@ impl fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
+/// Whether there is a place for an output at `path`, for whoever would learn it after minutes of
+/// work only. What is no fault here may still be one when it is written.
+///
+/// # Errors
+/// If its folder is not there, or a folder has its name.
+pub fn has_place(path: &Path) -> Result<(), WriteError> {
+    let error = |cause| WriteError {
+        path: path.to_owned(),
+        cause,
+    };
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    if path.is_dir() {
+        return Err(error(io::ErrorKind::IsADirectory.into()));
+    }
+    if path.file_name().is_none() {
+        return Err(error(no_name()));
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let there = fs::metadata(folder.unwrap_or(".".as_ref())).map_err(error)?;
+    if there.is_dir() {
+        Ok(())
+    } else {
+        Err(error(io::ErrorKind::NotADirectory.into()))
+    }
+}
+
 /// Writes `bytes` to `path` whole or not at all: into a file beside it, which then takes its
 /// name. `-` is standard output; what is there and is no file (a device, a pipe) is written to and
 /// never replaced.
@@ -46,10 +76,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         return out.write_all(bytes).map_err(error);
     }
     let Some(name) = path.file_name() else {
-        return Err(error(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "not a file's name",
-        )));
+        return Err(error(no_name()));
     };
     let mut beside = name.to_owned();
     beside.push(format!(".{}.part", std::process::id()));
@@ -60,6 +87,10 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         let _ = fs::remove_file(&beside);
         error(cause)
     })
+}
+
+fn no_name() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a file's name")
 }
 
 #[cfg(test)]
@@ -80,6 +111,28 @@ mod tests {
         assert!(error.contains("folder: cannot write: "), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         assert!(write_whole(&dir.path().join("none/b"), b"").is_err());
+    }
+
+    #[test]
+    fn a_place_is_missed_before_the_work() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.json");
+        let no_place = |path: &Path| has_place(path).unwrap_err().to_string();
+        has_place(&file).unwrap();
+        assert!(!file.exists(), "nothing is made by asking");
+        write_whole(&file, b"one").unwrap();
+        for here in [file.as_path(), "a.json".as_ref(), "-".as_ref()] {
+            has_place(here).unwrap();
+        }
+        for none in [
+            dir.path(),
+            &dir.path().join("none/b"),
+            &file.join("c"),
+            "".as_ref(),
+        ] {
+            let text = no_place(none);
+            assert!(text.contains(": cannot write: "), "{text}");
+        }
     }
 
     #[cfg(unix)]
