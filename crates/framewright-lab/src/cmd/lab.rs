@@ -53,7 +53,7 @@ pub struct VaFit {
     cases: Vec<Cases>,
 
     /// Threads, each with a CPU slot of its own; with more than one, throughput is compared with
-    /// one thread's
+    /// one thread's. On the host some cases have room for three
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
 
