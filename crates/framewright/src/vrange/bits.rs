@@ -101,23 +101,94 @@ pub(super) fn runs(bits: &[AtomicU64], from: u32) -> impl Iterator<Item = (u32, 
 }
 
 /// The first run of ones from `from` on that has `len` bits from a multiple of `align` on: that
-/// multiple, and the bit behind the run.
+/// multiple, and the bit behind the run. O(words), whatever the bits are.
 #[inline]
 pub(super) fn find(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<(u32, u32)> {
+    let at = if align > 64 {
+        find_far_apart(bits, from, len, align)
+    } else if len <= 64 {
+        find_short(bits, from, len, align)
+    } else {
+        find_long(bits, from, len, align)
+    }?;
+    Some((at, next(bits, at + len, !0)))
+}
+
+/// The same where words have few multiples of `align` among them: each is looked at.
+fn find_far_apart(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<u32> {
     let end = bits.len() as u32 * 64;
-    let mut at = from;
-    loop {
-        let start = next(bits, at, 0);
-        if start == end {
-            return None;
+    let mut at = (from + (align - 1)) & !(align - 1);
+    while at + len <= end {
+        if next(bits, at, !0) >= at + len {
+            return Some(at);
         }
-        let stop = next(bits, start, !0);
-        let aligned = start.next_multiple_of(align);
-        if aligned + len <= stop {
-            return Some((aligned, stop));
-        }
-        at = stop;
+        at += align;
     }
+    None
+}
+
+/// Ones at the multiples of 1, 2, 4 and so on up to 64, in a word.
+const MULTIPLES: [u64; 7] = {
+    let mut all = [1; 7];
+    let mut log = 0;
+    while log < 6 {
+        all[log] = !0 / ((1u128 << (1 << log)) - 1) as u64;
+        log += 1;
+    }
+    all
+};
+
+/// The same for up to 64 bits from a multiple of up to 64 on: all beginnings in a word at once.
+fn find_short(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<u32> {
+    let multiples = MULTIPLES[align.trailing_zeros() as usize];
+    let first = (from / 64) as usize;
+    let mut mask = !0 << (from % 64);
+    for word in first..bits.len() {
+        let mut low = bits[word].load(Relaxed) & mask;
+        mask = !0;
+        if low == 0 {
+            continue;
+        }
+        let mut high = bits.get(word + 1).map_or(0, |bits| bits.load(Relaxed));
+        // Ones where `length` ones begin.
+        let mut length = 1;
+        while length < len && low != 0 {
+            let step = length.min(len - length);
+            low &= low >> step | high << (64 - step);
+            high &= high >> step;
+            length += step;
+        }
+        let starts = low & multiples;
+        if starts != 0 {
+            return Some(word as u32 * 64 + starts.trailing_zeros());
+        }
+    }
+    None
+}
+
+/// The same for more than 64 bits, which are in several words.
+fn find_long(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<u32> {
+    let fits = |start: u32, end: u32| {
+        let aligned = (start + (align - 1)) & !(align - 1);
+        (aligned + len <= end).then_some(aligned)
+    };
+    let mut mask = !0 << (from % 64);
+    // Where the run that reaches the end of the last word began.
+    let mut start = from;
+    for (word, here) in bits.iter().enumerate().skip((from / 64) as usize) {
+        let here = here.load(Relaxed) & mask;
+        mask = !0;
+        if here == !0 {
+            continue;
+        }
+        let base = word as u32 * 64;
+        let found = fits(start, base + here.trailing_ones());
+        if found.is_some() {
+            return found;
+        }
+        start = base + 64 - here.leading_ones();
+    }
+    fits(start, bits.len() as u32 * 64)
 }
 
 /// The length of the longest run of ones, and how many ones there are.
@@ -214,10 +285,10 @@ mod tests {
         };
         let rounds = if cfg!(miri) { 20 } else { 2000 };
         for round in 0..rounds {
-            let bits: [AtomicU64; 3] = core::array::from_fn(|_| AtomicU64::new(0));
+            let bits: [AtomicU64; 5] = core::array::from_fn(|_| AtomicU64::new(0));
             for _ in 0..draw(6) {
-                let start = draw(192) as u32;
-                let len = 1 + draw(u64::from(192 - start)) as u32;
+                let start = draw(320) as u32;
+                let len = 1 + draw(u64::from(320 - start)) as u32;
                 set(&bits, start, len);
                 if draw(2) == 0 {
                     let hole = start + draw(u64::from(len)) as u32;
@@ -230,13 +301,19 @@ mod tests {
             let pages: u32 = all.iter().map(|run| run.1 - run.0).sum();
             assert_eq!(count(&bits), pages);
             assert_eq!(survey(&bits), (most, pages), "round {round}");
-            let (len, align) = (1 + draw(70) as u32, 1 << draw(7));
-            let expected = all.iter().find_map(|&(start, end)| {
-                let aligned = start.next_multiple_of(align);
-                (aligned + len <= end).then_some((aligned, end))
-            });
-            assert_eq!(find(&bits, 0, len, align), expected, "round {round}");
-            let to = draw(192) as u32;
+            let (len, align) = (1 + draw(150) as u32, 1 << draw(9));
+            for from in [0, draw(320) as u32] {
+                let expected = all.iter().find_map(|&(start, end)| {
+                    let aligned = start.max(from).next_multiple_of(align);
+                    (aligned + len <= end).then_some((aligned, end))
+                });
+                let found = find(&bits, from, len, align);
+                assert_eq!(
+                    found, expected,
+                    "round {round}: {len} at {align} from {from}"
+                );
+            }
+            let to = draw(320) as u32;
             let bit = plain(&bits);
             let before = (0..=to).rev().find(|&at| bit[at as usize]);
             assert_eq!(last_set_to(&bits, to), before);
