@@ -10,6 +10,9 @@ use crate::units::{Context, Page};
 /// Areas of the arena that one allocation from it gives back first.
 pub(super) const GIVES: usize = 8;
 
+/// Areas in a CPU's list of those that wait that a request for one of the arena looks at.
+const LOOKS: usize = 16;
+
 /// Purgeable pages of a CPU that are worth a flush where the window is crowded.
 const WORTH_A_FLUSH: u64 = 512;
 
@@ -121,9 +124,11 @@ impl<P> super::Space<'_, P> {
             return Err(RangeError::TooLong { pages });
         }
         let align_pages = (align_bytes / Page::BYTES).max(1);
-        // Where no address can serve it, none is looked for.
-        let first = self.start().0.checked_next_multiple_of(align_pages);
-        let end = first.and_then(|first| first.checked_add(pages + 1));
+        // Where no address can serve it, none is looked for. By masks: a division would cost as much
+        // as all the rest.
+        let below = align_pages - 1;
+        let first = self.start().0.checked_add(below);
+        let end = first.and_then(|first| (first & !below).checked_add(pages + 1));
         match end {
             Some(end) if end <= self.start().0 + self.pages() => Ok(Need {
                 pages: pages as u32 + 1,
@@ -199,7 +204,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             // First fit packs closer the more of what is low is free.
             self.purge_all(frames);
         }
-        if let Some(at) = self.alloc_in_arena(need, GIVES, frames) {
+        let found = self
+            .take_waiting(need, frames)
+            .or_else(|| self.alloc_in_arena(need, GIVES, frames));
+        if let Some(at) = found {
             self.finish_in_arena(at, header);
             return Some(at);
         }
@@ -208,7 +216,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         // What this CPU has made lazy itself is had without disturbing others.
         self.release_kept(false, frames);
-        self.purge_all(frames);
+        self.purge_lazy();
+        if let Some(at) = self.take_waiting(need, frames) {
+            self.finish_in_arena(at, header);
+            return Some(at);
+        }
+        self.release_all(frames);
         if need.pages <= self.space.small_max
             && need.align_pages <= all
             && let Some(at) = self.take_anywhere(need.pages, need.align_pages as u32)
@@ -257,6 +270,52 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                     .flatten()
             })
             .or_else(|| self.take_listed(pages, align, Choice::Poor))
+    }
+
+    /// An area of the arena that this CPU freed, of just the length asked for, whose generation has
+    /// passed: of the first few in its list the least aligned that will do. It need not go into the
+    /// tree and be looked for there again.
+    ///
+    /// Only for what no span serves, and not where first fit should pack closely.
+    fn take_waiting(&self, need: &Need, frames: &mut impl FrameSource) -> Option<u32> {
+        let space = self.space;
+        let all = u64::from(space.spans.pages());
+        let is_for_spans = need.pages <= space.small_max && need.align_pages <= all;
+        if is_for_spans
+            || !space.config.spans
+            || self.words.link(Own::AreasWait).is_none()
+            || self.words.get(Own::AreasStamp) > space.done()
+            || space.is_crowded()
+        {
+            return None;
+        }
+        let mut best = None;
+        let mut least = u32::MAX;
+        let (mut before, mut next) = (None, self.words.link(Own::AreasWait));
+        for _ in 0..LOOKS {
+            let Some(at) = next else { break };
+            let header = self.header(at);
+            next = header.next();
+            let zeroes = space.page(at).0.trailing_zeros();
+            if header.pages() == need.pages
+                && zeroes >= need.align_pages.trailing_zeros()
+                && zeroes < least
+            {
+                least = zeroes;
+                best = Some((at, before, next));
+            }
+            before = Some(at);
+        }
+        let (at, before, next) = best?;
+        match before {
+            None => self.words.set_link(Own::AreasWait, next),
+            Some(before) => {
+                let waiting = self.header(before).lazy(next);
+                space.table.set_header(before, waiting);
+            }
+        }
+        self.give_frames(at, frames);
+        Some(at)
     }
 
     pub(super) fn alloc_in_arena(

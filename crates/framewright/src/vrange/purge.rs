@@ -587,7 +587,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     }
 
     /// Gives back the frames behind an area, if they are the space's.
-    fn give_frames(&self, at: u32, frames: &mut impl FrameSource) {
+    pub(super) fn give_frames(&self, at: u32, frames: &mut impl FrameSource) {
         let table = self.space.table;
         let header = self.header(at);
         if header.kind() != AreaKind::Vmalloc {
@@ -617,12 +617,17 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Everything that the seat can make free becomes so: what is lazy is unmapped, flushed and
     /// released. What the platform fails to unmap stays lazy.
     pub(super) fn purge_all(&self, frames: &mut impl FrameSource) {
+        self.purge_lazy();
+        self.release_all(frames);
+    }
+
+    /// The same without the release: nothing of it is free yet.
+    pub(super) fn purge_lazy(&self) {
         self.collect_inbox();
         while self.pass() {}
         if self.space.unflushed() != 0 {
             self.space.flush(self.words);
         }
-        self.release_all(frames);
     }
 
     /// Everything whose generation has passed becomes free.
