@@ -244,6 +244,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if let Some(at) = self.take_current(pages, align) {
             return Some(at);
         }
+        // One in any case: whoever takes what is there first spreads over ever more spans.
+        self.release_span(frames);
         for _ in 0..RELEASES {
             if let Some(at) = self.take_listed(pages, align, Choice::Rich) {
                 return Some(at);

@@ -9,10 +9,8 @@ use super::{FrameSource, Header, RangeSeat, Space};
 use crate::platform::{Barrier, Map, Relax, Watched};
 use crate::sync::{Lock, Ordering::Relaxed};
 
-/// Pages that a CPU makes lazy between two looks at what it could purge, where one pass unmaps less
-/// than so many: so that it unmaps a few areas at a time, and more than it frees.
+/// Pages that a CPU makes lazy, at least, between two looks at what it could purge.
 const LOOK_PAGES: u64 = 64;
-const PASS_PAGES: u64 = 512;
 
 /// Somebody has the stop lock, and has claimed seats; they are given up when this is dropped.
 pub(super) struct Claims<'s, 'm, P> {
@@ -118,10 +116,11 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.relieve_above(told);
         // What others freed, and was found beside what could not be unmapped, is added.
         let unmapped = before.saturating_sub(self.words.get(Own::Purgeable));
-        // Where what is lazy is scattered, a pass does little, and the next comes soon.
+        // The next pass comes before as much is freed as this one unmapped: so that whoever meets the
+        // bound need only flush.
         let step = match unmapped {
-            1..PASS_PAGES => LOOK_PAGES,
-            _ => self.space.batch,
+            0 => self.space.batch,
+            some => (some - some / 4).max(LOOK_PAGES),
         };
         let next = (delta + step).min(self.space.batch);
         self.words.set(Own::Look, next);
@@ -137,8 +136,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let bound = self.space.lazy_max;
         let own = self.words.get(Own::Purgeable);
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
-        if own > ahead && told > bound / 2 {
-            self.pass();
+        if own > ahead && told > bound / 2 && self.pass() && told > bound {
+            // Something could not be unmapped before, and what now was is part of it.
+            self.space.flush(self.words);
         }
     }
 

@@ -788,3 +788,33 @@ fn a_space_in_zeroed_memory_does_as_one_in_memory_that_holds_anything() {
     }
     assert_eq!(twins[0].space.stats(), twins[1].space.stats());
 }
+
+#[test]
+fn what_waits_of_the_arena_serves_the_next_request_of_its_length() {
+    let mut twin = Twin::new(space(
+        SpaceLayout::new(Page(8192), 32768),
+        config(4096, true),
+    ));
+    // Aligned to 8192 pages are four pages of the window.
+    let aligns = [8192, 4096, 8192, 4096, 8192, 8192];
+    let made = aligns.map(|align| twin.alloc(0, 1, align).unwrap().0 / 4096);
+    assert_eq!(made, [2, 3, 4, 5, 6, 8]);
+    for _ in aligns {
+        twin.free(0, 0);
+    }
+    let cuts = twin.space.stats().alloc_vmap_area;
+    // Nothing in the arena is aligned so, until there is a purge; then the least aligned serve.
+    let mut again = |align| twin.alloc(0, 1, align).unwrap().0 / 4096;
+    let round = again(8192);
+    assert!([2, 6].contains(&round), "{round}");
+    let odd = [again(4096), again(4096)];
+    assert!(odd == [3, 5] || odd == [5, 3], "{odd:?}");
+    assert_eq!(again(4096), 8 - round);
+    let stats = twin.space.stats();
+    assert_eq!((stats.alloc_vmap_area, stats.tlb_flushes), (cuts, 1));
+    twin.check();
+    // Another length is the arena's matter.
+    assert!(twin.alloc(0, 2, 8192).is_some());
+    assert_eq!(twin.space.stats().alloc_vmap_area, cuts + 1);
+    twin.check();
+}
