@@ -112,6 +112,7 @@ impl Held<'_> {
     }
 
     /// Moves a slab from the list of its state to that of another.
+    #[inline(always)]
     pub(super) fn move_to(&self, number: u32, state: State) {
         let slab = self.records.get(number);
         let header = slab.header();
@@ -169,6 +170,30 @@ impl Held<'_> {
             .set_magazine(class, Records::magazine(number, 0), 0);
         let loaded = self.next_word(class);
         debug_assert!(loaded, "K4: a listed slab has a free slot");
+    }
+
+    /// A full slab, one of whose slots was freed just now, is in the list of such slabs.
+    #[inline(never)]
+    pub(super) fn becomes_partial(&self, number: u32) {
+        self.move_to(number, State::Partial);
+    }
+
+    /// The class, whose slab is full or none, is served from one with free slots. False if there is
+    /// none.
+    pub(super) fn next_partial(&self, class: Class) -> bool {
+        let number = self.words.first(State::Partial, class);
+        if number == 0 {
+            return false;
+        }
+        let full = Records::named_by(self.words.magazine(class).0);
+        if full != 0 {
+            let slab = self.records.get(full);
+            slab.set_header(slab.header().with_state(State::Full));
+        }
+        self.move_to(number, State::Current);
+        self.words
+            .set_magazine(class, Records::magazine(number, 0), 0);
+        self.next_word(class)
     }
 
     /// The class is served from no slab any more, until the next request.

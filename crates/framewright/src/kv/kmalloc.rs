@@ -49,7 +49,10 @@ where
             return None;
         }
         let found = match self.try_enter() {
-            true => self.held.take(class),
+            true => {
+                let found = self.held.take(class);
+                found.or_else(|| self.held.take_near(class))
+            }
             false => None,
         };
         self.exit();

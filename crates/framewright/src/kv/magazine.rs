@@ -48,32 +48,35 @@ impl<'m> Held<'m> {
         Some(Addr(first.wrapping_add(slot * class.bytes())))
     }
 
-    /// Takes a slot of the class from whatever slab of the seat's has one.
+    /// Takes a slot of the class from whatever slab of the seat's has one: the magazine's, one
+    /// with free slots, what others freed, and at last one whose slots are all free.
     pub(super) fn take_any(&self, class: Class) -> Option<Addr> {
-        let found = self.take(class);
-        found.or_else(|| self.refill(class).then(|| self.take(class)).flatten())
+        let near = |held: &Self| held.take(class).or_else(|| held.take_near(class));
+        near(self)
+            .or_else(|| self.collect_inbox().then(|| near(self)).flatten())
+            .or_else(|| self.take_empty(class))
     }
 
-    /// Loads an empty magazine: from its slab, from one with free slots, from what others freed,
-    /// and at last from one whose slots are all free.
-    fn refill(&self, class: Class) -> bool {
-        self.next_word(class)
-            || self.next_slab(class, State::Partial)
-            || self.collect_inbox()
-                && (self.next_word(class) || self.next_slab(class, State::Partial))
-            || self.next_slab(class, State::Empty)
-    }
-
-    fn next_slab(&self, class: Class, state: State) -> bool {
-        let number = self.words.first(state, class);
-        if number != 0 {
-            self.serve_from(class, number);
+    /// Takes a slot where the magazine is empty: from its slab, or from one with free slots.
+    #[inline(never)]
+    pub(super) fn take_near(&self, class: Class) -> Option<Addr> {
+        if !self.next_word(class) && !self.next_partial(class) {
+            return None;
         }
-        number != 0
+        self.take(class)
+    }
+
+    fn take_empty(&self, class: Class) -> Option<Addr> {
+        let number = self.words.first(State::Empty, class);
+        if number == 0 {
+            return None;
+        }
+        self.serve_from(class, number);
+        self.take(class)
     }
 
     /// Frees the object at an address, in whose frame, at `place`, a slab of the seat's is, where
-    /// no more is to be done than to set a bit. Returns the slot's length.
+    /// no more is to be done than to set a bit, and to list a slab that was full. Returns the slot's length.
     #[inline(always)]
     pub(super) fn free_short(&self, addr: Addr, place: usize) -> Option<u64> {
         let Entry::Slab(part) = self.table.get(place) else {
@@ -86,15 +89,19 @@ impl<'m> Held<'m> {
         let free = slot.slab.free(slot.word);
         let bits = free.load(Relaxed);
         let others = slot.slab.remote(slot.word).load(Relaxed);
-        let stays = match slot.header.state() {
-            State::Current => true,
+        let state = slot.header.state();
+        let is_short = match state {
+            State::Current | State::Full => true,
             State::Partial => bits | slot.bit != slot.header.all_in(slot.word),
             _ => false,
         };
-        if !stays || (bits | others) & slot.bit != 0 {
+        if !is_short || (bits | others) & slot.bit != 0 {
             return None;
         }
         free.store(bits | slot.bit, Relaxed);
+        if state == State::Full {
+            self.becomes_partial(part.record());
+        }
         self.words.count(Count::SlabFrees, 1);
         Some(part.class().bytes())
     }
