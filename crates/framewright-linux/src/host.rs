@@ -21,7 +21,7 @@ pub struct Options {
     pub config: Config,
     /// Which pages the frames lie in.
     pub pages: Pages,
-    /// Whether locks are accounted, for the statistics: of the zone, and of a space over it. Each
+    /// Whether locks are accounted, for the statistics: of the zone, of a space over it, and of objects in them. Each
     /// lock that is taken costs two readings of the clock then.
     pub accounts_locks: bool,
 }

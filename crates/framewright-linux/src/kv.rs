@@ -110,6 +110,11 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
         let platform = space.platform();
         // Fresh from the kernel: zeroes.
         let kv = Kv::in_zeroed(layout, memory, platform, relief).map_err(HostError::Objects)?;
+        let kv = if space.host().zone().accounts_locks() {
+            kv.with_lock_accounts()
+        } else {
+            kv
+        };
         Ok(Self {
             kv,
             space,

@@ -1,11 +1,13 @@
 //! Locks, accounted where that is asked for.
 
 use framewright::frame::ZoneLayout;
-use framewright::platform::Fenced;
+use framewright::kv::KvRequest;
+use framewright::platform::{Fenced, NoRelief};
+use framewright::policy::Effort;
 use framewright::stats::{FrameStats, LockStats, RangeStats};
 use framewright::vrange::AreaRequest;
 use framewright::{Frame, Mobility, Order};
-use framewright_linux::{HostSpace, Options, RangeOptions};
+use framewright_linux::{HostKv, HostSpace, Options, RangeOptions};
 use std::sync::Barrier;
 use std::thread;
 
@@ -77,6 +79,17 @@ fn by_one_thread_every_lock_is_taken_so_often_and_never_met() {
         assert_eq!(lock.contended, 0);
         assert!(lock.hold_ns_max > 0);
     }
+}
+
+#[test]
+fn the_stop_lock_of_objects_is_taken_by_requests_that_would_fail() {
+    let objects = HostKv::over(host(true), NoRelief).unwrap();
+    let mut seat = objects.seat().unwrap();
+    let request = KvRequest::new(64).with(Effort::MustSucceed);
+    assert_eq!(objects.kv().stats().stop_lock, LockStats::default());
+    while seat.kmalloc(&request).is_ok() {}
+    let lock = objects.kv().stats().stop_lock;
+    assert!(lock.acquisitions > 0 && lock.contended == 0 && lock.hold_ns_max > 0);
 }
 
 #[test]

@@ -7,14 +7,14 @@ use super::slab::State;
 use super::table::{Entry, Part};
 use super::{Kv, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Zero};
-use crate::sync::{Lock, LockGuard, Ordering::Relaxed};
+use crate::platform::{Barrier, Direct, Map, Relax, Watched, Zero};
+use crate::sync::{Lock, Ordering::Relaxed};
 use crate::vrange::FrameSource;
 
 /// Somebody has the stop lock, and has claimed all seats; they are given up when this is dropped.
 pub(super) struct Claims<'k, 'm, P, R> {
     kv: &'k Kv<'m, P, R>,
-    _lock: LockGuard<'m>,
+    _lock: Watched<'k, 'm, P>,
 }
 
 impl<P, R> Drop for Claims<'_, '_, P, R> {
@@ -35,7 +35,10 @@ impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
     /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
     /// no seat.
     pub(super) fn stop(&self) -> Claims<'_, 'm, P, R> {
-        let lock = Lock::new(self.stop_lock()).lock(|attempt| self.platform.relax(attempt));
+        let lock = Lock::new(self.stop_lock());
+        let lock = self
+            .accounts
+            .lock(lock, &self.platform, self.stop_account());
         // Made before the claims, so that they end also if the platform panics.
         let claims = Claims {
             kv: self,

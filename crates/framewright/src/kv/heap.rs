@@ -7,7 +7,10 @@ use super::slab::Records;
 use super::table::{Entry, Kind, Table};
 use super::{KvLayout, KvSeat, SetupError};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, NoRelief, Relax, Zero};
+use crate::platform::{
+    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Direct, Map, NoRelief, Relax, Zero,
+    read_account,
+};
 use crate::raw::atomic_words;
 use crate::stats::KvStats;
 use crate::sync::AtomicU64;
@@ -15,6 +18,7 @@ use crate::units::{Addr, Frame, Page};
 use crate::vrange::{FrameSource, RangeSeat};
 
 const STOP: usize = 0;
+const STOP_ACCOUNT: usize = 1;
 /// The records that no seat has: their list, and how many were ever taken.
 const POOL: usize = 8;
 const FRESH: usize = 9;
@@ -22,7 +26,7 @@ const FRESH: usize = 9;
 const FRUITLESS: usize = 16;
 /// Words of the allocator's own: whole cache lines.
 pub(super) const KV_WORDS: usize = 32;
-const _: () = assert!(FRUITLESS + CLASSES < KV_WORDS);
+const _: () = assert!(FRUITLESS + CLASSES < KV_WORDS && STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
 
 /// An object allocator over zones and a space.
 ///
@@ -33,6 +37,7 @@ const _: () = assert!(FRUITLESS + CLASSES < KV_WORDS);
 pub struct Kv<'m, P, R = NoRelief> {
     pub(super) shape: Shape,
     pub(super) platform: P,
+    pub(super) accounts: Accounts<P>,
     pub(super) relief: R,
     words: &'m [AtomicU64],
     seats: &'m [AtomicU64],
@@ -106,6 +111,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         Ok(Self {
             shape,
             platform,
+            accounts: Accounts::OFF,
             relief,
             words,
             seats,
@@ -113,6 +119,17 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             table: Table::new(table, shape.start),
             direct: direct.0,
         })
+    }
+
+    /// The same with its locks accounted, for the statistics: each that is taken costs two
+    /// readings of the clock then.
+    #[must_use]
+    pub fn with_lock_accounts(self) -> Self
+    where
+        P: Clock,
+    {
+        let accounts = Accounts::on();
+        Self { accounts, ..self }
     }
 
     /// The seat of the CPU whose seat in the space `ranges` is, until it is dropped.
@@ -158,6 +175,11 @@ impl<'m, P, R> Kv<'m, P, R> {
 
     pub(super) fn stop_lock(&self) -> &'m AtomicU64 {
         &self.words[STOP]
+    }
+
+    pub(super) fn stop_account(&self) -> Account<'m> {
+        let account = &self.words[STOP_ACCOUNT..];
+        account.first_chunk().expect("the words were counted")
     }
 
     /// How much had happened when a drain for that class, or for blocks, brought nothing.
@@ -214,6 +236,7 @@ impl<'m, P, R> Kv<'m, P, R> {
             drains: sum(Count::Drains),
             bad_frees: sum(Count::BadFrees),
             double_frees: sum(Count::DoubleFrees),
+            stop_lock: read_account(self.stop_account()),
         }
     }
 

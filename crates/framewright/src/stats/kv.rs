@@ -1,3 +1,5 @@
+use super::LockStats;
+
 /// What an object allocator has counted since it was made.
 ///
 /// A snapshot: plain numbers, taken counter by counter, so that counters read while other CPUs
@@ -36,4 +38,6 @@ pub struct KvStats {
     pub bad_frees: u64,
     /// Objects found freed twice, by two CPUs at the same moment; each is handed out once.
     pub double_frees: u64,
+    /// The stop lock; only if locks are accounted.
+    pub stop_lock: LockStats,
 }
