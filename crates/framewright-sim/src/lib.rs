@@ -14,15 +14,17 @@
 //! - [`FrameModel`]: the page-frame allocator's obviously right, slow twin: one state a frame. It
 //!   does not say which block is handed out, only which could be, and when one must be.
 //! - [`RangeModel`](range::RangeModel): that of virtual ranges, a sorted list of the live areas.
+//! - [`ObjectModel`](object::ObjectModel): that of objects, with their bytes.
 //! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
-//!   sequence. One `u64` repeats a run. A space has [its own](range::Case).
-//! - [`frame::run`] and [`range::run`] run a sequence on both; [`shrink`] makes a failing one short.
+//!   sequence. One `u64` repeats a run. A space has [its own](range::Case), and so have [objects](object::Case).
+//! - [`frame::run`], [`range::run`] and [`object::run`] run a sequence on both; [`shrink`] makes a failing one short.
 //! - [`Hammer`](range::Hammer): threads in one space, with every mapping and word checked.
 #![forbid(unsafe_code)]
 
 mod difference;
 pub mod frame;
 mod machine;
+pub mod object;
 mod paging;
 mod random;
 pub mod range;

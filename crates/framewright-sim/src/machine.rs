@@ -22,11 +22,15 @@ pub enum Call {
     Flush,
     /// Frames for an area.
     Frames,
+    /// A block of frames.
+    Block,
+    /// Compaction or reclaim for a request.
+    Relief,
 }
 
 impl Call {
     /// How many kinds there are.
-    const KINDS: usize = Self::Frames as usize + 1;
+    const KINDS: usize = Self::Relief as usize + 1;
 }
 
 /// One machine: CPUs of which one runs at a time, a clock that only work moves, and memory for

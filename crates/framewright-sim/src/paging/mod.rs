@@ -323,6 +323,32 @@ impl Paging {
         }
     }
 
+    /// Whether a page table entry or what a TLB keeps reaches the frame.
+    #[must_use]
+    pub fn is_reached(&self, frame: Frame) -> bool {
+        let state = self.state.borrow();
+        let has_entry = |physical: &Physical| physical.entries > 0;
+        state.frames.get(frame.0 as usize).is_some_and(has_entry)
+            || state.tlbs.iter().any(|tlb| tlb.reaches(frame))
+    }
+
+    /// Notes a rule that was broken, if it is the first.
+    pub(crate) fn record(&self, what: impl FnOnce() -> String) {
+        self.state.borrow_mut().record(what);
+    }
+
+    /// A call that says within which context it is made.
+    pub(crate) fn note_context(&self, call: &str, context: Context) {
+        let state = &mut *self.state.borrow_mut();
+        self.check_context(state, call, Some(context));
+    }
+
+    /// A call for which its caller must be allowed to wait.
+    pub(crate) fn note_wait(&self, call: &str) {
+        let state = &mut *self.state.borrow_mut();
+        self.check_context(state, call, None);
+    }
+
     fn offset(&self, state: &State, page: Page, pages: u64) -> Option<usize> {
         let at = page.0.checked_sub(self.start.0)?;
         let is_inside = at.checked_add(pages)? <= state.table.len() as u64;

@@ -33,6 +33,9 @@ pub enum KvError {
     },
     /// The request must succeed, but its context does not let it wait and reclaim.
     MustNotWait,
+    /// The object would have to move, but is mapped pages, whose free has no context: a caller that
+    /// may not wait keeps them.
+    MustNotFree(Addr),
     /// So many contiguous bytes were not there at once, and the request does not wait for them:
     /// with more effort they may be had.
     NotNow {
@@ -59,6 +62,12 @@ impl fmt::Display for KvError {
             Self::Align { bytes } => write!(f, "alignment {bytes} is not a power of two"),
             Self::AlignContiguous { bytes } => {
                 write!(f, "no contiguous object is aligned to {bytes} bytes")
+            }
+            Self::MustNotFree(addr) => {
+                write!(
+                    f,
+                    "the object at {addr} is mapped pages, which a caller that may not wait cannot free"
+                )
             }
             Self::NotNow { bytes } => {
                 write!(f, "{bytes} contiguous bytes were not there at once")

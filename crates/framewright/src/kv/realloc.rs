@@ -40,12 +40,17 @@ where
     ///
     /// # Errors
     /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address. The object is as it was
-    /// then. A length that it can have already, at an alignment that it has, is never refused for
+    /// then. Mapped pages move only for a caller that may wait, because to free them may. A length that it can have already, at an alignment that it has, is never refused for
     /// want of anything.
     pub fn kvrealloc(&mut self, addr: Addr, request: &KvRequest) -> Result<Addr, KvError> {
         let need = self.need(request, true)?;
         let had = self.kvsize(addr).map_err(KvError::Free)?;
         let fits = request.bytes <= had && addr.0 & (request.align_bytes - 1) == 0;
+        // A free of mapped pages may wait.
+        let may_move = request.context.may_block || self.kv.place(addr).is_some();
+        if !fits && !may_move {
+            return Err(KvError::MustNotFree(addr));
+        }
         // What it moves to is zeroed behind what is copied, and not before.
         let bare = KvRequest {
             zero: false,
@@ -53,7 +58,8 @@ where
         };
         let new = if fits {
             let had = self.cut(addr, had, request.bytes);
-            match self.smaller(had, &bare, &need, addr) {
+            let smaller = may_move.then(|| self.smaller(had, &bare, &need, addr));
+            match smaller.flatten() {
                 Some(new) => new,
                 None => {
                     self.zero_behind(addr, request, request.bytes, had);

@@ -166,6 +166,27 @@ fn on_error_the_object_is_as_it_was() {
 }
 
 #[test]
+fn k8_mapped_pages_do_not_move_for_a_caller_that_may_not_wait() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let area = mapped(&mut seat, 64 * K);
+    machine.toy.fill(area, 64 * K, 3);
+    let request = |bytes| KvRequest::new(bytes).within(Context::NOWAIT);
+    assert_eq!(seat.kvrealloc(area, &request(64)), Ok(area));
+    let error = seat.kvrealloc(area, &request(65 * K)).unwrap_err();
+    assert_eq!(error, KvError::MustNotFree(area));
+    assert_eq!(
+        std::format!("{error}"),
+        std::format!(
+            "the object at {area} is mapped pages, which a caller that may not wait cannot free"
+        )
+    );
+    assert!(machine.toy.is_filled(area, 64 * K, 3));
+    seat.kvfree(area).unwrap();
+    machine.assert_all_free(seat);
+}
+
+#[test]
 fn a_direct_map_starts_at_a_page() {
     #[derive(Debug)]
     struct Skewed;

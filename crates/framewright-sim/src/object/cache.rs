@@ -1,0 +1,113 @@
+use super::{Ram, Watched};
+use crate::Call;
+use framewright::frame::Blocks;
+use framewright::platform::Relief;
+use framewright::vrange::FrameSource;
+use framewright::{Context, Frame, Mobility, Order, Run};
+use std::cell::{Cell, RefCell};
+
+/// Somebody who has frames that he gives back when asked: a cache of clean pages, which can also be
+/// moved out of the way.
+#[derive(Debug)]
+pub struct Cache<'s> {
+    ram: &'s Ram,
+    frames: RefCell<Vec<Frame>>,
+    compactions: Cell<u64>,
+    reclaims: Cell<u64>,
+}
+
+fn one(frame: Frame) -> Run {
+    Run::new(frame, 1).expect("a frame of the zone")
+}
+
+impl<'s> Cache<'s> {
+    /// An empty cache over that RAM.
+    #[must_use]
+    pub const fn new(ram: &'s Ram) -> Self {
+        Self {
+            ram,
+            frames: RefCell::new(Vec::new()),
+            compactions: Cell::new(0),
+            reclaims: Cell::new(0),
+        }
+    }
+
+    /// How many frames it has.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.frames.borrow().len() as u64
+    }
+
+    /// How often it was asked to compact, and to reclaim, since this was last asked.
+    pub fn asked(&self) -> (u64, u64) {
+        (self.compactions.take(), self.reclaims.take())
+    }
+
+    /// Takes up to `frames` frames, as reading files does.
+    pub fn fill(&self, from: &mut Watched<'_, '_>, frames: u64) {
+        for _ in 0..frames {
+            match from.try_block(Order::ZERO, Mobility::Movable) {
+                Some(frame) => self.frames.borrow_mut().push(frame),
+                None => return,
+            }
+        }
+    }
+
+    /// Drops up to `frames` frames: how many.
+    pub fn drop_some(&self, into: &mut Watched<'_, '_>, frames: u64) -> u64 {
+        let frames = frames.min(self.frames());
+        for _ in 0..frames {
+            let mut all = self.frames.borrow_mut();
+            // Neither the oldest nor the youngest, so that what comes back is scattered.
+            let nth = all.len() * 5 / 8;
+            into.free_run(one(all.swap_remove(nth)));
+        }
+        frames
+    }
+
+    /// An aligned block of which everything that is taken is in the cache.
+    fn movable(&self, order: Order) -> Option<Vec<Frame>> {
+        let frames = self.frames.borrow();
+        frames.iter().find_map(|frame| {
+            let start = frame.0 >> order.get() << order.get();
+            let block = (start..start + order.frames()).map(Frame);
+            let taken: Vec<Frame> = block.filter(|frame| self.ram.is_taken(*frame)).collect();
+            let all_cached = taken.iter().all(|frame| frames.contains(frame));
+            all_cached.then_some(taken)
+        })
+    }
+}
+
+impl Relief<Watched<'_, '_>> for Cache<'_> {
+    fn compact(&self, frames: &mut Watched<'_, '_>, order: Order, context: Context) -> bool {
+        self.compactions.set(self.compactions.get() + 1);
+        self.ram.paging().note_context("compact", context);
+        self.ram.paging().note_wait("compaction");
+        if self.ram.machine().is_hit(Call::Relief) {
+            return false;
+        }
+        let Some(moved) = self.movable(order) else {
+            return false;
+        };
+        // Nobody looks at what they hold: instead of moving it, it is dropped.
+        self.frames
+            .borrow_mut()
+            .retain(|frame| !moved.contains(frame));
+        for frame in moved {
+            frames.free_run(one(frame));
+        }
+        frames.seat.zone().drain();
+        true
+    }
+
+    fn reclaim(&self, frames: &mut Watched<'_, '_>, wanted: u64, context: Context) -> u64 {
+        self.reclaims.set(self.reclaims.get() + 1);
+        self.ram.paging().note_context("reclaim", context);
+        self.ram.paging().note_wait("reclaim");
+        if self.ram.machine().is_hit(Call::Relief) {
+            return 0;
+        }
+        // As reclaim goes: what was asked for, or a batch of it.
+        self.drop_some(frames, wanted.min(24))
+    }
+}

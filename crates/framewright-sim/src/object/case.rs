@@ -1,0 +1,351 @@
+use super::{Call, Op, Ram};
+use crate::Random;
+use framewright::frame::ZoneLayout;
+use framewright::kv::KvLayout;
+use framewright::policy::Effort;
+use framewright::vrange::SpaceLayout;
+use framewright::{Addr, Context, Frame, Page};
+
+/// What is run: a machine, and the mixture of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The name, for the command that repeats a run.
+    pub name: &'static str,
+    /// The zone: as many seats as it has CPUs are used in turn by one thread.
+    pub zone: ZoneLayout,
+    /// The space.
+    pub space: SpaceLayout,
+    /// Where frame 0 lies.
+    pub direct: Addr,
+    /// The most slabs.
+    pub slabs_max: u64,
+    /// The mixture of operations.
+    pub mixture: Mixture,
+    /// Of an object's bytes each so many is written and read, besides those at its ends.
+    pub stride: u64,
+    /// After how many operations the counters are compared; 1 for each.
+    pub compare_every: u32,
+    /// After how many operations everything is verified.
+    pub verify_every: u32,
+}
+
+/// How often what happens, in a thousand operations; the rest are requests and frees.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixture {
+    /// Frees of what is not allocated, not so, or not there; requests that nobody can serve.
+    pub misuse: u64,
+    /// Changes of length.
+    pub realloc: u64,
+    /// Reads.
+    pub touch: u64,
+    /// Drains, seats that are given back, the cache.
+    pub whole: u64,
+    /// Requests that may not wait.
+    pub nowait: u64,
+    /// Requests of up to 2 KiB.
+    pub small: u64,
+    /// The longest of the other usual requests, in bytes.
+    pub usual_bytes: u64,
+}
+
+impl Case {
+    /// The cases that every check runs: from memory of 16 frames to some thousand.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let mixture = Mixture {
+            misuse: 80,
+            realloc: 120,
+            touch: 40,
+            whole: 40,
+            nowait: 120,
+            small: 600,
+            usual_bytes: 40_000,
+        };
+        let case = |name, first, frames: u64, cpus, (start, pages, span_pages)| Self {
+            name,
+            zone: ZoneLayout::new(Frame(first), frames).with_cpus(cpus),
+            space: SpaceLayout::new(Page(start), pages)
+                .with_span_pages(span_pages)
+                .with_cpus(cpus),
+            direct: Addr(0x4000_0000),
+            slabs_max: frames.div_ceil(4).max(u64::from(cpus)),
+            mixture,
+            stride: 1,
+            compare_every: 1,
+            verify_every: 1,
+        };
+        let mut cases = vec![
+            case("sixteen", 0, 16, 2, (0x80_0000, 64, 8)),
+            case("small", 0, 64, 3, (0x80_0000, 128, 16)),
+            case("window", 0, 256, 2, (0x80_0000, 24, 4)),
+            case("cache", 512, 192, 2, (0x80_0000, 512, 32)),
+            case("few-slabs", 0, 128, 2, (0x80_0000, 256, 32)),
+            case("skewed", 0, 200, 1, (0x80_0000, 512, 64)),
+            case("mapped", 0, 256, 4, (0x80_0000, 1024, 64)),
+            case("usual", 1024, 1024, 4, (0x80_0000, 4096, 256)),
+            case("large", 0, 4096, 2, (0x80_0000, 16_384, 512)),
+        ];
+        for case in &mut cases {
+            match case.name {
+                "cache" => case.mixture.whole = 120,
+                "few-slabs" => case.slabs_max = 4,
+                // No block is aligned to more than a page.
+                "skewed" => case.direct = Addr(0x4000_7000),
+                "mapped" => {
+                    case.mixture.small = 200;
+                    case.mixture.usual_bytes = 120_000;
+                }
+                "usual" | "large" => {
+                    case.mixture.misuse = 20;
+                    case.mixture.whole = 6;
+                    case.mixture.usual_bytes = 100_000;
+                    case.stride = 61;
+                }
+                _ => {}
+            }
+        }
+        cases
+    }
+
+    /// The case of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|case| case.name == name)
+    }
+
+    /// The same, compared and verified so seldom that it does not dominate the time.
+    #[must_use]
+    pub const fn sparse(mut self) -> Self {
+        self.compare_every = 32;
+        self.verify_every = if self.zone.frames < 64 {
+            64
+        } else {
+            self.zone.frames as u32
+        };
+        self.stride = 251;
+        self
+    }
+
+    /// The layout of the object allocator.
+    #[must_use]
+    pub const fn objects(&self) -> KvLayout {
+        KvLayout::new(self.zone.start, self.zone.frames)
+            .with_cpus(self.zone.cpus)
+            .with_slabs_max(self.slabs_max)
+    }
+
+    /// The machine that the case runs on.
+    #[must_use]
+    pub fn ram(&self) -> Ram {
+        Ram::new(
+            self.zone.cpus,
+            self.zone.start,
+            self.zone.frames,
+            self.direct,
+            self.space.start,
+            self.space.pages,
+        )
+    }
+
+    /// The sequence of that seed; it never ends.
+    pub fn ops(&self, seed: u64) -> impl Iterator<Item = Op> + use<> {
+        let (case, mut random, mut nth) = (*self, Random::new(seed), 0u64);
+        std::iter::from_fn(move || {
+            nth += 1;
+            Some(case.op(&mut random, nth))
+        })
+    }
+
+    fn op(&self, random: &mut Random, nth: u64) -> Op {
+        let Mixture {
+            misuse,
+            realloc,
+            touch,
+            whole,
+            ..
+        } = self.mixture;
+        let cpu = self.cpu(random);
+        let pick = random.bits() as u32;
+        match random.below(1000) {
+            n if n < misuse => self.misuse(random, cpu, pick),
+            n if n < misuse + realloc => {
+                let bytes = self.bytes(random);
+                self.realloc(random, cpu, pick, bytes)
+            }
+            n if n < misuse + realloc + touch => Op::Touch { cpu, pick },
+            n if n < misuse + realloc + touch + whole => self.whole(random, cpu),
+            _ => self.plain(random, cpu, pick, nth),
+        }
+    }
+
+    /// Fills, stays, empties and stays again, so that full and empty memory are met often.
+    fn plain(&self, random: &mut Random, cpu: u16, pick: u32, nth: u64) -> Op {
+        let phase = nth / (self.zone.frames + 40) % 4;
+        if random.chance([75, 52, 20, 45][phase as usize]) {
+            let (bytes, align_bytes) = (self.bytes(random), self.align_bytes(random));
+            self.request(random, cpu, bytes, align_bytes)
+        } else {
+            let kfree = random.chance(50);
+            Op::Free { cpu, pick, kfree }
+        }
+    }
+
+    fn request(&self, random: &mut Random, cpu: u16, bytes: u64, align_bytes: u64) -> Op {
+        let call = match random.below(16) {
+            0..6 => Call::Kmalloc,
+            6 => Call::Kvcalloc(1 + random.below(64)),
+            7 => Call::Vmalloc,
+            _ => Call::Kvmalloc,
+        };
+        Op::Alloc {
+            cpu,
+            call,
+            bytes,
+            align_bytes,
+            zero: random.chance(30),
+            effort: effort(random),
+            context: self.context(random),
+        }
+    }
+
+    fn realloc(&self, random: &mut Random, cpu: u16, pick: u32, bytes: u64) -> Op {
+        Op::Realloc {
+            cpu,
+            pick,
+            bytes,
+            align_bytes: self.align_bytes(random),
+            zero: random.chance(50),
+            effort: effort(random),
+            context: self.context(random),
+        }
+    }
+
+    fn misuse(&self, random: &mut Random, cpu: u16, pick: u32) -> Op {
+        let kfree = random.chance(50);
+        match random.below(10) {
+            0 | 1 => Op::FreeTwice { cpu, pick, kfree },
+            2 | 3 => Op::FreeWrong {
+                cpu,
+                pick,
+                offset: match random.below(3) {
+                    0 => random.below(32),
+                    1 => Page::BYTES * random.below(4),
+                    _ => random.below(8192),
+                },
+                kfree,
+            },
+            4 | 5 => Op::FreeAny {
+                cpu,
+                at: self.place(random),
+                kfree,
+            },
+            6 => Op::ReallocAny {
+                cpu,
+                at: self.place(random),
+                bytes: self.bytes(random),
+            },
+            7 | 8 => {
+                let bytes = match random.below(6) {
+                    0 => 0,
+                    1 => u64::MAX - random.below(3),
+                    2 => 1 << random.below(64),
+                    _ => (self.zone.frames * Page::BYTES + 3).saturating_sub(random.below(6)),
+                };
+                if random.chance(30) {
+                    self.realloc(random, cpu, pick, bytes)
+                } else {
+                    self.request(random, cpu, bytes, 1)
+                }
+            }
+            _ => {
+                let align_bytes = match random.below(4) {
+                    0 => random.bits() >> random.below(64),
+                    1 => 0,
+                    _ => 1 << random.below(64),
+                };
+                let bytes = self.bytes(random);
+                self.request(random, cpu, bytes, align_bytes)
+            }
+        }
+    }
+
+    fn whole(&self, random: &mut Random, cpu: u16) -> Op {
+        let frames = 1 + random.below(self.zone.frames / 4);
+        match random.below(8) {
+            0 => Op::Reseat { cpu },
+            1 | 2 => Op::Drain { cpu },
+            3..6 => Op::Fill { cpu, frames },
+            _ => Op::Drop { cpu, frames },
+        }
+    }
+
+    fn cpu(&self, random: &mut Random) -> u16 {
+        random.below(u64::from(self.zone.cpus)) as u16
+    }
+
+    fn context(&self, random: &mut Random) -> Context {
+        let nowait = self.mixture.nowait;
+        match random.below(1000) {
+            n if n < nowait => Context::NOWAIT,
+            n if n < nowait + 100 => Context::NOIO,
+            n if n < nowait + 200 => Context::NOFS,
+            n if n < nowait + 260 => Context {
+                may_reclaim: false,
+                ..Context::ANY
+            },
+            _ => Context::ANY,
+        }
+    }
+
+    /// By the mixture small, of any length; or about as long as usual; seldom up to all of memory.
+    fn bytes(&self, random: &mut Random) -> u64 {
+        if random.below(1000) < self.mixture.small {
+            let most = 1 << random.below(12);
+            // Often exactly a class or a power of two.
+            return if random.chance(30) {
+                most
+            } else {
+                1 + random.below(most)
+            };
+        }
+        let most = match random.below(64) {
+            0 => self.zone.frames * Page::BYTES / 2,
+            1..8 => self.mixture.usual_bytes * 4,
+            _ => self.mixture.usual_bytes,
+        };
+        let bytes = 1 + random.below(most);
+        if random.chance(20) {
+            bytes.next_power_of_two()
+        } else {
+            bytes
+        }
+    }
+
+    /// Mostly none, sometimes up to a page, seldom more.
+    fn align_bytes(&self, random: &mut Random) -> u64 {
+        match random.below(32) {
+            0 => 1 << random.below(18),
+            1..6 => 1 << random.below(13),
+            _ => 1,
+        }
+    }
+
+    /// A byte of memory or window, now and then of neither; mostly at a frame's start.
+    fn place(&self, random: &mut Random) -> u64 {
+        let pages = self.zone.frames + self.space.pages + 4;
+        let at = random.below(pages) * Page::BYTES;
+        match random.below(3) {
+            0 => at,
+            1 => at + 16 * random.below(256),
+            _ => at + random.below(Page::BYTES),
+        }
+    }
+}
+
+fn effort(random: &mut Random) -> Effort {
+    match random.below(8) {
+        0..4 => Effort::FailFast,
+        4..6 => Effort::MayCompact,
+        _ => Effort::MustSucceed,
+    }
+}

@@ -1,0 +1,117 @@
+use super::{Asked, Difference, Made, Object, Pair, differ};
+use framewright::kv::{KvError, KvRequest};
+use framewright::{Addr, Context};
+
+impl Pair<'_, '_> {
+    /// `kvrealloc` of something live.
+    pub(super) fn change_length(
+        &mut self,
+        cpu: u16,
+        object: Object,
+        request: KvRequest,
+    ) -> Result<(), Difference> {
+        self.read(cpu, &object, object.bytes)?;
+        let asked = Asked {
+            cpu,
+            made: Made::Kvmalloc,
+            request,
+        };
+        let had_fault = self.ram.machine().has_fault();
+        let paging = self.ram.paging();
+        let got = paging.within(request.context, || {
+            self.seat(cpu).kvrealloc(object.addr, &request)
+        });
+        self.check_effort(&request)?;
+        match got {
+            Ok(addr) => self.changed(&asked, &object, addr),
+            Err(error) => {
+                self.unchanged(&object, &request, error)?;
+                self.read(cpu, &object, object.bytes)?;
+                if error == KvError::MustNotFree(object.addr) {
+                    return self.kept_mapped(&object, request.context);
+                }
+                self.refused(&asked, error, had_fault)
+            }
+        }
+    }
+
+    fn changed(&mut self, asked: &Asked, object: &Object, addr: Addr) -> Result<(), Difference> {
+        let kept = object.bytes.min(asked.request.bytes);
+        self.read_at(asked.cpu, object, addr, kept)?;
+        if addr == object.addr {
+            // It is the same memory, or a part of it.
+            self.model.remove(addr);
+            if self.model.is_mapped(addr) {
+                self.ranges.free(addr.page());
+            }
+        } else {
+            // What it has now is nobody's, the object itself included: both were there at once.
+            self.count_obtained(asked.made, addr);
+        }
+        let is_zeroed = object.is_zeroed && asked.request.zero;
+        let asked = Asked {
+            request: KvRequest {
+                zero: is_zeroed,
+                ..asked.request
+            },
+            ..*asked
+        };
+        let new = self.obtained(&asked, addr)?;
+        if addr != object.addr {
+            self.freed(object.addr);
+        } else if new.covers > object.covers {
+            return differ!("{object:?} grew to {new:?} where it is");
+        }
+        if is_zeroed {
+            self.is_zero(asked.cpu, &new, kept)?;
+        }
+        self.write(asked.cpu, &new)
+    }
+
+    /// What failed changed nothing, and it had a reason to fail.
+    fn unchanged(
+        &self,
+        object: &Object,
+        request: &KvRequest,
+        error: KvError,
+    ) -> Result<(), Difference> {
+        let covers = self.size_of(0, object.addr);
+        if covers != Ok(object.covers) {
+            return differ!("{object:?} has {covers:?} bytes after {request:?}: {error}");
+        }
+        let must = self.model.must_alloc(request, Made::Kvmalloc);
+        let fits = request.bytes <= object.covers
+            && request.align_bytes.is_power_of_two()
+            && object.addr.0.is_multiple_of(request.align_bytes);
+        if fits && must.is_ok() {
+            return differ!("{object:?} did not become what fits it, {request:?}: {error}");
+        }
+        Ok(())
+    }
+
+    fn kept_mapped(&self, object: &Object, context: Context) -> Result<(), Difference> {
+        if self.model.is_mapped(object.addr) && !context.may_block {
+            return Ok(());
+        }
+        differ!("{object:?} may move within {context:?}, and did not")
+    }
+
+    /// `kvrealloc` of whatever is there.
+    pub(super) fn change_any(&mut self, cpu: u16, at: u64, bytes: u64) -> Result<(), Difference> {
+        let (addr, request) = (self.model.address(at), KvRequest::new(bytes));
+        if let Some(object) = self.model.get(addr) {
+            return self.change_length(cpu, object, request);
+        }
+        let must = self.model.must_alloc(&request, Made::Kvmalloc);
+        match (self.seat(cpu).kvrealloc(addr, &request), must) {
+            (Err(error), Err(must)) if error == must => Ok(()),
+            (Err(KvError::Free(error)), Ok(()))
+                if self.model.may_refuse(addr, false, error)
+                    || self.ram.paging().failed_maps() > 0 =>
+            {
+                Ok(())
+            }
+            (got, must) => differ!("kvrealloc of {addr}, where nothing is: {got:?}, {must:?}"),
+        }
+    }
+}

@@ -1,0 +1,605 @@
+mod compare;
+mod length;
+
+use super::{Cache, Call, Case, Made, Object, ObjectModel, Op, Ram, Watched};
+use crate::difference::{Difference, Finding, Summary, differ, guarded};
+use crate::range::RangeModel;
+use crate::shrink;
+use framewright::frame::{AllocError, Zone};
+use framewright::kv::{Kind, Kv, KvError, KvFreeError, KvRequest, KvSeat};
+use framewright::platform::MapError;
+use framewright::policy::{Config, Effort, RangeConfig};
+use framewright::stats::KvStats;
+use framewright::vrange::{AreaKind, AreaRequest, RangeError, Space, Tag};
+use framewright::{Addr, CpuId, Page};
+
+type Seat<'s, 'm> = KvSeat<'s, 's, 'm, &'s Ram, &'s Cache<'s>, Watched<'s, 'm>>;
+
+/// Engine and model, in step.
+struct Pair<'s, 'm> {
+    case: Case,
+    ram: &'s Ram,
+    cache: &'s Cache<'s>,
+    zone: &'s Zone<'m, &'s Ram>,
+    space: &'s Space<'m, &'s Ram>,
+    kv: &'s Kv<'m, &'s Ram, &'s Cache<'s>>,
+    seats: Vec<Option<Seat<'s, 'm>>>,
+    model: ObjectModel,
+    /// The mapped objects as areas.
+    ranges: RangeModel,
+    expected: KvStats,
+    summary: Summary,
+}
+
+/// A request, and who makes it.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    cpu: u16,
+    made: Made,
+    request: KvRequest,
+}
+
+/// Runs the first `ops` operations of `case` with `seed` on engine and model; what differs is made
+/// short and explained, with the command that repeats it.
+///
+/// # Errors
+/// The explanation.
+pub fn check(case: &Case, seed: u64, ops: usize) -> Result<Summary, String> {
+    run(case, &case.ram(), case.ops(seed).take(ops)).map_err(|finding| {
+        let all: Vec<Op> = case.ops(seed).take((finding.at + 1).min(ops)).collect();
+        format!(
+            "{} seed {seed}, {}\n  repeat: cargo run --release -p framewright-sim --example model \
+             -- --objects --case {} --seed {seed} --ops {ops}",
+            case.name,
+            explain(case, &all, &finding),
+            case.name
+        )
+    })
+}
+
+/// Makes a sequence that differs short, and writes it down with its difference.
+fn explain(case: &Case, ops: &[Op], finding: &Finding) -> String {
+    let thorough = Case {
+        compare_every: 1,
+        verify_every: 1,
+        ..*case
+    };
+    let again = |ops: &[Op]| run(&thorough, &case.ram(), ops.iter().copied());
+    let short = shrink(ops, |ops| again(ops).is_err());
+    let last = again(&short).map_or_else(|short| short.difference, |_| finding.difference.clone());
+    let list: String = short.iter().map(|op| format!("    {op:?},\n")).collect();
+    format!("operation {}: {last}\n  after\n{list}", finding.at)
+}
+
+/// Runs a sequence on engine and model: each operation's result, the bytes of objects, the
+/// counters, and what the engine's parts verify of themselves are compared as often as `case` says.
+/// At the end everything is freed and drained, and all frames must be back.
+///
+/// A panic of the engine is a difference too. What `ram`'s machine makes fail must leave everything
+/// as it was before the operation.
+///
+/// # Errors
+/// The first difference.
+///
+/// # Panics
+/// If a layout of the case is none.
+pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<Summary, Finding> {
+    let words = [
+        case.zone.words_needed().expect("a zone's layout"),
+        case.space.words_needed().expect("a space's layout"),
+        case.objects()
+            .words_needed()
+            .expect("an object allocator's layout"),
+    ];
+    let mut memory = words.map(|words| vec![0xa5a5_a5a5_a5a5_a5a5; words]);
+    let [zone, space, kv] = &mut memory;
+    let zone = Zone::new(&case.zone, &Config::default(), zone, ram).expect("a good layout");
+    let all = framewright::Run::new(case.zone.start, case.zone.frames).expect("a good layout");
+    zone.add(all).expect("a zone's frames are absent at first");
+    let config = RangeConfig::for_cpus(case.zone.cpus);
+    let space = Space::new(&case.space, &config, space, ram).expect("a good layout");
+    let cache = Cache::new(ram);
+    let kv = Kv::new(&case.objects(), kv, ram, &cache).expect("a good layout");
+    let bytes = |from: u64, pages: u64| (from, from + pages * Page::BYTES);
+    let first = case.direct.0 + case.zone.start.0 * Page::BYTES;
+    let mut pair = Pair {
+        case: *case,
+        ram,
+        cache: &cache,
+        zone: &zone,
+        space: &space,
+        kv: &kv,
+        seats: (0..case.zone.cpus).map(|_| None).collect(),
+        model: ObjectModel::new(
+            bytes(first, case.zone.frames),
+            bytes(case.space.start.0 * Page::BYTES, case.space.pages),
+            case.direct.0,
+            zone.max_order(),
+        ),
+        ranges: RangeModel::new(&case.space),
+        expected: KvStats::default(),
+        summary: Summary::default(),
+    };
+    let mut at = 0;
+    let result = guarded(|| {
+        for cpu in 0..case.zone.cpus {
+            pair.take_seat(cpu)?;
+        }
+        for op in ops {
+            pair.ram.machine().arm(true);
+            let step = pair.step_or_fault(op);
+            pair.ram.machine().arm(false);
+            step?;
+            at += 1;
+            if (at as u32).is_multiple_of(case.compare_every) {
+                pair.compare_counters()?;
+            }
+            if (at as u32).is_multiple_of(case.verify_every) {
+                pair.verify()?;
+            }
+        }
+        pair.verify()?;
+        pair.free_everything()
+    });
+    pair.summary.ops = at as u64;
+    match result {
+        Ok(()) => Ok(pair.summary),
+        Err(difference) => Err(Finding { at, difference }),
+    }
+}
+
+impl<'s, 'm> Pair<'s, 'm> {
+    fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
+        self.ram.machine().run_on(CpuId(cpu));
+        self.seats[usize::from(cpu)]
+            .as_mut()
+            .expect("every CPU has its seat between operations")
+    }
+
+    fn take_seat(&mut self, cpu: u16) -> Result<(), Difference> {
+        let ram = self.ram;
+        let said = |error: &dyn std::fmt::Display| Difference(format!("a free seat: {error}"));
+        let seat = self.zone.seat(CpuId(cpu)).map_err(|error| said(&error))?;
+        let ranges = self.space.seat(CpuId(cpu), Watched { seat, ram });
+        let ranges = ranges.map_err(|error| said(&error))?;
+        let seat = self.kv.seat(ranges).map_err(|error| said(&error))?;
+        self.seats[usize::from(cpu)] = Some(seat);
+        Ok(())
+    }
+
+    fn size_of(&self, cpu: u16, addr: Addr) -> Result<u64, KvFreeError> {
+        self.seats[usize::from(cpu)]
+            .as_ref()
+            .expect("every CPU has its seat between operations")
+            .kvsize(addr)
+    }
+
+    /// Whether a fault came since `had_fault`.
+    fn was_hit(&self, had_fault: bool) -> bool {
+        had_fault && !self.ram.machine().has_fault()
+    }
+
+    /// One operation; if a call of the platform's was made to fail in it, everything is compared
+    /// at once.
+    fn step_or_fault(&mut self, op: Op) -> Result<(), Difference> {
+        let machine = self.ram.machine();
+        let had_fault = machine.has_fault();
+        self.step(op)?;
+        if had_fault && !machine.has_fault() {
+            self.summary.faults += 1;
+            machine.arm(false);
+            self.compare_counters()?;
+            self.verify()?;
+            self.drained(0)?;
+        }
+        self.check_platform()
+    }
+
+    fn check_platform(&self) -> Result<(), Difference> {
+        match self.ram.paging().broken() {
+            Some(broken) => differ!("the platform was misused: {broken}"),
+            None => Ok(()),
+        }
+    }
+
+    fn step(&mut self, op: Op) -> Result<(), Difference> {
+        match op {
+            Op::Alloc {
+                cpu,
+                call,
+                bytes,
+                align_bytes,
+                zero,
+                effort,
+                context,
+            } => {
+                let request = KvRequest {
+                    bytes,
+                    align_bytes,
+                    zero,
+                    effort,
+                    context,
+                    tag: Tag(0),
+                };
+                self.alloc(cpu, call, request)
+            }
+            Op::Free { cpu, pick, kfree } => match self.model.pick(pick) {
+                Some(object) => {
+                    let kfree = kfree && !self.model.is_mapped(object.addr);
+                    self.free(cpu, object.addr, kfree)
+                }
+                None => Ok(()),
+            },
+            Op::FreeTwice { cpu, pick, kfree } => match self.model.pick(pick) {
+                Some(object) => {
+                    self.free(cpu, object.addr, kfree)?;
+                    self.free(cpu, object.addr, kfree)
+                }
+                None => Ok(()),
+            },
+            Op::FreeWrong {
+                cpu,
+                pick,
+                offset,
+                kfree,
+            } => match self.model.pick(pick) {
+                Some(object) => {
+                    let off = offset % (object.covers + Page::BYTES);
+                    self.free(cpu, Addr(object.addr.0 + off), kfree)
+                }
+                None => Ok(()),
+            },
+            Op::FreeAny { cpu, at, kfree } => self.free(cpu, self.model.address(at), kfree),
+            Op::Realloc {
+                cpu,
+                pick,
+                bytes,
+                align_bytes,
+                zero,
+                effort,
+                context,
+            } => match self.model.pick(pick) {
+                Some(object) => {
+                    let request = KvRequest {
+                        bytes,
+                        align_bytes,
+                        zero,
+                        effort,
+                        context,
+                        tag: Tag(0),
+                    };
+                    self.change_length(cpu, object, request)
+                }
+                None => Ok(()),
+            },
+            Op::ReallocAny { cpu, at, bytes } => self.change_any(cpu, at, bytes),
+            Op::Touch { cpu, pick } => match self.model.pick(pick) {
+                Some(object) => self.read(cpu, &object, object.bytes),
+                None => Ok(()),
+            },
+            Op::Fill { cpu, frames } => {
+                let cache = self.cache;
+                cache.fill(self.seat(cpu).ranges().frames(), frames);
+                Ok(())
+            }
+            Op::Drop { cpu, frames } => {
+                let cache = self.cache;
+                cache.drop_some(self.seat(cpu).ranges().frames(), frames);
+                Ok(())
+            }
+            Op::Drain { cpu } => {
+                let had_fault = self.ram.machine().has_fault();
+                self.drain(cpu);
+                // What could not be unmapped is lazy still.
+                if self.was_hit(had_fault) {
+                    return Ok(());
+                }
+                self.compare_drained()
+            }
+            Op::Reseat { cpu } => {
+                self.seats[usize::from(cpu)] = None;
+                self.take_seat(cpu)
+            }
+        }
+    }
+
+    /// Asks of the engine what an effort allows, and no more.
+    fn check_effort(&mut self, request: &KvRequest) -> Result<(), Difference> {
+        let asked = self.cache.asked();
+        self.expected.compact_stall += asked.0;
+        self.expected.allocstall += asked.1;
+        let may = request.context.may_block && request.context.may_reclaim;
+        let is_kept = match request.effort {
+            Effort::FailFast => asked == (0, 0),
+            Effort::MayCompact => asked.0 <= 1 && asked.1 <= 1,
+            Effort::MustSucceed => true,
+        };
+        if is_kept && (may || asked == (0, 0)) {
+            return Ok(());
+        }
+        differ!("K7: {request:?} had memory compacted and reclaimed {asked:?} times")
+    }
+
+    fn alloc(&mut self, cpu: u16, call: Call, request: KvRequest) -> Result<(), Difference> {
+        if call == Call::Vmalloc {
+            return self.vmalloc(cpu, request);
+        }
+        let mut asked = Asked {
+            cpu,
+            made: Made::Kvmalloc,
+            request,
+        };
+        let had_fault = self.ram.machine().has_fault();
+        let paging = self.ram.paging();
+        let got = paging.within(request.context, || match call {
+            Call::Kmalloc => {
+                asked.made = Made::Kmalloc;
+                self.seat(cpu).kmalloc(&request)
+            }
+            Call::Kvcalloc(each) => {
+                let count = request.bytes / each;
+                asked.request.zero = true;
+                asked.request.bytes = count * each;
+                self.seat(cpu).kvcalloc(count, each, &request)
+            }
+            _ => self.seat(cpu).kvmalloc(&request),
+        });
+        self.check_effort(&request)?;
+        match got {
+            Ok(addr) => self.served(&asked, addr),
+            Err(error) => self.refused(&asked, error, had_fault),
+        }
+    }
+
+    fn vmalloc(&mut self, cpu: u16, request: KvRequest) -> Result<(), Difference> {
+        // It has nobody reclaim.
+        let request = request.with(Effort::FailFast);
+        let area = AreaRequest {
+            pages: request.bytes.div_ceil(Page::BYTES),
+            align_bytes: request.align_bytes,
+            zero: request.zero,
+            context: request.context,
+            tag: request.tag,
+        };
+        let had_fault = self.ram.machine().has_fault();
+        let paging = self.ram.paging();
+        let got = paging.within(request.context, || self.seat(cpu).ranges().vmalloc(&area));
+        match got {
+            Ok(page) => {
+                // Whatever was asked for: all of its pages.
+                let asked = Asked {
+                    cpu,
+                    made: Made::Vmalloc,
+                    request: KvRequest {
+                        bytes: area.pages * Page::BYTES,
+                        ..request
+                    },
+                };
+                self.served(&asked, Addr(page.0 * Page::BYTES))
+            }
+            Err(error) => self.not_mapped(&request, error, had_fault),
+        }
+    }
+
+    fn served(&mut self, asked: &Asked, addr: Addr) -> Result<(), Difference> {
+        let object = self.obtained(asked, addr)?;
+        self.summary.served += 1;
+        self.count_obtained(asked.made, addr);
+        if asked.request.zero {
+            self.is_zero(asked.cpu, &object, 0)?;
+        }
+        self.write(asked.cpu, &object)
+    }
+
+    /// A new object, if it is what was asked for.
+    fn obtained(&mut self, asked: &Asked, addr: Addr) -> Result<Object, Difference> {
+        let Asked { made, request, .. } = asked;
+        let covers = match self.size_of(asked.cpu, addr) {
+            Ok(covers) => covers,
+            Err(error) => return differ!("{asked:?} was served at {addr}: {error}"),
+        };
+        let must = match made {
+            Made::Vmalloc => Ok(()),
+            _ => self.model.must_alloc(request, *made),
+        };
+        if let Err(must) = must {
+            return differ!("{asked:?} was served at {addr}, the model says {must}");
+        }
+        if let Some(objection) = self.model.objection(addr, covers, request, *made) {
+            return differ!("{asked:?} was served: {objection}");
+        }
+        let is_mapped = self.model.is_mapped(addr);
+        let kind = self.kv.kind(addr);
+        let is_right = match kind {
+            Kind::Mapped => is_mapped,
+            Kind::Run => !is_mapped && covers.is_power_of_two() && covers >= Page::BYTES,
+            Kind::Slab => !is_mapped && covers < Page::BYTES,
+        };
+        if !is_right {
+            return differ!("{asked:?} at {addr} with {covers} bytes is said to be {kind:?}");
+        }
+        if is_mapped {
+            let pages = covers / Page::BYTES;
+            let kind = AreaKind::Vmalloc;
+            self.ranges
+                .alloc(addr.page(), pages, pages + 1, kind, request.tag);
+        }
+        Ok(self.model.insert(addr, request.bytes, covers, request.zero))
+    }
+
+    fn count_obtained(&mut self, made: Made, addr: Addr) {
+        match (made, self.model.is_mapped(addr)) {
+            (Made::Vmalloc, _) => {}
+            (_, true) => self.expected.spills += 1,
+            // Of runs and slots the sum.
+            (_, false) => self.expected.run_allocs += 1,
+        }
+    }
+
+    /// A request that the engine refused: whether it may.
+    fn refused(
+        &mut self,
+        asked: &Asked,
+        error: KvError,
+        had_fault: bool,
+    ) -> Result<(), Difference> {
+        self.summary.refused += 1;
+        let Asked { made, request, .. } = asked;
+        if let Err(must) = self.model.must_alloc(request, *made) {
+            return if must == error {
+                Ok(())
+            } else {
+                differ!("{asked:?}: the engine says '{error}', the model '{must}'")
+            };
+        }
+        self.expected.failures += 1;
+        let (effort, context) = (request.effort, request.context);
+        let was_hit = self.was_hit(had_fault);
+        let waits = context.may_block && effort != Effort::FailFast;
+        let is_right = match error {
+            KvError::NotNow { bytes } => bytes == request.bytes && (!waits || was_hit),
+            KvError::Frames(error) => {
+                let order = self.model.order(request.bytes, request.align_bytes);
+                let frames = order.map_or(u64::MAX, |order| order.frames());
+                let free = self.zone.stats().nr_free_pages;
+                waits
+                    && match error {
+                        AllocError::Exhausted => free < frames || was_hit,
+                        AllocError::Fragmented => frames > 1,
+                        AllocError::TooLarge { .. } => false,
+                    }
+            }
+            KvError::Ranges(error) if *made == Made::Kvmalloc => {
+                return self.not_mapped(request, error, had_fault);
+            }
+            _ => false,
+        };
+        if !is_right {
+            return differ!("{asked:?}: the engine says '{error}', and has no reason to");
+        }
+        self.check_last_resort(request, had_fault)
+    }
+
+    /// What must succeed fails only when nobody gives anything any more.
+    fn check_last_resort(&self, request: &KvRequest, had_fault: bool) -> Result<(), Difference> {
+        let cached = self.cache.frames();
+        if request.effort == Effort::MustSucceed && cached > 0 && !self.was_hit(had_fault) {
+            return differ!("K7: {request:?} failed, and {cached} frames could be reclaimed");
+        }
+        Ok(())
+    }
+
+    /// The space did not map a request that it could have: whether it may.
+    fn not_mapped(
+        &mut self,
+        request: &KvRequest,
+        error: RangeError,
+        had_fault: bool,
+    ) -> Result<(), Difference> {
+        let pages = request.bytes.div_ceil(Page::BYTES);
+        let must = self
+            .ranges
+            .must_alloc(pages, pages.saturating_add(1), request.align_bytes);
+        let may_wait = request.context.may_block;
+        let was_hit = self.was_hit(had_fault);
+        let is_right = match (must, error) {
+            (Err(must), _) if must == error => true,
+            (Ok(()), RangeError::NoSpace { .. }) => !may_wait || was_hit || self.summary.faults > 0,
+            (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::Frames(error)) => {
+                let free = self.zone.stats().nr_free_pages;
+                self.check_last_resort(request, had_fault)?;
+                error == AllocError::Exhausted && (!may_wait || was_hit || free < pages)
+            }
+            (Ok(()), RangeError::Map(error)) => error == MapError::NoMemory && was_hit,
+            _ => false,
+        };
+        if is_right {
+            return Ok(());
+        }
+        let free = self.zone.stats().nr_free_pages;
+        differ!(
+            "{request:?}: the engine says '{error}', the model {must:?}, and {free} frames are free"
+        )
+    }
+
+    fn free(&mut self, cpu: u16, addr: Addr, kfree: bool) -> Result<(), Difference> {
+        let live = self.model.get(addr);
+        let is_right = live.is_some() && !(kfree && self.model.is_mapped(addr));
+        if let (Some(object), true) = (live, is_right) {
+            self.read(cpu, &object, object.bytes)?;
+        }
+        let seat = self.seat(cpu);
+        let got = if kfree {
+            seat.kfree(addr)
+        } else {
+            seat.kvfree(addr)
+        };
+        match got {
+            Ok(bytes) if is_right => {
+                let object = self.freed(addr);
+                if bytes != object.covers {
+                    return differ!("the free of {object:?} says {bytes} bytes");
+                }
+                Ok(())
+            }
+            Err(error) if !is_right && self.model.may_refuse(addr, kfree, error) => {
+                self.expected.bad_frees += 1;
+                Ok(())
+            }
+            Err(KvFreeError::AlreadyFree(at) | KvFreeError::NotTheFirst { addr: at, .. })
+                if !is_right
+                    && live.is_none()
+                    && at == addr
+                    && self.ram.paging().failed_maps() > 0 =>
+            {
+                // Of an area that could not be mapped.
+                self.expected.bad_frees += 1;
+                Ok(())
+            }
+            got => differ!("free of {addr}, kfree {kfree}: {got:?}, the model has {live:?}"),
+        }
+    }
+
+    /// The object is no more.
+    fn freed(&mut self, addr: Addr) -> Object {
+        if self.model.is_mapped(addr) {
+            self.expected.mapped_frees += 1;
+            self.ranges.free(addr.page());
+        } else {
+            self.expected.run_frees += 1;
+        }
+        self.model.remove(addr)
+    }
+
+    fn drain(&mut self, cpu: u16) {
+        self.seat(cpu).ranges().drain();
+    }
+
+    /// The law of every allocator: when all is freed, all is as at first.
+    fn free_everything(&mut self) -> Result<(), Difference> {
+        let cpus = self.seats.len() as u64;
+        while let Some(object) = self.model.pick(0) {
+            let cpu = (object.id % cpus) as u16;
+            self.free(cpu, object.addr, false)?;
+        }
+        self.step(Op::Drop {
+            cpu: 0,
+            frames: u64::MAX,
+        })?;
+        // Twice: a call that was made to fail may have left something for the next time.
+        self.drain(0);
+        self.drained(0)?;
+        self.check_platform()?;
+        self.compare_counters()?;
+        self.verify()?;
+        self.zone.drain();
+        let (taken, mapped) = (self.ram.taken_frames(), self.ram.paging().mapped_pages());
+        let free = self.zone.stats().nr_free_pages;
+        if (taken, mapped, free) != (0, 0, self.case.zone.frames) {
+            return differ!(
+                "K6: at the end {taken} frames are taken, {mapped} pages mapped, {free} frames free"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+//! Objects against their model, over frames with bytes and a page table with TLBs.
+
+mod cache;
+mod case;
+mod driver;
+mod exhaustive;
+mod model;
+mod op;
+mod ram;
+mod watched;
+
+pub use crate::difference::{Difference, Finding, Summary};
+pub use cache::Cache;
+pub use case::{Case, Mixture};
+pub use driver::{check, run};
+pub use exhaustive::every_sequence;
+pub use model::{Made, Object, ObjectModel};
+pub use op::{Call, Op};
+pub use ram::Ram;
+pub use watched::Watched;

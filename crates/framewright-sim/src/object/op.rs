@@ -1,0 +1,73 @@
+use framewright::Context;
+use framewright::policy::Effort;
+
+/// How an object is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// `KvSeat::kmalloc`.
+    Kmalloc,
+    /// `KvSeat::kvmalloc`.
+    Kvmalloc,
+    /// `KvSeat::kvcalloc`, of elements of so many bytes.
+    Kvcalloc(u64),
+    /// `RangeSeat::vmalloc`: what `kvfree` frees as well.
+    Vmalloc,
+}
+
+/// One operation on objects, as plain data.
+///
+/// `pick` is a live object, by its number modulo the number of live ones; `at` is a byte of the
+/// direct map, then of the window, then of neither. So an operation means something in every
+/// state, and any subsequence of a sequence is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(
+    missing_docs,
+    reason = "the fields are the arguments of the engine's calls"
+)]
+pub enum Op {
+    /// An object is made, its bytes looked at and written.
+    Alloc {
+        cpu: u16,
+        call: Call,
+        bytes: u64,
+        align_bytes: u64,
+        zero: bool,
+        effort: Effort,
+        context: Context,
+    },
+    /// `kvfree`, or `kfree` if that is the right one as well; its bytes are read before.
+    Free { cpu: u16, pick: u32, kfree: bool },
+    /// The same, twice.
+    FreeTwice { cpu: u16, pick: u32, kfree: bool },
+    /// `kvfree` or `kfree` of something live, so many bytes off.
+    FreeWrong {
+        cpu: u16,
+        pick: u32,
+        offset: u64,
+        kfree: bool,
+    },
+    /// `kvfree` or `kfree` of whatever is there: mostly misuse.
+    FreeAny { cpu: u16, at: u64, kfree: bool },
+    /// `kvrealloc` of something live.
+    Realloc {
+        cpu: u16,
+        pick: u32,
+        bytes: u64,
+        align_bytes: u64,
+        zero: bool,
+        effort: Effort,
+        context: Context,
+    },
+    /// `kvrealloc` of whatever is there: mostly misuse.
+    ReallocAny { cpu: u16, at: u64, bytes: u64 },
+    /// Reads the bytes of something live.
+    Touch { cpu: u16, pick: u32 },
+    /// The cache takes frames.
+    Fill { cpu: u16, frames: u64 },
+    /// The cache drops frames.
+    Drop { cpu: u16, frames: u64 },
+    /// Everything that is kept for nobody goes back.
+    Drain { cpu: u16 },
+    /// Gives a CPU's seat back and takes it again.
+    Reseat { cpu: u16 },
+}

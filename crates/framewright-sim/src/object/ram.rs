@@ -1,0 +1,267 @@
+use crate::{Machine, Paging};
+use framewright::platform::{Barrier, Clock, Cpus, Direct, Map, MapError, Relax, Zero};
+use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
+use std::cell::RefCell;
+
+/// A [`Paging`] whose frames have bytes, and a direct map to them.
+///
+/// Which frames are taken from the zone is noted, so that a byte that is written in a frame of
+/// nobody's is found, as what breaks one of [`Paging`]'s rules is.
+#[derive(Debug)]
+pub struct Ram {
+    paging: Paging,
+    first: Frame,
+    direct: Addr,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    bytes: Vec<u8>,
+    taken: Vec<bool>,
+    taken_frames: u64,
+}
+
+const BYTES: usize = Page::BYTES as usize;
+/// What free memory holds.
+const NOISE: u8 = 0xdb;
+
+impl Ram {
+    /// The memory of `frames` frames from `first` on, of which frame 0 lies at `direct`, with a
+    /// window of `pages` pages from `start`.
+    ///
+    /// # Panics
+    /// If there are 2^32 frames or more.
+    #[must_use]
+    pub fn new(
+        cpus: u16,
+        first: Frame,
+        frames: u64,
+        direct: Addr,
+        start: Page,
+        pages: u64,
+    ) -> Self {
+        let all = u32::try_from(first.0 + frames).expect("less than 2^32 frames");
+        Self {
+            // All frames are their users' business, and none a pool's.
+            paging: Paging::new(cpus, start, pages, 0, all).eager(true),
+            first,
+            direct,
+            state: RefCell::new(State {
+                bytes: vec![NOISE; frames as usize * BYTES],
+                taken: vec![false; frames as usize],
+                taken_frames: 0,
+            }),
+        }
+    }
+
+    /// The page table, the CPUs, the clock, and what fails.
+    #[must_use]
+    pub const fn paging(&self) -> &Paging {
+        &self.paging
+    }
+
+    /// The CPUs, the clock, and what fails.
+    #[must_use]
+    pub const fn machine(&self) -> &Machine {
+        self.paging.machine()
+    }
+
+    /// How many frames are taken from the zone.
+    #[must_use]
+    pub fn taken_frames(&self) -> u64 {
+        self.state.borrow().taken_frames
+    }
+
+    /// Whether the frame is taken.
+    #[must_use]
+    pub fn is_taken(&self, frame: Frame) -> bool {
+        let place = frame.0.wrapping_sub(self.first.0) as usize;
+        self.state.borrow().taken.get(place) == Some(&true)
+    }
+
+    /// The frames were taken from the zone.
+    pub(super) fn take(&self, frames: Run) {
+        let state = &mut *self.state.borrow_mut();
+        for frame in frames.start().0..frames.end().0 {
+            match state
+                .taken
+                .get_mut(frame.wrapping_sub(self.first.0) as usize)
+            {
+                Some(taken) if !*taken => *taken = true,
+                _ => self
+                    .paging
+                    .record(|| format!("{} was handed out twice, or is none", Frame(frame))),
+            }
+        }
+        state.taken_frames += frames.frames();
+    }
+
+    /// The frames go back to the zone.
+    pub(super) fn give(&self, frames: Run) {
+        let state = &mut *self.state.borrow_mut();
+        for number in frames.start().0..frames.end().0 {
+            let (frame, place) = (Frame(number), number.wrapping_sub(self.first.0) as usize);
+            match state.taken.get_mut(place) {
+                Some(taken) if *taken => *taken = false,
+                _ => {
+                    self.paging
+                        .record(|| format!("{frame} was given back, and was not taken"));
+                    continue;
+                }
+            }
+            state.bytes[place * BYTES..(place + 1) * BYTES].fill(NOISE);
+            if self.paging.is_reached(frame) {
+                self.paging
+                    .record(|| format!("V5: {frame} was given back and is reached"));
+            }
+        }
+        state.taken_frames = state.taken_frames.wrapping_sub(frames.frames());
+    }
+
+    /// Where in RAM the byte at `addr` lies as `cpu` sees it, if anywhere.
+    fn place(&self, state: &State, cpu: CpuId, addr: Addr) -> Option<usize> {
+        let in_direct = addr.0.wrapping_sub(self.direct.0);
+        let frame = match Frame(in_direct / Page::BYTES) {
+            frame if frame.0.wrapping_sub(self.first.0) < state.taken.len() as u64 => frame,
+            _ => self.paging.access(cpu, addr.page())?,
+        };
+        let place = frame.0.wrapping_sub(self.first.0) as usize;
+        if state.taken.get(place) != Some(&true) {
+            self.paging
+                .record(|| format!("byte {addr} of {frame} is used, which nobody has taken"));
+        }
+        Some(place * BYTES + addr.in_page() as usize)
+    }
+
+    /// The byte at `addr` as `cpu` sees it. `None`: a fault.
+    #[must_use]
+    pub fn read(&self, cpu: CpuId, addr: Addr) -> Option<u8> {
+        let state = self.state.borrow();
+        let place = self.place(&state, cpu, addr)?;
+        state.bytes.get(place).copied()
+    }
+
+    /// Writes the byte at `addr` as `cpu` sees it; whether there is one.
+    #[must_use]
+    pub fn write(&self, cpu: CpuId, addr: Addr, byte: u8) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        match self.place(state, cpu, addr) {
+            Some(place) => {
+                state.bytes[place] = byte;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The parts of an object that lie in one page each, as the running CPU sees them: where in
+    /// RAM, and how long.
+    fn parts(&self, state: &State, addr: Addr, bytes: u64) -> Vec<(usize, usize)> {
+        let (mut at, end) = (addr.0, addr.0 + bytes);
+        let mut parts = Vec::new();
+        while at < end {
+            let len = (Page::BYTES - at % Page::BYTES).min(end - at);
+            match self.place(state, self.current(), Addr(at)) {
+                Some(place) => parts.push((place, len as usize)),
+                None => self
+                    .paging
+                    .record(|| format!("byte {} of an object is not mapped", Addr(at))),
+            }
+            at += len;
+        }
+        parts
+    }
+}
+
+impl Direct for Ram {
+    fn direct_base(&self) -> Addr {
+        self.direct
+    }
+
+    fn zero_bytes(&self, at: Addr, bytes: u64) {
+        let state = &mut *self.state.borrow_mut();
+        for (place, len) in self.parts(state, at, bytes) {
+            state.bytes[place..place + len].fill(0);
+        }
+    }
+
+    fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64) {
+        let state = &mut *self.state.borrow_mut();
+        let mut copy = Vec::with_capacity(bytes as usize);
+        for (place, len) in self.parts(state, from, bytes) {
+            copy.extend_from_slice(&state.bytes[place..place + len]);
+        }
+        let mut rest = &copy[..];
+        for (place, len) in self.parts(state, to, bytes) {
+            let (part, behind) = rest.split_at(len.min(rest.len()));
+            state.bytes[place..place + part.len()].copy_from_slice(part);
+            rest = behind;
+        }
+    }
+}
+
+impl Zero for Ram {
+    fn zero(&self, frames: Run) {
+        for frame in frames.start().0..frames.end().0 {
+            if !self.is_taken(Frame(frame)) {
+                self.paging
+                    .record(|| format!("{} was zeroed, and nobody has taken it", Frame(frame)));
+                continue;
+            }
+            let place = (frame - self.first.0) as usize * BYTES;
+            self.state.borrow_mut().bytes[place..place + BYTES].fill(0);
+        }
+    }
+}
+
+impl Map for Ram {
+    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+        for frame in frames.start().0..frames.end().0 {
+            if !self.is_taken(Frame(frame)) {
+                self.paging
+                    .record(|| format!("{} was mapped, and nobody has taken it", Frame(frame)));
+            }
+        }
+        self.paging.map(at, frames, context)
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        self.paging.unmap(range)
+    }
+
+    fn flush_all(&self) {
+        self.paging.flush_all();
+    }
+}
+
+impl Relax for Ram {
+    fn relax(&self, attempt: u32) {
+        self.paging.relax(attempt);
+    }
+}
+
+impl Barrier for Ram {
+    const ASYMMETRIC: bool = Paging::ASYMMETRIC;
+    const ALONE: bool = Paging::ALONE;
+
+    fn barrier_all(&self) {
+        self.paging.barrier_all();
+    }
+}
+
+impl Clock for Ram {
+    fn now_ns(&self) -> u64 {
+        self.paging.now_ns()
+    }
+}
+
+impl Cpus for Ram {
+    fn cpus(&self) -> u16 {
+        self.paging.cpus()
+    }
+
+    fn current(&self) -> CpuId {
+        self.paging.current()
+    }
+}

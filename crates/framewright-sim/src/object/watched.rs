@@ -1,0 +1,73 @@
+use super::Ram;
+use crate::Call;
+use framewright::frame::{AllocError, Blocks, FreeError, Seat};
+use framewright::vrange::FrameSource;
+use framewright::{Context, Frame, Mobility, Order, Run};
+
+/// A CPU's seat in the zone: what goes through it is noted in the RAM, and can be made to fail.
+#[derive(Debug)]
+pub struct Watched<'s, 'm> {
+    pub(super) seat: Seat<'s, 'm, &'s Ram>,
+    pub(super) ram: &'s Ram,
+}
+
+impl Watched<'_, '_> {
+    fn taken(&self, frame: Frame, order: Order) -> Frame {
+        self.ram.take(block(frame, order));
+        frame
+    }
+}
+
+fn block(frame: Frame, order: Order) -> Run {
+    Run::new(frame, order.frames()).expect("a block of the zone")
+}
+
+impl FrameSource for Watched<'_, '_> {
+    fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
+        self.ram.paging().note_context("alloc_run", context);
+        if self.ram.machine().is_hit(Call::Frames) {
+            return Err(AllocError::Exhausted);
+        }
+        let run = self.seat.alloc_run(frames, context)?;
+        self.ram.take(run);
+        Ok(run)
+    }
+
+    fn free_run(&mut self, frames: Run) {
+        self.ram.give(frames);
+        self.seat.free_run(frames);
+    }
+
+    fn is_short(&mut self) -> bool {
+        self.seat.is_short()
+    }
+}
+
+impl Blocks for Watched<'_, '_> {
+    fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        if self.ram.machine().is_hit(Call::Block) {
+            return None;
+        }
+        let frame = self.seat.try_block(order, mobility)?;
+        Some(self.taken(frame, order))
+    }
+
+    fn block(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
+        self.ram.paging().note_wait("a block of all CPUs'");
+        if self.ram.machine().is_hit(Call::Block) {
+            return Err(AllocError::Exhausted);
+        }
+        let frame = self.seat.block(order, mobility)?;
+        Ok(self.taken(frame, order))
+    }
+
+    fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        self.seat.free_block(frame, order)?;
+        self.ram.give(block(frame, order));
+        Ok(())
+    }
+
+    fn max_order(&self) -> Order {
+        self.seat.max_order()
+    }
+}

@@ -1,0 +1,88 @@
+//! Every sequence of six operations on memory of sixteen frames: small enough that no luck is
+//! needed. With `--release` the alphabets have eight operations instead of four.
+
+use framewright::Context;
+use framewright::policy::Effort::{self, FailFast, MayCompact, MustSucceed};
+use framewright_sim::object::{Call, Case, Op, every_sequence};
+
+const K: u64 = 1024;
+
+const fn alloc(call: Call, bytes: u64, effort: Effort) -> Op {
+    Op::Alloc {
+        cpu: 0,
+        call,
+        bytes,
+        align_bytes: 1,
+        zero: false,
+        effort,
+        context: Context::ANY,
+    }
+}
+
+const fn free(cpu: u16, pick: u32) -> Op {
+    Op::Free {
+        cpu,
+        pick,
+        kfree: false,
+    }
+}
+
+const fn realloc(pick: u32, bytes: u64) -> Op {
+    Op::Realloc {
+        cpu: 1,
+        pick,
+        bytes,
+        align_bytes: 1,
+        zero: true,
+        effort: MayCompact,
+        context: Context::NOIO,
+    }
+}
+
+fn run_all(alphabet: &[Op; 8]) {
+    let mut case = Case::named("sixteen").unwrap();
+    case.stride = 509;
+    // Every prefix of a sequence is the beginning of another one.
+    case.verify_every = u32::MAX;
+    let alphabet = if cfg!(debug_assertions) {
+        &alphabet[..4]
+    } else {
+        alphabet
+    };
+    match every_sequence(&case, alphabet, 6) {
+        Ok(sequences) => assert_eq!(sequences, (alphabet.len() as u64).pow(6)),
+        Err((sequence, finding)) => panic!("{}\n  after {sequence:#?}", finding.difference),
+    }
+}
+
+#[test]
+fn every_sequence_of_six_ops_on_objects_that_fill_memory() {
+    run_all(&[
+        alloc(Call::Kmalloc, 16 * K, FailFast),
+        alloc(Call::Kvmalloc, 20 * K, MayCompact),
+        free(1, 0),
+        realloc(0, 9 * K),
+        Op::Fill { cpu: 1, frames: 5 },
+        alloc(Call::Kvmalloc, 40 * K, MustSucceed),
+        free(0, 1),
+        realloc(1, 30 * K),
+    ]);
+}
+
+#[test]
+fn every_sequence_of_six_ops_on_small_objects() {
+    run_all(&[
+        alloc(Call::Kmalloc, 2 * K, MayCompact),
+        alloc(Call::Kvmalloc, 600, FailFast),
+        free(1, 0),
+        realloc(1, 64),
+        alloc(Call::Kmalloc, 64, MustSucceed),
+        Op::Reseat { cpu: 0 },
+        Op::FreeTwice {
+            cpu: 1,
+            pick: 1,
+            kfree: true,
+        },
+        Op::Drain { cpu: 1 },
+    ]);
+}

@@ -1,0 +1,73 @@
+//! The n-th call of anything made to fail: nothing is lost, the state is as before, and life goes
+//! on.
+
+use framewright_sim::Call;
+use framewright_sim::object::{self, Case};
+
+/// Runs 200 operations of the case as often as it makes such calls, at most `runs` times, with
+/// another one failing each time; each must be met.
+fn each_fails_once(name: &str, call: Call, runs: u64) {
+    let mut case = Case::named(name).unwrap();
+    case.stride = 251;
+    // What the next operation does must not need a `verify` in between.
+    case.verify_every = 100;
+    let ram = case.ram();
+    object::run(&case, &ram, case.ops(3).take(200)).unwrap();
+    let calls = ram.machine().calls(call);
+    assert!(calls > 0, "{name}: no {call:?} at all");
+    let mut met = 0;
+    for nth in 0..calls.min(runs) {
+        let ram = case.ram();
+        ram.machine().fail(call, nth);
+        match object::run(&case, &ram, case.ops(3).take(200)) {
+            Ok(summary) => met += summary.faults,
+            Err(finding) => panic!(
+                "{name}, {call:?} {nth}, operation {}: {}",
+                finding.at, finding.difference
+            ),
+        }
+    }
+    // Some are made by the drains at the end.
+    assert!(
+        met * 2 > calls.min(runs),
+        "{name}: {met} of {calls} {call:?}"
+    );
+}
+
+/// Each of them with `--release`, some hundred without.
+const RUNS: u64 = if cfg!(debug_assertions) { 120 } else { 10_000 };
+
+#[test]
+fn a_frame_allocation_that_fails_leaves_everything_as_it_was() {
+    for name in ["sixteen", "cache", "skewed"] {
+        each_fails_once(name, Call::Frames, RUNS);
+    }
+}
+
+#[test]
+fn a_block_that_is_not_there_leaves_everything_as_it_was() {
+    for name in ["sixteen", "small", "cache", "few-slabs"] {
+        each_fails_once(name, Call::Block, RUNS);
+    }
+}
+
+#[test]
+fn a_map_that_fails_leaves_everything_as_it_was() {
+    for name in ["sixteen", "mapped", "cache"] {
+        each_fails_once(name, Call::Map, RUNS);
+    }
+}
+
+#[test]
+fn what_failed_to_be_unmapped_stays_lazy_and_is_unmapped_later() {
+    for name in ["sixteen", "cache"] {
+        each_fails_once(name, Call::Unmap, RUNS);
+    }
+}
+
+#[test]
+fn relief_that_gives_nothing_leaves_everything_as_it_was() {
+    for name in ["sixteen", "cache"] {
+        each_fails_once(name, Call::Relief, RUNS);
+    }
+}
