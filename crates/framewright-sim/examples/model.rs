@@ -1,36 +1,66 @@
 //! Runs engine and model in step for as many operations as asked:
 //! `cargo run --release -p framewright-sim --example model -- --ops 100000000 --seed 1`.
 //!
-//! Page frames, or virtual ranges with `--ranges`. Each case gets its share, in segments with a new
+//! Page frames, or virtual ranges with `--ranges`, or objects with `--objects`. Each case gets its share, in segments with a new
 //! zone or space each. `--case NAME` runs that one alone, so that the command that a failure prints
 //! repeats it.
 
-use framewright_sim::{Summary, frame, range};
+use framewright_sim::{Summary, frame, object, range};
 use std::process::ExitCode;
 use std::time::Instant;
 
 /// Long enough for a zone to be filled and emptied many times, short enough to be shrunk.
 const SEGMENT: usize = 1_000_000;
 
-/// A case of either kind, by its name and its run.
+/// A case of any kind, by its name and its run.
 struct Case {
     name: &'static str,
-    check: Box<dyn Fn(u64, usize) -> Result<Summary, String>>,
+    check: Check,
 }
 
-fn cases(ranges: bool) -> Vec<Case> {
-    if ranges {
-        let case = |case: range::Case| Case {
-            name: case.name,
-            check: Box::new(move |seed, ops| range::check(&case.sparse(), seed, ops)),
-        };
-        range::Case::all().into_iter().map(case).collect()
-    } else {
-        let case = |case: frame::Case| Case {
-            name: case.name,
-            check: Box::new(move |seed, ops| frame::check(&case.sparse(), seed, ops)),
-        };
-        frame::Case::all().into_iter().map(case).collect()
+/// Runs so many operations of a seed.
+type Check = Box<dyn Fn(u64, usize) -> Result<Summary, String>>;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Frames,
+    Ranges,
+    Objects,
+}
+
+fn cases(kind: Kind) -> Vec<Case> {
+    let case = |name, check: Check| Case { name, check };
+    match kind {
+        Kind::Frames => {
+            let all = frame::Case::all().into_iter();
+            let run = |all: frame::Case| {
+                case(
+                    all.name,
+                    Box::new(move |seed, ops| frame::check(&all.sparse(), seed, ops)),
+                )
+            };
+            all.map(run).collect()
+        }
+        Kind::Ranges => {
+            let all = range::Case::all().into_iter();
+            let run = |all: range::Case| {
+                case(
+                    all.name,
+                    Box::new(move |seed, ops| range::check(&all.sparse(), seed, ops)),
+                )
+            };
+            all.map(run).collect()
+        }
+        Kind::Objects => {
+            let all = object::Case::all().into_iter();
+            let run = |all: object::Case| {
+                case(
+                    all.name,
+                    Box::new(move |seed, ops| object::check(&all.sparse(), seed, ops)),
+                )
+            };
+            all.map(run).collect()
+        }
     }
 }
 
@@ -41,11 +71,16 @@ struct Options {
 }
 
 fn options() -> Result<Options, String> {
-    let (mut ops, mut seed, mut ranges, mut only) = (1_000_000, 1, false, None);
+    let (mut ops, mut seed, mut kind, mut only) = (1_000_000, 1, Kind::Frames, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
-        if name == "--ranges" {
-            ranges = true;
+        let chosen = match name.as_str() {
+            "--ranges" => Some(Kind::Ranges),
+            "--objects" => Some(Kind::Objects),
+            _ => None,
+        };
+        if let Some(chosen) = chosen {
+            kind = chosen;
             continue;
         }
         let value = arguments.next().ok_or(format!("{name} needs a value"))?;
@@ -59,12 +94,12 @@ fn options() -> Result<Options, String> {
             "--case" => only = Some(value),
             _ => {
                 return Err(format!(
-                    "{name} is not one of --ranges, --ops, --seed, --case"
+                    "{name} is not one of --ranges, --objects, --ops, --seed, --case"
                 ));
             }
         }
     }
-    let mut cases = cases(ranges);
+    let mut cases = cases(kind);
     if let Some(only) = only {
         let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
         let unknown = format!("{only} is not one of {}", names.join(", "));

@@ -12,6 +12,8 @@ pub enum Made {
     Kvmalloc,
     /// It must be mapped.
     Vmalloc,
+    /// It was there, and has another length now.
+    Kept,
 }
 
 /// A live object.
@@ -51,7 +53,7 @@ pub(super) const fn byte(id: u64, offset: u64) -> u8 {
 /// # Invariants
 /// - No two objects overlap, with all the bytes that they could have.
 /// - An object is aligned as asked for, to 16 bytes, and if its length is a power of two, to that or
-///   to a page.
+///   to a page; except where it got that length by `kvrealloc` and did not move.
 /// - `kmalloc`'s lie in the direct map, `vmalloc`'s in the window, `kvmalloc`'s in one of both.
 /// - A free succeeds if and only if an object starts there.
 #[derive(Clone, Debug)]
@@ -183,7 +185,7 @@ impl ObjectModel {
         let is_mapped = self.is_mapped(addr);
         let right_kind = match made {
             Made::Kmalloc => !is_mapped,
-            Made::Kvmalloc => true,
+            Made::Kvmalloc | Made::Kept => true,
             Made::Vmalloc => is_mapped,
         };
         if !right_kind {
@@ -199,7 +201,7 @@ impl ObjectModel {
         if covers < bytes {
             return Some(format!("{covers} bytes at {addr} are fewer than asked for"));
         }
-        let promised = if bytes.is_power_of_two() {
+        let promised = if bytes.is_power_of_two() && made != Made::Kept {
             bytes.clamp(16, Page::BYTES)
         } else {
             16
@@ -230,6 +232,18 @@ impl ObjectModel {
         self.live.push(addr.0);
         self.objects.insert(addr.0, object);
         object
+    }
+
+    /// A block that now needs only so many bytes may be cut to what they need.
+    ///
+    /// # Panics
+    /// If no object starts there.
+    pub fn cut(&mut self, addr: Addr, bytes: u64) {
+        let is_mapped = self.is_mapped(addr);
+        let object = self.objects.get_mut(&addr.0).expect("a live object");
+        while !is_mapped && object.covers > Page::BYTES && object.covers / 2 >= bytes {
+            object.covers /= 2;
+        }
     }
 
     /// The object is no more.

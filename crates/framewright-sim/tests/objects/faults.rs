@@ -60,7 +60,7 @@ fn a_map_that_fails_leaves_everything_as_it_was() {
 
 #[test]
 fn what_failed_to_be_unmapped_stays_lazy_and_is_unmapped_later() {
-    for name in ["sixteen", "cache"] {
+    for name in ["sixteen", "mapped"] {
         each_fails_once(name, Call::Unmap, RUNS);
     }
 }

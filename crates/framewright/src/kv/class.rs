@@ -101,9 +101,17 @@ impl Class {
         Self(0).and_larger()
     }
 
-    /// This class and all larger ones, by size.
+    /// This class and all larger ones whose slots are aligned as its own are, by size: what a slot
+    /// of this class is good for, one of theirs is.
     pub(super) fn and_larger(self) -> impl Iterator<Item = Self> {
-        (self.0..CLASSES as u8).map(Self)
+        let align = self.align_bytes();
+        let larger = (self.0..CLASSES as u8).map(Self);
+        larger.filter(move |class| class.bytes().is_multiple_of(align))
+    }
+
+    /// What every slot is aligned to: slabs begin at a page.
+    const fn align_bytes(self) -> u64 {
+        1 << self.bytes().trailing_zeros()
     }
 
     /// The number, below 16.
@@ -141,6 +149,7 @@ impl Class {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    extern crate std;
     use super::*;
 
     #[test]
@@ -164,6 +173,20 @@ mod tests {
         assert_eq!(Class::plain(u64::MAX, 1), None);
         assert_eq!(Class::plain(16, 0), None);
         assert_eq!(Class::plain(16, 3), None);
+    }
+
+    #[test]
+    fn a_larger_class_that_serves_for_a_smaller_one_is_aligned_as_it_is() {
+        for class in Class::all() {
+            let larger: std::vec::Vec<u64> = class.and_larger().map(Class::bytes).collect();
+            assert_eq!(larger[0], class.bytes());
+            let align = class.bytes() & class.bytes().wrapping_neg();
+            assert!(larger.iter().all(|bytes| bytes.is_multiple_of(align)));
+            assert_eq!(larger.last(), Some(&BYTES_MAX));
+        }
+        assert_eq!(Class::all().count(), CLASSES);
+        let of_128 = Class::plain(128, 1).unwrap().and_larger();
+        assert_eq!(of_128.map(Class::bytes).nth(1), Some(256), "not 192");
     }
 
     #[test]

@@ -40,8 +40,9 @@ where
     ///
     /// # Errors
     /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address. The object is as it was
-    /// then. Mapped pages move only for a caller that may wait, because to free them may. A length that it can have already, at an alignment that it has, is never refused for
-    /// want of anything.
+    /// then. Mapped pages move only for a caller that may wait, because to free them may. A length
+    /// that it can have already, at an alignment that it has, is never refused for want of
+    /// anything.
     pub fn kvrealloc(&mut self, addr: Addr, request: &KvRequest) -> Result<Addr, KvError> {
         let need = self.need(request, true)?;
         let had = self.kvsize(addr).map_err(KvError::Free)?;

@@ -9,7 +9,8 @@ pub struct KvRequest {
     /// The length in bytes.
     pub bytes: u64,
     /// The alignment of the first byte's address: a power of two. Whatever is asked for, an object
-    /// is aligned to 16 bytes, and one whose length is a power of two to its length or a page.
+    /// is aligned to 16 bytes, and one whose length is a power of two to its length or a page; but
+    /// not where it got that length without having to move.
     pub align_bytes: u64,
     /// Whether the object's bytes must be zero: those behind its length that it could have, too.
     pub zero: bool,

@@ -98,11 +98,23 @@ impl Pair<'_, '_> {
         if let Err(broken) = self.space.verify() {
             return differ!("the space: {broken}");
         }
+        if let Err(broken) = self.kv.verify() {
+            return differ!("the objects: {broken}");
+        }
+        let (mut runs, mut slots) = (0, 0);
         for object in self.model.objects() {
+            match object.covers >= Page::BYTES {
+                true => runs += u64::from(!self.model.is_mapped(object.addr)),
+                false => slots += 1,
+            }
             let found = self.size_of(0, object.addr);
             if found != Ok(object.covers) {
                 return differ!("kvsize of {object:?} is {found:?}");
             }
+        }
+        let found = self.kv.recount();
+        if (found.runs, found.live_slots) != (runs, slots) {
+            return differ!("K2: {found:?}, and there are {runs} runs and {slots} slots");
         }
         self.check_platform()
     }

@@ -45,15 +45,23 @@ impl Pair<'_, '_> {
                 self.ranges.free(addr.page());
             }
         } else {
-            // What it has now is nobody's, the object itself included: both were there at once.
+            // Both were there at once, the old one perhaps without its tail.
+            self.model.cut(object.addr, asked.request.bytes);
             self.count_obtained(asked.made, addr);
         }
         let is_zeroed = object.is_zeroed && asked.request.zero;
+        let made = if addr == object.addr {
+            Made::Kept
+        } else {
+            asked.made
+        };
+        let request = KvRequest {
+            zero: is_zeroed,
+            ..asked.request
+        };
         let asked = Asked {
-            request: KvRequest {
-                zero: is_zeroed,
-                ..asked.request
-            },
+            made,
+            request,
             ..*asked
         };
         let new = self.obtained(&asked, addr)?;

@@ -400,7 +400,8 @@ impl<'s, 'm> Pair<'s, 'm> {
         };
         let must = match made {
             Made::Vmalloc => Ok(()),
-            _ => self.model.must_alloc(request, *made),
+            Made::Kept => self.model.must_alloc(request, Made::Kvmalloc),
+            Made::Kmalloc | Made::Kvmalloc => self.model.must_alloc(request, *made),
         };
         if let Err(must) = must {
             return differ!("{asked:?} was served at {addr}, the model says {must}");
@@ -470,14 +471,34 @@ impl<'s, 'm> Pair<'s, 'm> {
                     }
             }
             KvError::Ranges(error) if *made == Made::Kvmalloc => {
-                return self.not_mapped(request, error, had_fault);
+                self.not_mapped(request, error, had_fault)?;
+                let is_frames = matches!(error, RangeError::Frames(_));
+                return match is_frames && context.may_block && !was_hit {
+                    true => self.check_collected(asked.cpu),
+                    false => Ok(()),
+                };
             }
             _ => false,
         };
         if !is_right {
             return differ!("{asked:?}: the engine says '{error}', and has no reason to");
         }
+        if matches!(error, KvError::Frames(_)) {
+            self.check_collected(asked.cpu)?;
+        }
         self.check_last_resort(request, had_fault)
+    }
+
+    /// Before a request that may wait failed for want of frames, all empty slabs went back.
+    fn check_collected(&mut self, cpu: u16) -> Result<(), Difference> {
+        if self.case.compare_every > 1 {
+            // It would spoil what the next operations meet.
+            return Ok(());
+        }
+        match self.seat(cpu).drain() {
+            0 => Ok(()),
+            frames => differ!("K9: {frames} frames of empty slabs were left"),
+        }
     }
 
     /// What must succeed fails only when nobody gives anything any more.
@@ -572,6 +593,7 @@ impl<'s, 'm> Pair<'s, 'm> {
     }
 
     fn drain(&mut self, cpu: u16) {
+        self.seat(cpu).drain();
         self.seat(cpu).ranges().drain();
     }
 
