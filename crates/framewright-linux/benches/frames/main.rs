@@ -18,6 +18,7 @@
 mod machine;
 mod pattern;
 mod subject;
+mod threads;
 
 use framewright::Order;
 use hdrhistogram::Histogram;

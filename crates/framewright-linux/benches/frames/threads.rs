@@ -1,0 +1,120 @@
+//! Threads that start together, and what they took. Random numbers.
+
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
+use std::thread;
+use std::time::Instant;
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(z ^ (z >> 31)) * bound as u128) >> 64) as usize
+    }
+
+    pub(crate) fn shuffle(&mut self, of: &mut [u64]) {
+        for at in (1..of.len()).rev() {
+            of.swap(at, self.below(at + 1));
+        }
+    }
+}
+
+/// Where threads wait for each other: all spin, so that they leave within a moment.
+pub(crate) struct Gate {
+    threads: usize,
+    arrived: AtomicUsize,
+}
+
+impl Gate {
+    pub(crate) fn wait(&self) {
+        let nth = self.arrived.fetch_add(1, AcqRel);
+        let all = (nth / self.threads + 1) * self.threads;
+        let mut spins = 0u32;
+        while self.arrived.load(Acquire) < all {
+            spins += 1;
+            if spins.is_multiple_of(4096) {
+                thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+/// When one thread was at work on one phase.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) start: Instant,
+    pub(crate) end: Instant,
+    pub(crate) ops: usize,
+}
+
+pub(crate) fn timed(ops: usize, work: impl FnOnce()) -> Span {
+    let start = Instant::now();
+    work();
+    let end = Instant::now();
+    Span { start, end, ops }
+}
+
+/// A thread that panics ends the process: the others would wait for it for ever.
+struct EndsTheProcess;
+
+impl Drop for EndsTheProcess {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::exit(101);
+        }
+    }
+}
+
+/// Runs `work` in as many threads as the load has, each on a CPU of its own where there is one.
+pub(crate) fn in_threads<T: Send>(
+    threads: usize,
+    work: impl Fn(usize, &Gate) -> T + Sync,
+) -> Vec<T> {
+    let gate = Gate {
+        threads,
+        arrived: AtomicUsize::new(0),
+    };
+    thread::scope(|scope| {
+        let (gate, work) = (&gate, &work);
+        let spawn = |nth| {
+            scope.spawn(move || {
+                crate::machine::pin(nth);
+                let _alone = EndsTheProcess;
+                work(nth, gate)
+            })
+        };
+        let workers: Vec<_> = (0..threads).map(spawn).collect();
+        let join = |worker: thread::ScopedJoinHandle<'_, T>| match worker.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        workers.into_iter().map(join).collect()
+    })
+}
+
+/// The mean over the threads, and how much of the time they shared.
+pub(crate) fn summary(threads: &[Vec<Span>]) -> (f64, f64) {
+    let of_thread = |spans: &Vec<Span>| {
+        let ns: u128 = spans.iter().map(|s| (s.end - s.start).as_nanos()).sum();
+        let ops: usize = spans.iter().map(|span| span.ops).sum();
+        ns as f64 / ops as f64
+    };
+    let mean = threads.iter().map(of_thread).sum::<f64>() / threads.len() as f64;
+    let (mut shared, mut whole) = (0.0, 0.0);
+    for phase in 0..threads[0].len() {
+        let spans = || threads.iter().map(|spans| spans[phase]);
+        let first = spans().map(|span| span.start).min().expect("a thread");
+        let last = spans().map(|span| span.end).max().expect("a thread");
+        let all_from = spans().map(|span| span.start).max().expect("a thread");
+        let all_to = spans().map(|span| span.end).min().expect("a thread");
+        shared += all_to.saturating_duration_since(all_from).as_secs_f64();
+        whole += (last - first).as_secs_f64();
+    }
+    (mean, shared / whole)
+}

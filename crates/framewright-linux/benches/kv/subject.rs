@@ -1,0 +1,176 @@
+//! Those that are measured, behind one small trait.
+
+use buddy_system_allocator::LockedHeap;
+use framewright::Addr;
+use framewright::Frame;
+use framewright::frame::ZoneLayout;
+use framewright::kv::KvRequest;
+use framewright::platform::{Barrier, Fenced};
+use framewright_linux::{
+    Heap, HeapOptions, HostError, HostKv, HostKvSeat, Membarrier, Options, RangeOptions,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use talc::TalcLock;
+use talc::source::Manual;
+
+/// An allocator that threads share.
+pub(crate) trait Subject: Sync {
+    type Worker<'s>: Worker
+    where
+        Self: 's;
+
+    /// A thread's access to it.
+    fn worker(&self) -> Self::Worker<'_>;
+
+    /// Panics if it says that something is wrong with it.
+    fn verify(&self) {}
+}
+
+/// What a thread measures. Every request is one that can be served; a refusal ends the benchmark.
+pub(crate) trait Worker {
+    /// An object; `any` if it need not be contiguous in memory.
+    fn try_alloc(&mut self, bytes: usize, any: bool) -> Option<usize>;
+
+    #[inline]
+    fn alloc(&mut self, bytes: usize, any: bool) -> usize {
+        self.try_alloc(bytes, any).expect("there is memory")
+    }
+
+    fn free(&mut self, at: usize, bytes: usize, any: bool);
+}
+
+/// The engine on this host, by a thread's seat.
+pub(crate) enum Engine {
+    Asymmetric(HostKv<Membarrier>),
+    Symmetric(HostKv<Fenced>),
+}
+
+impl Engine {
+    pub(crate) fn new(frames: u64, cpus: u16) -> Self {
+        let options = Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(cpus));
+        let ranges = RangeOptions::new(1 << 18);
+        match HostKv::new(&options, &ranges) {
+            Ok(host) => Self::Asymmetric(host),
+            Err(HostError::NoMembarrier) => {
+                Self::Symmetric(HostKv::fenced(&options, &ranges).expect("host"))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<B: Barrier + Clone + Sync> Subject for HostKv<B> {
+    type Worker<'s>
+        = HostKvSeat<'s, B>
+    where
+        B: 's;
+
+    fn worker(&self) -> HostKvSeat<'_, B> {
+        self.seat().expect("as many slots as threads")
+    }
+
+    fn verify(&self) {
+        self.host().zone().verify().expect("every invariant holds");
+        self.space()
+            .space()
+            .verify()
+            .expect("every invariant holds");
+        assert_eq!(self.kv().stats().bad_frees, 0);
+    }
+}
+
+impl<B: Barrier + Clone> Worker for HostKvSeat<'_, B> {
+    #[inline]
+    fn try_alloc(&mut self, bytes: usize, any: bool) -> Option<usize> {
+        let request = KvRequest::new(bytes as u64);
+        let addr = match any {
+            true => self.kvmalloc(&request),
+            false => self.kmalloc(&request),
+        };
+        Some(addr.ok()?.0 as usize)
+    }
+
+    #[inline]
+    fn free(&mut self, at: usize, _bytes: usize, any: bool) {
+        let addr = Addr(at as u64);
+        let freed = match any {
+            true => self.kvfree(addr),
+            false => self.kfree(addr),
+        };
+        freed.expect("it is allocated");
+    }
+}
+
+/// A global allocator.
+pub(crate) struct Global<A>(pub(crate) A);
+
+impl<A: GlobalAlloc + Sync> Subject for Global<A> {
+    type Worker<'s>
+        = &'s Self
+    where
+        A: 's;
+
+    fn worker(&self) -> &Self {
+        self
+    }
+}
+
+impl<A: GlobalAlloc> Worker for &Global<A> {
+    #[inline]
+    fn try_alloc(&mut self, bytes: usize, _any: bool) -> Option<usize> {
+        // SAFETY: no request is for 0 bytes.
+        let at = unsafe { self.0.alloc(layout(bytes)) };
+        (!at.is_null()).then(|| at.expose_provenance())
+    }
+
+    #[inline]
+    fn free(&mut self, at: usize, bytes: usize, _any: bool) {
+        let at = std::ptr::with_exposed_provenance_mut(at);
+        // SAFETY: the patterns free what they allocated, once and with its length.
+        unsafe { self.0.dealloc(at, layout(bytes)) };
+    }
+}
+
+/// As C's malloc aligns.
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, 16).expect("a length that there can be")
+}
+
+/// The engine as a global allocator; `None` where there is no membarrier.
+pub(crate) fn heap(frames: u64) -> Option<Global<Heap>> {
+    match Heap::try_new(HeapOptions::new(frames * 4096).with_threads(4)) {
+        Ok(heap) => Some(Global(heap)),
+        Err(HostError::NoMembarrier) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Memory for a rival, for as long as the process lives.
+fn arena(bytes: usize) -> *mut u8 {
+    let layout = Layout::from_size_align(bytes, 4096).expect("a length that there can be");
+    // SAFETY: it is not 0 bytes long.
+    let at = unsafe { System.alloc_zeroed(layout) };
+    assert!(!at.is_null(), "there is memory");
+    at
+}
+
+pub(crate) type Talc = Global<TalcLock<spin::Mutex<()>, Manual>>;
+
+/// `talc` behind a spin lock.
+pub(crate) fn talc(bytes: usize) -> Talc {
+    let talc = TalcLock::new(Manual);
+    // SAFETY: the memory is as long as that, and nobody else's.
+    let claimed = unsafe { talc.lock().claim(arena(bytes), bytes) };
+    assert!(claimed.is_some(), "it takes the memory");
+    Global(talc)
+}
+
+pub(crate) type Buddy = Global<LockedHeap<32>>;
+
+/// `buddy_system_allocator` behind its spin lock.
+pub(crate) fn buddy(bytes: usize) -> Buddy {
+    let heap = LockedHeap::new();
+    // SAFETY: the memory is as long as that, and nobody else's.
+    unsafe { heap.lock().init(arena(bytes).addr(), bytes) };
+    Global(heap)
+}
