@@ -195,7 +195,11 @@ fn k8_every_inner_call_sees_the_context_of_the_request() {
                 bytes: 80 * K,
                 ..request
             };
-            full.seat.kvrealloc(addr, &grown).unwrap();
+            let moved = full.seat.kvrealloc(addr, &grown);
+            match context.may_block {
+                true => assert!(moved.is_ok(), "{moved:?}"),
+                false => assert_eq!(moved, Err(KvError::MustNotFree(addr))),
+            }
             assert_eq!(full.log.strangers(context), "", "{effort:?} {context:?}");
             let mapped = full.machine.toy.contexts.borrow();
             assert!(!mapped.is_empty());
