@@ -228,7 +228,7 @@ impl<'m> Held<'m> {
     }
 
     /// Sends a slab, which is in no inbox and marked as pending, to its owner.
-    fn send(&self, number: u32, owner: u16) {
+    pub(super) fn send(&self, number: u32, owner: u16) {
         let inbox = SeatWords::new(self.seats, usize::from(owner)).inbox();
         let link = self.records.get(number).inbox_next();
         let mut head = inbox.load(Relaxed);

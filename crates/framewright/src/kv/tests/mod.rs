@@ -18,6 +18,7 @@ mod efforts;
 mod objects;
 mod realloc;
 mod slabs;
+mod slabs_shared;
 mod watch;
 
 /// Where frame 0 lies, and the first page of the space.
