@@ -1,0 +1,369 @@
+//! Objects on real memory: threads on all paths at once, and no object's bytes are another's.
+//!
+//! Each object is full of words that depend on its key, written by plain stores through its own
+//! address. Most go from the thread that allocated them to the next one, which checks every word
+//! and frees the object; some stay, change their length and go then. What two objects shared, one
+//! of them would find overwritten; and a thread that got memory without its former user's leave
+//! (no happens-before) the thread sanitizer would find.
+
+use framewright::frame::{AllocError, ZoneLayout};
+use framewright::kv::{Kind, KvError, KvFreeError, KvRequest};
+use framewright::platform::{Barrier, Fenced, MapError};
+use framewright::vrange::RangeError;
+use framewright::{Addr, Frame};
+use framewright_linux::{HostError, HostKv, HostKvSeat, Options, RangeOptions};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// 64 MiB, not starting at a pageblock.
+const START: u64 = 1000;
+const FRAMES: u64 = 16384;
+const BYTES: u64 = FRAMES * 4096;
+/// Longer than the longest block, so always mapped pages.
+const HUGE: u64 = 5 << 20;
+
+fn options(cpus: u16) -> (Options, RangeOptions) {
+    let layout = ZoneLayout::new(Frame(START), FRAMES).with_cpus(cpus);
+    (Options::new(layout), RangeOptions::new(4 * FRAMES))
+}
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    /// A whole number of words, of any of the kinds.
+    fn bytes(&mut self) -> u64 {
+        let bytes = match self.below(256) {
+            0 => HUGE,
+            1..16 => (64 << 10) + self.below(192 << 10),
+            16..64 => 2049 + self.below(62 << 10),
+            _ => 1 + self.below(2048),
+        };
+        bytes.next_multiple_of(8)
+    }
+}
+
+/// A live object.
+#[derive(Debug)]
+struct Object {
+    addr: Addr,
+    bytes: u64,
+    key: u64,
+}
+
+impl Object {
+    /// The word at that place in the object of that key.
+    fn word(key: u64, place: usize) -> u64 {
+        (key ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Does something with the words of its first `bytes` bytes.
+    fn with_words<B: Barrier + Clone>(
+        &self,
+        host: &HostKv<B>,
+        bytes: u64,
+        work: impl FnOnce(&mut [u64]),
+    ) {
+        let at = if host.kv().kind(self.addr) == Kind::Mapped {
+            host.window().address(self.addr.page()).unwrap()
+        } else {
+            let ram = host.host().ram();
+            let first = ram.address(Frame(START)).unwrap();
+            let offset = self.addr.0 as usize - first.addr();
+            assert!(offset + bytes as usize <= BYTES as usize, "{self:?}");
+            first.wrapping_byte_add(offset)
+        };
+        assert_eq!(at.addr() as u64, self.addr.0);
+        // SAFETY: the object is live, at least so long, aligned to 16, and whoever has the `Object`
+        // has its bytes alone: that it is so is what is tested here.
+        work(unsafe { std::slice::from_raw_parts_mut(at.cast(), bytes as usize / 8) });
+    }
+
+    fn fill<B: Barrier + Clone>(&self, host: &HostKv<B>) {
+        self.with_words(host, self.bytes, |words| {
+            for (place, word) in words.iter_mut().enumerate() {
+                *word = Self::word(self.key, place);
+            }
+        });
+    }
+
+    /// Panics unless the first `bytes` bytes are as they were written.
+    fn check<B: Barrier + Clone>(&self, host: &HostKv<B>, bytes: u64) {
+        self.with_words(host, bytes, |words| {
+            for (place, word) in words.iter().enumerate() {
+                assert_eq!(*word, Self::word(self.key, place), "word {place}, {self:?}");
+            }
+        });
+    }
+}
+
+/// What all threads count.
+#[derive(Default)]
+struct Counts {
+    full: AtomicU64,
+    objects: AtomicU64,
+    moved: AtomicU64,
+    zeroed: AtomicU64,
+    freed: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+/// Nothing is wrong with the request, but so much is not there: memory is full, or the kernel has no
+/// mapping left; or not side by side, and the request must have it so or is for less than a page.
+fn is_full(error: KvError) -> bool {
+    let full = |error| matches!(error, AllocError::Exhausted | AllocError::Fragmented);
+    match error {
+        KvError::NotNow { .. } => true,
+        KvError::Frames(error) => full(error),
+        KvError::Ranges(RangeError::Frames(error)) => full(error),
+        KvError::Ranges(RangeError::NoSpace { .. }) => true,
+        KvError::Ranges(RangeError::Map(error)) => {
+            matches!(error, MapError::Limit { .. } | MapError::NoMemory)
+        }
+        _ => false,
+    }
+}
+
+struct Worker<'h, B> {
+    host: &'h HostKv<B>,
+    seat: HostKvSeat<'h, B>,
+    random: Random,
+    counts: &'h Counts,
+    kept: Vec<Object>,
+}
+
+impl<B: Barrier + Clone> Worker<'_, B> {
+    /// An object by one of the ways to get one; `None` if memory is full.
+    fn alloc(&mut self) -> Option<Object> {
+        let bytes = self.random.bytes();
+        let key = self.random.below(u64::MAX);
+        let request = KvRequest::new(bytes);
+        let way = self.random.below(4);
+        let addr = match way {
+            0 if bytes <= 4 << 20 => self.seat.kmalloc(&request),
+            1 => self.seat.kvcalloc(bytes / 8, 8, &request),
+            _ => self.seat.kvmalloc(&request),
+        };
+        let addr = match addr {
+            Ok(addr) => addr,
+            Err(error) => {
+                assert!(is_full(error), "{error}");
+                count(&self.counts.full);
+                return None;
+            }
+        };
+        let object = Object { addr, bytes, key };
+        if way == 1 {
+            object.with_words(self.host, bytes, |words| {
+                assert!(words.iter().all(|word| *word == 0), "{object:?}");
+            });
+            count(&self.counts.zeroed);
+        }
+        object.fill(self.host);
+        count(&self.counts.objects);
+        Some(object)
+    }
+
+    fn free(&mut self, object: &Object) {
+        object.check(self.host, object.bytes);
+        let is_mapped = self.host.kv().kind(object.addr) == Kind::Mapped;
+        let freed = if is_mapped || self.random.below(2) == 0 {
+            self.seat.kvfree(object.addr)
+        } else {
+            self.seat.kfree(object.addr)
+        };
+        assert!(freed.unwrap() >= object.bytes, "{object:?}");
+        count(&self.counts.freed);
+    }
+
+    /// Gives an object another length; its bytes stay, whether there was memory or not.
+    fn resize(&mut self, mut object: Object) -> Object {
+        let bytes = self.random.bytes();
+        let moved = self.seat.kvrealloc(object.addr, &KvRequest::new(bytes));
+        match moved {
+            Ok(addr) => {
+                object.addr = addr;
+                object.check(self.host, object.bytes.min(bytes));
+                object.bytes = bytes;
+                object.fill(self.host);
+                count(&self.counts.moved);
+            }
+            Err(error) => {
+                assert!(is_full(error), "{error}");
+                object.check(self.host, object.bytes);
+            }
+        }
+        object
+    }
+
+    /// One thread's part: allocates until it has had its share, hands on, frees what comes.
+    fn work(mut self, share: u64, next: Sender<Object>, from_before: &Receiver<Object>) {
+        let mut had = 0;
+        while had < share {
+            match self.alloc() {
+                Some(object) => {
+                    had += object.bytes;
+                    match self.random.below(4) {
+                        0 => self.kept.push(object),
+                        _ => next.send(object).unwrap(),
+                    }
+                }
+                // Memory is with the others: make room, or wait until there is some to make.
+                None => match from_before.try_recv() {
+                    Ok(object) => self.free(&object),
+                    Err(_) => match self.kept.pop() {
+                        Some(object) => next.send(object).unwrap(),
+                        None => thread::yield_now(),
+                    },
+                },
+            }
+            if self.random.below(8) == 0
+                && let Some(object) = self.kept.pop()
+            {
+                let object = self.resize(object);
+                next.send(object).unwrap();
+            }
+            // Nothing comes back before memory was full once, whoever runs when; then often enough
+            // that it is not always so.
+            if self.counts.full.load(Relaxed) > 0
+                && self.random.below(4) == 0
+                && let Ok(object) = from_before.try_recv()
+            {
+                self.free(&object);
+            }
+        }
+        for object in std::mem::take(&mut self.kept) {
+            next.send(object).unwrap();
+        }
+        drop(next);
+        // All shares together are more than there is, so somebody finds memory full.
+        while self.counts.full.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        while let Ok(object) = from_before.recv() {
+            self.free(&object);
+        }
+    }
+}
+
+/// Nothing is allocated any more, and all frames are back.
+fn all_is_back<B: Barrier + Clone>(host: &HostKv<B>) {
+    host.kv().verify().unwrap();
+    let present = host.kv().recount();
+    assert_eq!((present.live_slots, present.runs), (0, 0));
+    let mut seat = host.seat().unwrap();
+    seat.drain();
+    seat.ranges().drain();
+    drop(seat);
+    host.kv().verify().unwrap();
+    host.space().space().verify().unwrap();
+    host.host().zone().drain();
+    host.host().zone().verify().unwrap();
+    assert_eq!(host.host().zone().recount().free, FRAMES);
+}
+
+fn hand_round<B: Barrier + Clone + Send + Sync>(host: &HostKv<B>, threads: usize, share: u64) {
+    assert!(threads as u64 * share > BYTES, "memory becomes full");
+    let counts = Counts::default();
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| channel()).unzip();
+    thread::scope(|scope| {
+        let mut workers = Vec::new();
+        for (thread, receiver) in receivers.into_iter().enumerate() {
+            let next = senders[(thread + 1) % threads].clone();
+            let counts = &counts;
+            workers.push(scope.spawn(move || {
+                let worker = Worker {
+                    host,
+                    seat: host.seat().unwrap(),
+                    random: Random(thread as u64),
+                    counts,
+                    kept: Vec::new(),
+                };
+                worker.work(share, next, &receiver);
+            }));
+        }
+        drop(senders);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+    let [full, objects, moved, zeroed, freed] = [
+        &counts.full,
+        &counts.objects,
+        &counts.moved,
+        &counts.zeroed,
+        &counts.freed,
+    ]
+    .map(|counter| counter.load(Relaxed));
+    let stats = host.kv().stats();
+    println!("{objects} objects, {moved} resized, {full} times full: {stats:?}");
+    assert!(full > 0, "memory must have been full");
+    assert!(moved > 0 && zeroed > 0);
+    assert_eq!(objects, freed);
+    assert!(stats.slab_allocs > 0 && stats.run_allocs > 0 && stats.spills > 0);
+    assert!(stats.remote_frees > 0);
+    assert_eq!((stats.bad_frees, stats.double_frees), (0, 0));
+    assert_eq!((stats.compact_stall, stats.allocstall), (0, 0));
+    assert_eq!(stats.slab_allocs, stats.slab_frees);
+    assert_eq!(stats.run_allocs, stats.run_frees);
+    assert_eq!(stats.spills, stats.mapped_frees);
+    all_is_back(host);
+}
+
+#[test]
+fn no_thread_finds_its_objects_overwritten_with_membarrier() {
+    let (options, ranges) = options(4);
+    let host = match HostKv::new(&options, &ranges) {
+        Err(error @ HostError::NoMembarrier) => return eprintln!("skipped: {error}"),
+        host => host.unwrap(),
+    };
+    hand_round(&host, 4, 24 << 20);
+}
+
+#[test]
+fn no_thread_finds_its_objects_overwritten_with_fences() {
+    let (options, ranges) = options(3);
+    let host: HostKv<Fenced> = HostKv::fenced(&options, &ranges).unwrap();
+    hand_round(&host, 3, 32 << 20);
+}
+
+#[test]
+fn a_free_of_what_is_free_or_nobodys_is_an_error_on_real_memory() {
+    let (options, ranges) = options(1);
+    let host = HostKv::fenced(&options, &ranges).unwrap();
+    let mut seat = host.seat().unwrap();
+    let (small, run) = (KvRequest::new(64), KvRequest::new(10_000));
+    let objects = [
+        seat.kmalloc(&small).unwrap(),
+        seat.kmalloc(&run).unwrap(),
+        seat.kvmalloc(&KvRequest::new(HUGE)).unwrap(),
+    ];
+    let kinds = objects.map(|addr| host.kv().kind(addr));
+    assert_eq!(kinds, [Kind::Slab, Kind::Run, Kind::Mapped]);
+    let mapped = objects[2];
+    assert_eq!(seat.kfree(mapped), Err(KvFreeError::Mapped(mapped)));
+    for addr in objects {
+        seat.kvfree(addr).unwrap();
+        let twice = seat.kvfree(addr).unwrap_err();
+        let inside = seat.kvfree(Addr(addr.0 + 8)).unwrap_err();
+        println!("{twice}; {inside}");
+    }
+    let own = Box::new(5u64);
+    let outside = Addr(std::ptr::from_ref(&*own).addr() as u64);
+    assert!(seat.kvfree(outside).is_err());
+    assert_eq!(host.kv().stats().bad_frees, 8);
+    drop(seat);
+    all_is_back(&host);
+}
