@@ -32,7 +32,10 @@ impl Heap {
     pub(super) fn give_back(&self, at: NonNull<u8>) {
         let given = self.made().and_then(|heap| {
             mine::in_seat(heap, |seat| {
-                let freed = seat.kvfree(address(at));
+                let freed = match heap.is_direct(at.as_ptr()) {
+                    true => seat.kfree(address(at)),
+                    false => seat.kvfree(address(at)),
+                };
                 // Not free: the caller promised it. In here, so that it ends the program.
                 debug_assert!(freed.is_ok(), "{freed:?}");
             })

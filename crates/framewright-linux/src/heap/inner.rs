@@ -158,7 +158,7 @@ impl Inner {
     }
 
     /// Whether an address is in the direct map.
-    #[cfg(test)]
+    #[inline(always)]
     pub(super) fn is_direct(&self, at: *const u8) -> bool {
         self.ram.contains(at.addr())
     }

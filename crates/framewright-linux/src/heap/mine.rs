@@ -78,34 +78,43 @@ pub(super) fn passing_on<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// This thread's [`Now`].
+#[inline(always)]
+fn now<'t>() -> &'t Now {
+    // Out of the closure at once: what is done in it is not inlined.
+    let now = NOW.with(|now| NonNull::from(now));
+    // SAFETY: it is there until the thread's very end, because it has nothing to be dropped, and
+    // the reference stays in this thread: `Now` is not Sync.
+    unsafe { now.as_ref() }
+}
+
 /// Works in this thread's seat in the heap, or in the shared one if it has none. `None` if the
 /// thread is inside a heap already.
-#[inline]
+#[inline(always)]
 pub(super) fn in_seat<T>(
     heap: &Arc<Inner>,
     work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
 ) -> Option<T> {
-    NOW.with(|now| {
-        if now.is_inside.replace(true) {
-            return None;
-        }
-        let guard = NoUnwinding;
-        let seat = if ptr::eq(now.heap.get(), Arc::as_ptr(heap)) {
-            now.seat.get()
-        } else {
-            own_seat(now, heap)
-        };
-        let done = match NonNull::new(seat) {
-            // SAFETY: it is there: it is the heap's `OwnSeat`'s in `MINE` (the invariant of `Now`),
-            // which drops none without `forget`. Used by one at a time: it is this thread's, and
-            // `is_inside` was false.
-            Some(mut seat) => Some(work(unsafe { seat.as_mut() })),
-            None => heap.in_shared_seat(work),
-        };
-        std::mem::forget(guard);
-        now.is_inside.set(false);
-        done
-    })
+    let now = now();
+    if now.is_inside.replace(true) {
+        return None;
+    }
+    let guard = NoUnwinding;
+    let seat = if ptr::eq(now.heap.get(), Arc::as_ptr(heap)) {
+        now.seat.get()
+    } else {
+        own_seat(now, heap)
+    };
+    let done = match NonNull::new(seat) {
+        // SAFETY: it is there: it is the heap's `OwnSeat`'s in `MINE` (the invariant of `Now`), which
+        // drops none without `forget`. Used by one at a time: it is this thread's, and `is_inside`
+        // was false.
+        Some(mut seat) => Some(work(unsafe { seat.as_mut() })),
+        None => heap.in_shared_seat(work),
+    };
+    std::mem::forget(guard);
+    now.is_inside.set(false);
+    done
 }
 
 /// The thread's seat in a heap that it did not use last; null if there is none for it.
