@@ -1,4 +1,4 @@
-use crate::{Machine, Paging};
+use crate::{Lie, Machine, Paging};
 use framewright::platform::{Barrier, Clock, Cpus, Direct, Map, MapError, Relax, Zero};
 use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
 use std::cell::RefCell;
@@ -203,7 +203,8 @@ impl Direct for Ram {
 
 impl Zero for Ram {
     fn zero(&self, frames: Run) {
-        for frame in frames.start().0..frames.end().0 {
+        let skip = u64::from(self.paging.lies(Lie::ZeroAllButOne));
+        for frame in frames.start().0 + skip..frames.end().0 {
             if !self.is_taken(Frame(frame)) {
                 self.paging
                     .record(|| format!("{} was zeroed, and nobody has taken it", Frame(frame)));

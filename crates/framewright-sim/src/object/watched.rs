@@ -1,5 +1,5 @@
 use super::Ram;
-use crate::Call;
+use crate::{Call, Lie};
 use framewright::frame::{AllocError, Blocks, FreeError, Seat};
 use framewright::vrange::FrameSource;
 use framewright::{Context, Frame, Mobility, Order, Run};
@@ -35,7 +35,9 @@ impl FrameSource for Watched<'_, '_> {
 
     fn free_run(&mut self, frames: Run) {
         self.ram.give(frames);
-        self.seat.free_run(frames);
+        if !self.ram.paging().lies(Lie::LoseFrames) {
+            self.seat.free_run(frames);
+        }
     }
 
     fn is_short(&mut self) -> bool {

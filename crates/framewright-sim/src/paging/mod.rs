@@ -183,7 +183,7 @@ impl Paging {
         self.lie.set(Some(lie));
     }
 
-    fn lies(&self, lie: Lie) -> bool {
+    pub(crate) fn lies(&self, lie: Lie) -> bool {
         self.lie.get() == Some(lie)
     }
 

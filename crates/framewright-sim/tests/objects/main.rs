@@ -3,3 +3,4 @@
 mod every_sequence;
 mod faults;
 mod in_step;
+mod planted;

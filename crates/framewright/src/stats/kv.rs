@@ -36,7 +36,9 @@ pub struct KvStats {
     pub drains: u64,
     /// Frees refused because nothing was allocated there.
     pub bad_frees: u64,
-    /// Objects found freed twice, by two CPUs at the same moment; each is handed out once.
+    /// Objects found freed twice, by two CPUs at the same moment; each is handed out once. Where
+    /// the slot's owner hands it out again before he collects the other free, that is taken for a
+    /// free of the new object.
     pub double_frees: u64,
     /// The stop lock; only if locks are accounted.
     pub stop_lock: LockStats,

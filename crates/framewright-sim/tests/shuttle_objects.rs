@@ -1,0 +1,371 @@
+//! A whole object allocator on threads whose interleaving shuttle chooses:
+//! `RUSTFLAGS='--cfg shuttle' cargo test -p framewright-sim --release --test shuttle_objects`.
+//! In a normal build this file is empty.
+//!
+//! What must never be seen: a byte that two objects have at a time, a request that fails although
+//! what it needs is free and it may wait, a slot or a frame that is lost, whoever frees where, and
+//! whoever drains and takes slabs over meanwhile.
+#![cfg(shuttle)]
+
+use framewright::frame::{Seat, Zone, ZoneLayout};
+use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
+use framewright::platform::{Barrier, Direct, Fenced, Map, MapError, NoRelief, Relax, Zero};
+use framewright::policy::{Config, Effort, RangeConfig};
+use framewright::vrange::{Space, SpaceLayout};
+use framewright::{Addr, Context, CpuId, Frame, Order, Page, PageRange, Run};
+use framewright_sim::Random;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::Mutex;
+use shuttle::{Config as ShuttleConfig, Runner, thread};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex as Plain};
+
+/// Where frame 0 lies, and the first page of the space.
+const DIRECT: Addr = Addr(0x100_0000);
+const WINDOW: Page = Page(0x8_0000);
+
+/// Mapping succeeds at once; what TLBs keep is the ranges' tests' business.
+#[derive(Clone, Copy, Debug)]
+struct Simple;
+
+impl Relax for Simple {
+    fn relax(&self, attempt: u32) {
+        Fenced.relax(attempt);
+    }
+}
+
+impl Barrier for Simple {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {
+        Fenced.barrier_all();
+    }
+}
+
+impl Map for Simple {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        thread::yield_now();
+        Ok(())
+    }
+
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        thread::yield_now();
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        thread::yield_now();
+    }
+}
+
+impl Zero for Simple {
+    fn zero(&self, _frames: Run) {}
+}
+
+impl Direct for Simple {
+    fn direct_base(&self) -> Addr {
+        DIRECT
+    }
+
+    fn zero_bytes(&self, _at: Addr, _bytes: u64) {}
+
+    fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
+}
+
+type OwnSeat = KvSeat<'static, 'static, 'static, Simple, NoRelief, Seat<'static, 'static, Simple>>;
+
+/// The live objects: first byte and the one behind the last. Not known to shuttle: it must not
+/// change the interleavings.
+type Live = Plain<BTreeMap<u64, u64>>;
+
+#[derive(Clone, Copy)]
+struct Shared {
+    zone: &'static Zone<'static, Simple>,
+    space: &'static Space<'static, Simple>,
+    kv: &'static Kv<'static, Simple>,
+    live: &'static Live,
+    frames: u64,
+    cpus: u16,
+}
+
+fn leak<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+impl Shared {
+    fn new(cpus: u16, frames: u64) -> Self {
+        let order = |order| Order::new(order).unwrap();
+        let layout = ZoneLayout::new(Frame(0), frames)
+            .with_orders(order(4), order(4))
+            .with_cpus(cpus);
+        let config = Config {
+            cache_permille: 100,
+            ..Config::default()
+        };
+        let memory = vec![0; layout.words_needed().unwrap()].leak();
+        let zone = Zone::new(&layout, &config, memory, Simple).unwrap();
+        zone.add(Run::new(Frame(0), frames).unwrap()).unwrap();
+        let layout = SpaceLayout::new(WINDOW, 64)
+            .with_span_pages(8)
+            .with_cpus(cpus);
+        let memory = vec![0; layout.words_needed().unwrap()].leak();
+        let space = Space::new(&layout, &RangeConfig::for_cpus(cpus), memory, Simple).unwrap();
+        let layout = KvLayout::new(Frame(0), frames)
+            .with_cpus(cpus)
+            .with_slabs_max(frames);
+        let memory = vec![0; layout.words_needed().unwrap()].leak();
+        let kv = Kv::new(&layout, memory, Simple, NoRelief).unwrap();
+        Self {
+            zone: leak(zone),
+            space: leak(space),
+            kv: leak(kv),
+            live: leak(Plain::default()),
+            frames,
+            cpus,
+        }
+    }
+
+    fn seat(&self, cpu: u16) -> OwnSeat {
+        let frames = self.zone.seat(CpuId(cpu)).unwrap();
+        let ranges = self.space.seat(CpuId(cpu), frames).unwrap();
+        self.kv.seat(ranges).unwrap()
+    }
+
+    fn note(&self, seat: &OwnSeat, addr: Addr) -> Addr {
+        let bytes = seat.kvsize(addr).expect("K5: it was just handed out");
+        let mut live = self.live.lock().unwrap();
+        let end = addr.0 + bytes;
+        if let Some((start, before)) = live.range(..end).next_back() {
+            assert!(*before <= addr.0, "K5: {addr} and {start:#x} overlap");
+        }
+        live.insert(addr.0, end);
+        addr
+    }
+
+    fn alloc(&self, seat: &mut OwnSeat, request: &KvRequest) -> Option<Addr> {
+        let addr = seat.kmalloc(request).ok()?;
+        Some(self.note(seat, addr))
+    }
+
+    fn kvmalloc(&self, seat: &mut OwnSeat, request: &KvRequest) -> Option<Addr> {
+        let addr = seat.kvmalloc(request).ok()?;
+        Some(self.note(seat, addr))
+    }
+
+    fn free(&self, seat: &mut OwnSeat, addr: Addr) {
+        let end = self.live.lock().unwrap().remove(&addr.0).expect("live");
+        assert_eq!(seat.kvfree(addr), Ok(end - addr.0));
+    }
+
+    /// Runs `work` on all CPUs; then everything must have been freed, and all frames be back.
+    fn on_cpus(self, work: impl Fn(&Self, &mut OwnSeat, u16) + Send + Sync + 'static) {
+        let work = Arc::new(work);
+        let threads: Vec<_> = (0..self.cpus)
+            .map(|cpu| {
+                let work = work.clone();
+                thread::spawn(move || {
+                    let mut seat = self.seat(cpu);
+                    work(&self, &mut seat, cpu);
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(self.live.lock().unwrap().is_empty());
+        self.kv.verify().unwrap();
+        let recount = self.kv.recount();
+        assert_eq!((recount.live_slots, recount.runs), (0, 0), "{recount:?}");
+        let mut seat = self.seat(0);
+        seat.drain();
+        seat.ranges().drain();
+        drop(seat);
+        self.kv.verify().unwrap();
+        self.zone.drain();
+        self.zone.verify().unwrap();
+        assert_eq!(self.kv.recount().slab_frames, 0);
+        assert_eq!(self.zone.recount().free, self.frames, "K6");
+    }
+}
+
+/// Half of the schedules at random, half with few, well-placed preemptions.
+fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
+    let mut config = ShuttleConfig::new();
+    config.stack_size = 1 << 18;
+    let body = Arc::new(body);
+    let same = body.clone();
+    Runner::new(RandomScheduler::new(schedules / 2), config.clone()).run(move || body());
+    Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
+}
+
+#[test]
+fn objects_are_passed_on_and_freed_anywhere() {
+    explore(800, || {
+        let shared = Shared::new(3, 64);
+        let passed: Arc<Mutex<Vec<Addr>>> = Arc::default();
+        shared.on_cpus(move |shared, seat, cpu| {
+            let mut random = Random::new(u64::from(cpu) + 1);
+            let mut own = Vec::new();
+            for _ in 0..14 {
+                let bytes = [48, 1024, 2048, 6000][random.below(4) as usize];
+                let request = KvRequest::new(bytes);
+                match random.below(8) {
+                    0..=3 => own.extend(shared.alloc(seat, &request)),
+                    4 => {
+                        let taken = passed.lock().unwrap().pop();
+                        if let Some(addr) = taken {
+                            shared.free(seat, addr);
+                        }
+                    }
+                    5 | 6 => {
+                        if let Some(addr) = own.pop() {
+                            passed.lock().unwrap().push(addr);
+                        }
+                    }
+                    _ => {
+                        if let Some(addr) = own.pop() {
+                            shared.free(seat, addr);
+                        }
+                    }
+                }
+            }
+            for addr in own {
+                shared.free(seat, addr);
+            }
+            if cpu == 1 {
+                seat.drain();
+            }
+            let left: Vec<_> = std::mem::take(&mut *passed.lock().unwrap());
+            for addr in left {
+                shared.free(seat, addr);
+            }
+        });
+    });
+}
+
+#[test]
+fn slots_that_others_free_come_back_to_their_owner() {
+    // One allocates, two free: what is on its way is collected when the magazine is empty, and
+    // memory for half of it is enough for all.
+    explore(600, || {
+        let shared = Shared::new(3, 32);
+        let passed: Arc<Mutex<Vec<Addr>>> = Arc::default();
+        shared.on_cpus(move |shared, seat, cpu| {
+            let request = KvRequest::new(2048);
+            for _ in 0..16 {
+                if cpu == 0 {
+                    let addr = shared.alloc(seat, &request).expect("there is room");
+                    passed.lock().unwrap().push(addr);
+                } else {
+                    let taken = passed.lock().unwrap().pop();
+                    match taken {
+                        Some(addr) => shared.free(seat, addr),
+                        None => thread::yield_now(),
+                    }
+                }
+            }
+            let left: Vec<_> = std::mem::take(&mut *passed.lock().unwrap());
+            for addr in left {
+                shared.free(seat, addr);
+            }
+        });
+    });
+}
+
+#[test]
+fn drains_and_what_is_taken_over_lose_nothing() {
+    // Memory is so short that requests drain all CPUs and take over what others have free.
+    explore(600, || {
+        let shared = Shared::new(3, 16);
+        shared.on_cpus(|shared, seat, cpu| {
+            let mut random = Random::new(u64::from(cpu) + 3);
+            let mut own = Vec::new();
+            for _ in 0..14 {
+                let bytes = [512, 1024, 2048, 4096, 12_000][random.below(5) as usize];
+                let request = KvRequest::new(bytes).with(Effort::MayCompact);
+                match random.below(8) {
+                    0..=3 => own.extend(shared.alloc(seat, &request)),
+                    4 => own.extend(shared.kvmalloc(seat, &request)),
+                    5 if cpu == 2 => {
+                        seat.drain();
+                    }
+                    _ if own.is_empty() => {}
+                    _ => {
+                        let nth = random.below(own.len() as u64) as usize;
+                        shared.free(seat, own.swap_remove(nth));
+                    }
+                }
+            }
+            for addr in own {
+                shared.free(seat, addr);
+            }
+        });
+    });
+}
+
+#[test]
+fn k9_a_frame_that_lies_empty_in_anothers_slab_is_found() {
+    // 16 frames; each of two holds at most two objects of four frames, or slots of two: there is
+    // always room, unless empty slabs are held back.
+    explore(600, || {
+        let shared = Shared::new(2, 16);
+        shared.on_cpus(|shared, seat, cpu| {
+            let mut random = Random::new(u64::from(cpu) + 5);
+            for _ in 0..6 {
+                let small = KvRequest::new(2048).with(Effort::MayCompact);
+                let own: Vec<Addr> = (0..2)
+                    .map(|_| shared.alloc(seat, &small).expect("K9: a slot"))
+                    .collect();
+                own.into_iter().for_each(|addr| shared.free(seat, addr));
+                if random.below(2) == 0 {
+                    let large = KvRequest::new(12_288).with(Effort::MayCompact);
+                    let mapped = shared.kvmalloc(seat, &large).expect("K9: three frames");
+                    shared.free(seat, mapped);
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn of_two_who_free_one_object_at_the_same_moment_nobody_corrupts_anything() {
+    let both_freed = Arc::new(AtomicU64::new(0));
+    let seen = both_freed.clone();
+    explore(800, move || {
+        let both_freed = both_freed.clone();
+        let shared = Shared::new(2, 32);
+        let addr: [Addr; 2] = {
+            let mut seat = shared.seat(0);
+            [2048, 8192].map(|bytes| shared.alloc(&mut seat, &KvRequest::new(bytes)).unwrap())
+        };
+        shared.live.lock().unwrap().clear();
+        let freed: Arc<Plain<[u32; 2]>> = Arc::default();
+        let counted = freed.clone();
+        let both = shuttle::sync::Barrier::new(2);
+        shared.on_cpus(move |shared, seat, _| {
+            for nth in 0..2 {
+                if seat.kvfree(addr[nth]).is_ok() {
+                    freed.lock().unwrap()[nth] += 1;
+                }
+            }
+            // Later it would be the free of somebody's object; and what is on its way when a slot
+            // is handed out again cannot be told from that.
+            both.wait();
+            seat.drain();
+            both.wait();
+            // Each is handed out once: `note` finds what overlaps.
+            let own: Vec<Addr> = (0..3)
+                .filter_map(|_| shared.alloc(seat, &KvRequest::new(2048)))
+                .collect();
+            own.into_iter().for_each(|addr| shared.free(seat, addr));
+        });
+        let [slot, run] = *counted.lock().unwrap();
+        assert_eq!(run, 1, "of a block one is refused");
+        let later = u64::from(slot) - 1;
+        assert!(
+            later == 0 || shared.kv.stats().double_frees == later,
+            "{later}"
+        );
+    });
+}
