@@ -71,11 +71,10 @@ impl HeapWith<'_> {
         }
     }
 
-    const fn request(&self, layout: Layout, zero: bool) -> KvRequest {
+    const fn request(&self, layout: Layout) -> KvRequest {
         KvRequest {
             bytes: layout.size() as u64,
             align_bytes: layout.align() as u64,
-            zero,
             ..self.request
         }
     }
@@ -115,7 +114,13 @@ unsafe impl Memory for HeapWith<'_> {
     type Error = HeapError;
 
     fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, HeapError> {
-        self.ask(&self.request(layout, zero), place, self.inner()?)
+        let at = self.ask(&self.request(layout), place, self.inner()?)?;
+        if zero {
+            // SAFETY: as long as that, and nobody else's. Plain stores are faster than the engine's,
+            // which anybody may race with.
+            unsafe { at.write_bytes(0, layout.size()) };
+        }
+        Ok(at)
     }
 
     unsafe fn resize(
@@ -128,7 +133,7 @@ unsafe impl Memory for HeapWith<'_> {
         let inner = self.inner()?;
         let request = KvRequest {
             bytes: bytes as u64,
-            ..self.request(old, false)
+            ..self.request(old)
         };
         if place == Place::Either {
             let addr = mine::in_seat(inner, |seat| seat.kvrealloc(address(at), &request));

@@ -5,9 +5,14 @@
 //! uses the same bytes at the same moment. Therefore they go where everybody may go: by
 //! [`Ram::words`](crate::Ram::words), a relaxed word at a time, and never outside of RAM. Mapped
 //! pages are reached through the direct map too, by the frame that each of them shows: so a page
-//! that somebody unmaps meanwhile is no fault, and no system call is needed. Objects that both
-//! start at a multiple of 8, as all of the engine's do, are copied at a word a cycle, a quarter of
-//! what plain memory copying reaches in the nearest cache and as fast as memory beyond it.
+//! that somebody unmaps meanwhile is no fault, and no system call is needed.
+//!
+//! The price: 4 KiB take 75 ns in the nearest cache, where plain copying takes 32 and plain filling
+//! 21; 64 KiB a quarter more than plain ones; beyond the caches copying takes half as much again, and
+//! filling nearly four times, because a plain fill need not read what it overwrites. Bytes that do
+//! not lie at the same place in a word in both objects are copied one by one; but all of the
+//! engine's objects start at a multiple of 8. Who owns an object's bytes as bytes, as a
+//! [`Heap`](crate::Heap) does, zeroes them itself.
 
 use super::Paged;
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
