@@ -6,7 +6,7 @@ use framewright::platform::{Fenced, NoRelief};
 use framewright::policy::Effort;
 use framewright::stats::{FrameStats, LockStats, RangeStats};
 use framewright::vrange::AreaRequest;
-use framewright::{Frame, Mobility, Order};
+use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_linux::{HostKv, HostSpace, Options, RangeOptions};
 use std::sync::Barrier;
 use std::thread;
@@ -78,6 +78,56 @@ fn by_one_thread_every_lock_is_taken_so_often_and_never_met() {
     for lock in after.iter().chain(&ranges[..2]) {
         assert_eq!(lock.contended, 0);
         assert!(lock.hold_ns_max > 0);
+    }
+}
+
+/// How often the stop lock and pageblocks' locks are taken while each of two CPUs, in turn, takes
+/// `held` blocks of `order` and frees them, so many times, when they have done so before.
+fn taken_by_two(order: Order, held: usize, rounds: usize) -> [u64; 2] {
+    let layout = ZoneLayout::new(Frame(0), 1 << 16).with_cpus(2);
+    let options = Options {
+        accounts_locks: true,
+        ..Options::new(layout)
+    };
+    let host = HostSpace::fenced(&options, &RangeOptions::new(PAGES)).unwrap();
+    let zone = host.host().zone();
+    let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+    let mut both = |rounds| {
+        let mut blocks = [vec![], vec![]];
+        for _ in 0..rounds {
+            for (seat, blocks) in seats.iter_mut().zip(&mut blocks) {
+                blocks.extend((0..held).map(|_| seat.alloc(order, Mobility::Unmovable).unwrap()));
+            }
+            for (seat, blocks) in seats.iter_mut().zip(&mut blocks) {
+                blocks
+                    .drain(..)
+                    .for_each(|block| seat.free(block, order).unwrap());
+            }
+        }
+    };
+    // The limits are set, and the caches have their first blocks.
+    both(2);
+    let before = all(&host).0;
+    both(rounds);
+    let after = all(&host).0;
+    [0, 1].map(|nth| after[nth].acquisitions - before[nth].acquisitions)
+}
+
+#[test]
+fn no_operation_of_the_orders_0_to_4_takes_a_lock_that_all_cpus_share() {
+    for order in (0..=4).filter_map(Order::new) {
+        // Pairs: no lock at all.
+        assert_eq!(taken_by_two(order, 1, 300), [0, 0], "{order:?}");
+        // More than the caches hold: a pageblock's for each batch, which is half a cache.
+        let (held, rounds) = (256 >> order.get(), 20);
+        let [stop, pageblocks] = taken_by_two(order, held, rounds);
+        let operations = (2 * 2 * held * rounds) as u64;
+        let batch = 32 >> order.get();
+        assert_eq!(stop, 0, "{order:?}");
+        assert!(
+            pageblocks > 0 && pageblocks * batch <= 2 * operations,
+            "{order:?}"
+        );
     }
 }
 

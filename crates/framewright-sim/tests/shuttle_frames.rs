@@ -222,7 +222,7 @@ fn what_one_cpu_allocates_another_frees() {
         on_cpus(zone, 3, move |seat, cpu| {
             let mut random = Random::new(u64::from(cpu) + 40);
             for _ in 0..8 {
-                let order = order([0, 0, 1, 3, 6, 7][random.below(6) as usize]);
+                let order = order([0, 0, 1, 3, 4, 6, 7][random.below(7) as usize]);
                 if random.chance(60) {
                     if let Ok(frame) = oracle.alloc(seat, order, Mobility::ALL[usize::from(cpu)]) {
                         shared.lock().unwrap().push((frame, order));

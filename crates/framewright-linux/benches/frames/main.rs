@@ -69,12 +69,14 @@ const OWN: Kind = Kind::Bulk(FreeOrder::RandomOwn);
 const ALL: Kind = Kind::Bulk(FreeOrder::RandomOfAll);
 const NONE: (Option<f64>, Option<f64>) = (None, None);
 
-const CASES: [Case; 25] = [
+const CASES: [Case; 29] = [
     case("bulk", SAME, 0, 1, (Some(16.0), Some(16.0))),
     case("bulk", SAME, 3, 1, NONE),
+    case("bulk", SAME, 4, 1, NONE),
     case("bulk", SAME, 9, 1, (Some(40.0), Some(20.0))),
     case("bulk", SAME, 0, 2, (Some(20.0), Some(20.0))),
     case("bulk", SAME, 3, 2, NONE),
+    case("bulk", SAME, 4, 2, NONE),
     case("bulk", SAME, 9, 2, (Some(60.0), Some(30.0))),
     case("bulk, 64 a call", Kind::ByCall, 0, 1, NONE),
     case("bulk, 64 a call", Kind::ByCall, 0, 2, NONE),
@@ -87,9 +89,11 @@ const CASES: [Case; 25] = [
     case("random, of others", ALL, 9, 2, NONE),
     case("hot pair", Kind::Pair, 0, 1, (Some(6.0), None)),
     case("hot pair", Kind::Pair, 3, 1, NONE),
+    case("hot pair", Kind::Pair, 4, 1, NONE),
     case("hot pair", Kind::Pair, 9, 1, NONE),
     case("hot pair", Kind::Pair, 0, 2, (Some(8.0), None)),
     case("hot pair", Kind::Pair, 3, 2, NONE),
+    case("hot pair", Kind::Pair, 4, 2, NONE),
     case("hot pair", Kind::Pair, 9, 2, NONE),
     case("1 % free", Kind::Low(1), 0, 1, (Some(50.0), None)),
     case("1 % free", Kind::Low(1), 0, 2, (Some(50.0), None)),

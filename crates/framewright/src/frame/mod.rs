@@ -52,6 +52,14 @@
 //!   compare-and-swap that fails if something was freed from elsewhere meanwhile; that is then
 //!   collected first. So what is remote never stays behind.
 //!
+//! At orders 0 to 4 an ordinary allocation or free takes neither, whichever CPU the block came from: the
+//! seat serves it with plain loads and stores. When a cache runs dry or over, one try at a pageblock's
+//! lock for each pageblock in it, for half of what the cache may hold; where a CPU may hold nothing
+//! (too little is free, or the pageblock is not everybody's), one for each block. What is met locked is
+//! passed by, or left in the second bitmap. Rank 1 is no part of this: it is taken by a request that
+//! would fail, and never by `try_alloc`. So no lock is every CPU's for each operation; what all CPUs
+//! share on the way to a pageblock is the index, read, and changed by single atomic operations.
+//!
 //! No callback runs under either, except the platform's `relax` while waiting for rank 1, and its clock
 //! where locks are [accounted](Zone::with_lock_accounts).
 //!
@@ -98,6 +106,7 @@ pub use error::{AllocError, FreeError, RangeError, SeatError, SetupError};
 pub use frames::{Frames, Seats};
 pub use layout::ZoneLayout;
 pub use report::{FreeBlocks, Region, Standing};
+pub(crate) use seat::CACHED_ORDERS;
 pub use seat::Seat;
 pub use verify::{Broken, Recount};
 pub use zone::Zone;

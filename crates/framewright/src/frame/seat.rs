@@ -12,14 +12,14 @@ use crate::units::{CpuId, Frame, Mobility, Order};
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-/// Orders 0 to 3 are cached.
-pub(super) const CACHED_ORDERS: usize = 4;
+/// Orders 0 to 4 are cached.
+pub(crate) const CACHED_ORDERS: usize = 5;
 /// The most blocks of order 0 in one cache; `CACHE_MAX >> order` of the others.
 pub(super) const CACHE_MAX: usize = 64;
-/// One cache for each mobility and cached order.
+/// One cache for each mobility and cached order; numbered by order, then mobility.
 pub(super) const CACHES: usize = 3 * CACHED_ORDERS;
-/// Caches are numbered by order and mobility, as in the low bits of a tag; each fourth is none.
-const NUMBERS: usize = 4 * CACHED_ORDERS;
+/// Keeps a cache's number inside the tables by cache, for the compiler to see.
+const NUMBER: usize = 15;
 
 // The words of a seat. The owner's, and those that others write, are on different cache lines.
 const BUSY: usize = 0;
@@ -41,13 +41,12 @@ const KEPT: usize = 10;
 /// By cache: the place of the word for its next block, and above [`PLACES`] how many blocks it has
 /// handed out the short way, in 55 bits: they last for years.
 const HEADS: usize = 16;
-/// By cache: the place at which the short way of frees ends. Where its limit is, or 0.
-const FULL: usize = HEADS + NUMBERS;
+/// By cache: the place at which the short way of frees ends, where its limit is. Where that way is
+/// closed, the limit alone: which is before any place.
+const FULL: usize = HEADS + CACHES;
 /// By cache: how many blocks were put into it the short way.
-const PUT: usize = FULL + NUMBERS;
-/// How many blocks each cache may hold, by order and mobility.
-const LIMITS: usize = PUT + NUMBERS;
-const COUNTERS: usize = LIMITS + CACHES;
+const PUT: usize = FULL + CACHES;
+const COUNTERS: usize = PUT + CACHES;
 const ENTRIES: usize = COUNTERS + counter::COUNT;
 
 /// The counters of a seat, as offsets: frames and events since the zone was made.
@@ -87,15 +86,17 @@ const PLACES: u64 = SEAT_WORDS as u64 - 1;
 /// The bits of a stock's length.
 const STOCK_WORDS: u64 = 0xff;
 const _: () = {
-    // 3 * (64 + 32 + 16 + 8) entries; the place behind the last one is a place too.
-    assert!(entries_start(0, 3) + 3 * (CACHE_MAX >> 3) < SEAT_WORDS);
+    // 3 * (64 + 32 + 16 + 8 + 4) entries; the place behind the last one is a place too.
+    const LAST: usize = CACHED_ORDERS - 1;
+    assert!(entries_start(0, LAST) + 3 * (CACHE_MAX >> LAST) < SEAT_WORDS);
+    assert!(CACHES <= NUMBER + 1 && CACHE_MAX < ENTRIES);
     assert!(SEAT_WORDS.is_power_of_two() && BASIS < CLAIMED);
 };
 
 /// The number of the cache for that mobility and order.
 #[inline(always)]
 const fn cache_number(mobility: Mobility, order: usize) -> usize {
-    (order * 4 + mobility.index()) % NUMBERS
+    (order * 3 + mobility.index()) & NUMBER
 }
 
 /// The bit of that cache in a set of caches.
@@ -105,12 +106,8 @@ pub(super) const fn cache_bit(mobility: Mobility, order: usize) -> u32 {
 
 /// Where the cache of that mobility and order begins.
 const fn entries_start(mobility: usize, order: usize) -> usize {
-    let below = match order {
-        0 => 0,
-        1 => 3 * CACHE_MAX,
-        2 => 3 * (CACHE_MAX + CACHE_MAX / 2),
-        _ => 3 * (CACHE_MAX + CACHE_MAX / 2 + CACHE_MAX / 4),
-    };
+    // Of the orders below, each has half the entries of the one before.
+    let below = 3 * (2 * CACHE_MAX - ((2 * CACHE_MAX) >> order));
     ENTRIES + below + mobility * (CACHE_MAX >> order)
 }
 
@@ -161,7 +158,7 @@ impl<'m> SeatWords<'m> {
 
     #[inline(always)]
     fn head(self, cache: usize) -> &'m AtomicU64 {
-        &self.words[HEADS + cache % NUMBERS]
+        &self.words[HEADS + (cache & NUMBER)]
     }
 
     #[inline(always)]
@@ -199,12 +196,12 @@ impl<'m> SeatWords<'m> {
         let head = self.head(cache);
         let now = head.load(Relaxed);
         let place = now & PLACES;
-        if place >= self.words[FULL + cache % NUMBERS].load(Relaxed) {
+        if place >= self.words[FULL + (cache & NUMBER)].load(Relaxed) {
             return false;
         }
         self.words[place as usize].store(offset as u64, Relaxed);
         head.store(now + 1, Relaxed);
-        let put = &self.words[PUT + cache % NUMBERS];
+        let put = &self.words[PUT + (cache & NUMBER)];
         put.store(put.load(Relaxed).wrapping_add(1), Relaxed);
         true
     }
@@ -221,19 +218,22 @@ impl<'m> SeatWords<'m> {
 
     /// Frames freed since the zone was made.
     pub(super) fn freed(self) -> u64 {
-        let short = |cache: usize| self.words[PUT + cache].load(Relaxed) << (cache / 4);
-        self.read(counter::PGFREE) + (0..NUMBERS).map(short).sum::<u64>()
+        let short = |cache: usize| self.words[PUT + cache].load(Relaxed) << (cache / 3);
+        self.read(counter::PGFREE) + (0..CACHES).map(short).sum::<u64>()
     }
 
     #[inline(always)]
     pub(super) fn limit(self, mobility: Mobility, order: usize) -> usize {
-        self.words[LIMITS + order * 3 + mobility.index()].load(Relaxed) as usize
+        let full = &self.words[FULL + cache_number(mobility, order)];
+        let full = full.load(Relaxed) as usize;
+        // Below the first place: the limit itself.
+        full.checked_sub(entries_start(mobility.index(), order))
+            .unwrap_or(full)
     }
 
     pub(super) fn set_limit(self, mobility: Mobility, order: usize, blocks: usize) {
-        self.words[LIMITS + order * 3 + mobility.index()].store(blocks as u64, Relaxed);
         let full = if self.is_kept() {
-            0
+            blocks
         } else {
             entries_start(mobility.index(), order) + blocks
         };
@@ -416,7 +416,7 @@ impl<'m> SeatWords<'m> {
 /// A CPU's place in a zone: everything that a CPU does, it does here.
 ///
 /// Only one thread at a time can have a CPU's seat, and it cannot be used by two at once. Frees and
-/// allocations of orders 0 to 3 mostly work on a small cache of the seat, without any atomic
+/// allocations of orders 0 to 4 mostly work on a small cache of the seat, without any atomic
 /// read-modify-write operation: about 2 ns each.
 #[derive(Debug)]
 pub struct Seat<'z, 'm, P> {
@@ -493,7 +493,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// Allocates a block of `order` for contents of `mobility`.
     ///
     /// Which one is the [policy's](crate::policy) choice; the lowest or the highest address, by
-    /// mobility, breaks ties. Mostly 2 ns for orders 0 to 3; some 30 to 60 ns otherwise. Waits
+    /// mobility, breaks ties. Mostly 2 ns for orders 0 to 4; some 30 to 60 ns otherwise. Waits
     /// for nobody, unless it would fail: then all CPUs are stopped and all caches drained first.
     ///
     /// # Errors
@@ -548,7 +548,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
 
     /// Frees the block of `order` at `frame`, which was allocated with that order.
     ///
-    /// Mostly 2 ns for orders 0 to 3, some 30 ns otherwise. Never waits.
+    /// Mostly 2 ns for orders 0 to 4, some 30 ns otherwise. Never waits.
     ///
     /// # Errors
     /// If no block of that order is allocated there: already free, another order, inside another

@@ -6,10 +6,10 @@ use crate::units::{Mobility, Order};
 /// ```text
 ///     0                      free, or inside a block, but not its first frame
 ///     1                      absent: the frame does not exist
-///     01.. .... .ooo oomm    live: handed out           m mobility, o order
-///     10ss ssss ssss oomm    cached by seat s           s 10 bits, o 0 to 3
-///     10ss ssss ssss mm11    64 frames in seat s's stock
-///     11.. .... .ooo oomm    freed from elsewhere, not yet collected
+///     010. .... .ooo oomm    live: handed out           m mobility, o order
+///     001. .... .ooo oomm    freed from elsewhere, not yet collected
+///     1sss ssss ssso oomm    cached by seat s           s 10 bits, o 0 to 4
+///     1sss ssss sss0 mm11    64 frames in seat s's stock
 /// ```
 ///
 /// A cached tag names the seat, so that of two seats that free one frame at the same moment only
@@ -17,18 +17,22 @@ use crate::units::{Mobility, Order};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tag(pub(super) u16);
 
-const LIVE: u16 = 0b01 << 14;
-const CACHED: u16 = 0b10 << 14;
-const REMOTE: u16 = 0b11 << 14;
-const STATE: u16 = 0b11 << 14;
+const CACHED: u16 = 0b100 << 13;
+const LIVE: u16 = 0b010 << 13;
+const REMOTE: u16 = 0b001 << 13;
+/// Of what is not cached: in a cached tag two of these bits are the seat's.
+const STATE: u16 = 0b111 << 13;
+/// Where a cached tag's seat begins: above the mobility's two bits and three of the order.
+const SEAT: u32 = 5;
 
 /// How many seats a tag can name.
 pub(super) const SEATS_MAX: usize = 1 << 10;
 
 const _: () = {
-    // Order::MAX fits five bits; cached orders fit two.
+    // Order::MAX fits five bits; cached orders fit three.
     assert!(Order::MAX.get() < 32);
-    assert!(super::seat::CACHED_ORDERS <= 4);
+    assert!(super::seat::CACHED_ORDERS <= 8);
+    assert!(SEATS_MAX << SEAT == CACHED as usize);
 };
 
 impl Tag {
@@ -42,13 +46,13 @@ impl Tag {
 
     #[inline(always)]
     pub(super) const fn cached(seat: u16, order: Order, mobility: Mobility) -> Self {
-        Self(CACHED | seat << 4 | (order.get() as u16) << 2 | mobility as u16)
+        Self(CACHED | seat << SEAT | (order.get() as u16) << 2 | mobility as u16)
     }
 
     /// A whole word in `seat`'s stock: no cache has that number.
     #[inline(always)]
     pub(super) const fn stocked(seat: u16, mobility: Mobility) -> Self {
-        Self(CACHED | seat << 4 | (mobility as u16) << 2 | 3)
+        Self(CACHED | seat << SEAT | (mobility as u16) << 2 | 3)
     }
 
     #[inline(always)]
@@ -76,7 +80,7 @@ impl Tag {
 
     /// What a live tag of a cached order differs by from that of the same block in `seat`'s cache.
     pub(super) const fn turn(seat: u16) -> u16 {
-        LIVE ^ (CACHED | seat << 4)
+        LIVE ^ (CACHED | seat << SEAT)
     }
 
     /// Order and mobility, if a block that was freed from elsewhere starts here.
@@ -91,22 +95,23 @@ impl Tag {
 
     /// Whether a block starts here that lies in a cache or was freed from elsewhere.
     pub(super) const fn is_on_its_way(self) -> bool {
-        self.0 & CACHED != 0
+        self.0 & (CACHED | REMOTE) != 0
     }
 
     /// Seat, order and mobility, if a cached block starts here, or a word of a stock.
     pub(super) fn as_cached(self) -> Option<(u16, Order, Mobility)> {
-        if self.0 & STATE != CACHED {
+        if self.0 & CACHED == 0 {
             return None;
         }
-        let (high, low) = (self.0 >> 2 & 3, self.0 & 3);
+        let (high, low) = (self.0 >> 2 & 7, self.0 & 3);
         let (order, mobility) = if low == 3 {
             (WORD_ORDER, high)
         } else {
             (high as u8, low)
         };
         let mobility = Mobility::from_index(usize::from(mobility))?;
-        Some((self.0 >> 4 & 0x3ff, Order::new(order)?, mobility))
+        let seat = (self.0 & !CACHED) >> SEAT;
+        Some((seat, Order::new(order)?, mobility))
     }
 
     #[inline(always)]
@@ -118,6 +123,7 @@ impl Tag {
 
 #[cfg(test)]
 mod tests {
+    use super::super::seat::CACHED_ORDERS;
     use super::*;
 
     #[test]
@@ -136,7 +142,7 @@ mod tests {
                 assert_eq!(remote.as_remote(), Some((order, mobility)));
                 assert_eq!((remote.as_live(), remote.as_cached()), (None, None));
                 assert!(remote.is_on_its_way());
-                if order.get() < 4 {
+                if order.index() < CACHED_ORDERS {
                     for seat in [0, 1, 1023] {
                         let cached = Tag::cached(seat, order, mobility);
                         assert_eq!(cached.as_cached(), Some((seat, order, mobility)));
@@ -156,8 +162,8 @@ mod tests {
             assert_eq!(stocked.as_cached(), Some((*seat, word, *mobility)));
             assert_eq!((stocked.as_live(), stocked.as_remote()), (None, None));
             assert!(stocked.is_on_its_way());
-            for order in 0..4 {
-                let order = Order::new(order).unwrap();
+            for order in 0..CACHED_ORDERS {
+                let order = Order::new(order as u8).unwrap();
                 assert!(
                     Mobility::ALL
                         .iter()

@@ -39,8 +39,8 @@ pub struct Config {
     /// The largest part of the free frames that all CPU caches together may hold, in permille;
     /// 0 for no caches, 100 at most.
     pub cache_permille: u16,
-    /// The most blocks of order 0 that a CPU caches for each mobility, 64 at most; orders 1, 2 and
-    /// 3 have a half, a quarter and an eighth of it. With 64, up to 8 words of 64 frames wait
+    /// The most blocks of order 0 that a CPU caches for each mobility, 64 at most; each order above
+    /// it, up to 4, has half as many as the one below: 4 blocks of order 4. With 64, up to 8 words of 64 frames wait
     /// behind each cache of order 0, as long as they are half of what the CPU may hold at most.
     pub cache_blocks_max: u16,
 }

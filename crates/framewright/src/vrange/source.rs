@@ -1,4 +1,4 @@
-use crate::frame::{AllocError, Seat, Seats};
+use crate::frame::{AllocError, CACHED_ORDERS, Seat, Seats};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Context, Frame, Mobility, Order, Run};
 
@@ -135,7 +135,7 @@ impl<P: Relax + Barrier, const N: usize> FrameSource for Seats<'_, '_, P, N> {
 }
 
 /// The largest order that a seat caches.
-const CACHED_ORDER_MAX: u8 = 3;
+const CACHED_ORDER_MAX: u8 = CACHED_ORDERS as u8 - 1;
 
 /// The first `frames` of a run, and the rest.
 fn split(run: Run, frames: u64) -> (Run, Run) {
