@@ -105,6 +105,65 @@ fn the_host_mapper_measures_real_mappings() {
     }
 }
 
+/// 0.02 s each; the memory is the usual 512 MiB.
+const SHORT: [&str; 7] = [
+    "kvmalloc",
+    "--mapper",
+    "null",
+    "--seconds",
+    "0.02",
+    "--repeat",
+    "1",
+];
+
+#[test]
+fn kvmalloc_prints_a_table_a_curve_or_records() {
+    let (code, out, error) = run(&SHORT);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(
+        out.starts_with("kvmalloc, mapper null: buffers of 65536 bytes"),
+        "{out}"
+    );
+    for row in [
+        "threads/2",
+        "31.62 %",
+        "lock_contended_share.free_vmap_area",
+        "kvmalloc_ns_p999",
+    ] {
+        assert!(out.contains(row), "{row} is missing:\n{out}");
+    }
+    let args = [
+        "--threads",
+        "1,2",
+        "--object",
+        "16KiB",
+        "--fragmented",
+        "50",
+        "--json",
+        "-",
+    ];
+    let (code, out, error) = run(&[&SHORT[..], &args].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let mut records = out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let first = records.next().unwrap();
+    assert_eq!(first["experiment"], "kvmalloc");
+    assert_eq!(first["options"]["threads"], "1,2");
+    assert_eq!(first["options"]["object"], "16384");
+    let all: Vec<Value> = records.collect();
+    for case in ["threads/1", "threads/2"] {
+        for metric in [
+            "commits_per_s",
+            "spilled_share",
+            "lock_contended_share.zone",
+        ] {
+            let has = |record: &&Value| record["case"] == case && record["metric"] == metric;
+            assert!(all.iter().any(|r| has(&r)), "{case} {metric}");
+        }
+    }
+}
+
 #[test]
 fn bad_input_is_exit_code_2_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,6 +187,25 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
         (&["va-fit", "--loops", "0"], "0 is not in 1..=1000000000"),
         (&["va-fit", "--repeat", "many"], "invalid value 'many'"),
         (&["vmap-blocks", "--seed", "one"], "invalid value 'one'"),
+        (
+            &["kvmalloc", "--object", "0"],
+            "a buffer of 0 bytes is none, expected 1 byte or more",
+        ),
+        (
+            &["kvmalloc", "--object", "64KB"],
+            "expected a size as 64KiB, 1MiB or 70000",
+        ),
+        (
+            &["kvmalloc", "--object", "1GiB"],
+            "an object of 1073741824 bytes is too large",
+        ),
+        (
+            &["kvmalloc", "--fragmented", "101"],
+            "101 is not in 0..=100",
+        ),
+        (&["kvmalloc", "--threads", "0"], "0 is not in 1..=64"),
+        (&["kvmalloc", "--threads", "2,x"], "invalid value 'x'"),
+        (&["kvmalloc", "--seconds", "0"], "expected seconds above 0"),
         (&["faster"], "unrecognized subcommand 'faster'"),
     ] {
         let (code, out, error) = run(&[args, &["--json", json][..]].concat());

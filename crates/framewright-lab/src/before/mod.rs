@@ -2,3 +2,4 @@
 
 pub mod buddy;
 pub mod busy_list;
+pub mod journal;

@@ -1,7 +1,7 @@
 //! `framewright lab`: the published experiments, repeated.
 
-use super::CommandError;
 use super::progress::with_progress;
+use super::{CommandError, kvmalloc};
 use crate::experiment::va_fit::{self, Case};
 use crate::experiment::vmap_blocks::{self, Scenario};
 use crate::experiment::{BEFORE, Clock, FRAMEWRIGHT, Failure, Mapper, Options, Progress, SEED};
@@ -22,6 +22,7 @@ pub struct Args {
 enum Experiment {
     VmapBlocks(VmapBlocks),
     VaFit(VaFit),
+    Kvmalloc(kvmalloc::Args),
 }
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
@@ -99,9 +100,12 @@ fn cases(name: &str) -> Result<Cases, String> {
 /// If the machine does not give what is needed, a request fails that must not, or an output cannot
 /// be written.
 pub fn run(args: &Args) -> Result<(), CommandError> {
-    let (Experiment::VmapBlocks(VmapBlocks { common, .. })
-    | Experiment::VaFit(VaFit { common, .. })) = &args.experiment;
-    if let Some(path) = &common.json {
+    let json = match &args.experiment {
+        Experiment::VmapBlocks(args) => &args.common.json,
+        Experiment::VaFit(args) => &args.common.json,
+        Experiment::Kvmalloc(args) => args.json(),
+    };
+    if let Some(path) = json {
         has_place(path).map_err(CommandError::input)?;
     }
     match &args.experiment {
@@ -128,6 +132,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             let text = || fits_text(&figures, options, in_full);
             args.common.write(&info, &figures, text)
         }
+        Experiment::Kvmalloc(args) => kvmalloc::run(args),
     }
 }
 
@@ -192,7 +197,7 @@ impl Common {
     }
 }
 
-fn failed(failure: Failure) -> CommandError {
+pub(super) fn failed(failure: Failure) -> CommandError {
     CommandError::Input(failure.to_string())
 }
 

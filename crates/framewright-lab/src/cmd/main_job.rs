@@ -1,10 +1,12 @@
 use super::CommandError;
 use super::input::{Loaded, sample};
 #[cfg(target_os = "linux")]
+use super::kvmalloc;
+#[cfg(target_os = "linux")]
 use super::lab::{blocks_text, fits_text, in_short, measured_blocks, measured_fits};
 use super::replay::{Replayed, case_text, replay_case};
 #[cfg(target_os = "linux")]
-use crate::experiment::{self, va_fit::Case, vmap_blocks::Scenario};
+use crate::experiment::{self, kvmalloc as objects, va_fit::Case, vmap_blocks::Scenario};
 use crate::replay::{Options, Policy, Start};
 use crate::report::write_whole;
 
@@ -51,6 +53,29 @@ const QUICK: experiment::Options = experiment::Options {
     seed: experiment::SEED,
 };
 
+#[cfg(target_os = "linux")]
+const OBJECTS: &str = "
+What does a large buffer cost where memory is in pieces?
+A journal on two threads asks for 64 KiB at a high rate. `before` compacts and reclaims before it maps
+pages, `proposed` maps them at once, both under one lock for all address space; framewright maps at
+once, and has no lock that all share on that way. First with pages in a table of the experiment's
+own, which costs what a kernel pays; then with mmap, which costs ten times that.
+`framewright lab kvmalloc --threads 1,2,4,8,16 --fragmented 50` measures longer, and a curve.
+";
+
+/// A repetition of `kvmalloc` of a third of a second.
+#[cfg(target_os = "linux")]
+const QUICK_OBJECTS: objects::Options = objects::Options {
+    mapper: experiment::Mapper::Null,
+    threads: 2,
+    object_bytes: 64 << 10,
+    fragmented: objects::FRAGMENTED,
+    seconds: 0.3,
+    seed: experiment::SEED,
+    repeat: 1,
+    frames: None,
+};
+
 /// The main job: the sample trace under all policies, from three starts, and the experiments on
 /// virtual ranges in a quick form.
 pub(super) fn run() -> Result<(), CommandError> {
@@ -64,8 +89,25 @@ pub(super) fn run() -> Result<(), CommandError> {
             Err(lacking) => format!("{RANGES}\nNot shown on this machine: {lacking}\n"),
         };
         write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+        if experiment::available().is_ok() {
+            let text = objects_text(QUICK_OBJECTS)?;
+            write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+        }
     }
     Ok(())
+}
+
+/// `kvmalloc` with both mappers.
+#[cfg(target_os = "linux")]
+fn objects_text(quick: objects::Options) -> Result<String, CommandError> {
+    let mut text = OBJECTS.to_owned();
+    for mapper in [experiment::Mapper::Null, experiment::Mapper::Host] {
+        let all = [objects::Options { mapper, ..quick }];
+        let figures = kvmalloc::measured(&all)?;
+        text.push('\n');
+        text += &kvmalloc::text(&figures, &all, kvmalloc::in_short);
+    }
+    Ok(text)
 }
 
 /// Both experiments; the first one with the document's own number of iterations, which its counts
@@ -151,6 +193,28 @@ mod tests {
             3
         );
         assert_eq!(text.matches("model error: ").count(), 3);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_main_job_shows_kvmalloc_with_both_mappers() {
+        let quick = objects::Options {
+            seconds: 0.02,
+            frames: Some(8192),
+            object_bytes: 16 << 10,
+            ..QUICK_OBJECTS
+        };
+        let text = objects_text(quick).unwrap();
+        for row in [
+            "mapper null",
+            "mapper host",
+            "commits_per_s",
+            "kvmalloc_share",
+            "allocstall",
+        ] {
+            assert!(text.contains(row), "{row} is missing:\n{text}");
+        }
+        assert!(!text.contains("kvmalloc_ns_p50"), "the quick form is short");
     }
 
     #[cfg(target_os = "linux")]

@@ -5,6 +5,8 @@
 
 mod input;
 #[cfg(target_os = "linux")]
+pub mod kvmalloc;
+#[cfg(target_os = "linux")]
 pub mod lab;
 mod main_job;
 mod progress;

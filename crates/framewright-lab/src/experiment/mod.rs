@@ -35,6 +35,7 @@ mod busy;
 mod clock;
 mod engine;
 mod host;
+pub mod kvmalloc;
 mod null;
 mod published;
 mod subject;

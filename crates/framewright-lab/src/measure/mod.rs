@@ -2,13 +2,15 @@
 //!
 //! [`Observer`] sees the blocks handed out and freed; [`Sample`] is what memory looked like at one
 //! moment; [`Means`] are means over a run's samples. [`RangeMetric`] names what the experiments on
-//! virtual ranges measure. `docs/metrics.md` explains them to a reader.
+//! virtual ranges measure, [`KvMetric`] what that on objects does. `docs/metrics.md` explains them to a reader.
 
+mod kv;
 mod metric;
 mod observer;
 mod range;
 mod sample;
 
+pub use kv::KvMetric;
 pub use metric::{Better, Metric};
 pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer, REGION_BLOCKS};
 pub use range::{Quantile, RangeMetric};

@@ -111,7 +111,7 @@ impl Quantile {
     /// All of them, ascending.
     pub const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P999, Self::Max];
 
-    const fn suffix(self) -> &'static str {
+    pub(super) const fn suffix(self) -> &'static str {
         match self {
             Self::P50 => "p50",
             Self::P99 => "p99",

@@ -1,18 +1,91 @@
 use super::number::grouped;
 use super::{RunInfo, Source, json};
-use crate::measure::RangeMetric;
+use crate::measure::{KvMetric, RangeMetric};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use serde_json::Number;
+use std::collections::BTreeSet;
+
+/// What figures are of.
+pub trait FigureMetric: Copy + Ord {
+    /// The name in figures.
+    fn name(self) -> String;
+
+    /// The unit of its values.
+    fn unit(self) -> &'static str;
+
+    /// Whether its values are counts, without a fraction.
+    fn is_count(self) -> bool;
+
+    /// A value as a reader wants it.
+    fn shown(self, value: f64) -> String;
+}
+
+impl FigureMetric for RangeMetric {
+    fn name(self) -> String {
+        self.name()
+    }
+
+    fn unit(self) -> &'static str {
+        self.unit()
+    }
+
+    fn is_count(self) -> bool {
+        self.is_count()
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            Self::VaSpanBytes => format!("{} MiB", grouped((value / (1 << 20) as f64).round())),
+            Self::MetadataShare => format!("{:.2} %", value * 100.0),
+            Self::Occupancy | Self::OccupancyWorst => format!("{:.1} %", value * 100.0),
+            Self::TimeVsBefore if value < 0.1 => format!("{value:.4}"),
+            _ => plain(self, value),
+        }
+    }
+}
+
+impl FigureMetric for KvMetric {
+    fn name(self) -> String {
+        self.name()
+    }
+
+    fn unit(self) -> &'static str {
+        self.unit()
+    }
+
+    fn is_count(self) -> bool {
+        self.is_count()
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            share if share.is_share() => format!("{:.2} %", value * 100.0),
+            Self::LockPerCall(_) | Self::KvmallocCpuVsBefore | Self::KvmallocVsCopy => {
+                format!("{value:.3}")
+            }
+            _ => plain(self, value),
+        }
+    }
+}
+
+/// A ratio with two digits, a small time with one, all else whole.
+fn plain(metric: impl FigureMetric, value: f64) -> String {
+    match metric.unit() {
+        "1" => format!("{value:.2}"),
+        _ if !metric.is_count() && value < 1000.0 => format!("{value:.1}"),
+        _ => grouped(value.round()),
+    }
+}
 
 /// One figure of an experiment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
+pub struct Figure<M = RangeMetric> {
     /// The case: `full_fit`, `vm_map_ram/16`.
     pub case: String,
     /// `before`, `proposed` or `framewright`.
     pub variant: &'static str,
     /// What is measured.
-    pub metric: RangeMetric,
+    pub metric: M,
     /// The value, finite.
     pub value: f64,
     /// Where it comes from.
@@ -32,7 +105,10 @@ const COLUMNS: [(&str, bool, &str); 5] = [
 ///
 /// # Errors
 /// What serialisation reports; values are finite numbers, so none is expected.
-pub fn figure_lines(info: &RunInfo, figures: &[Figure]) -> serde_json::Result<Vec<u8>> {
+pub fn figure_lines<M: FigureMetric>(
+    info: &RunInfo,
+    figures: &[Figure<M>],
+) -> serde_json::Result<Vec<u8>> {
     let mut out = Vec::new();
     json::line(&mut out, info)?;
     for figure in figures {
@@ -58,7 +134,7 @@ pub fn figure_lines(info: &RunInfo, figures: &[Figure]) -> serde_json::Result<Ve
 /// The figures as a table: a block of rows a case, a column a variant, the documents' beside ours.
 /// Only metrics that `shows` says; rows without a figure are left out.
 #[must_use]
-pub fn figure_table(figures: &[Figure], shows: impl Fn(RangeMetric) -> bool) -> String {
+pub fn figure_table<M: FigureMetric>(figures: &[Figure<M>], shows: impl Fn(M) -> bool) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_style(TableComponent::HeaderLines, '-');
@@ -73,9 +149,11 @@ pub fn figure_table(figures: &[Figure], shows: impl Fn(RangeMetric) -> bool) -> 
             cases.push(&figure.case);
         }
     }
+    let all = figures.iter().map(|figure| figure.metric);
+    let metrics: BTreeSet<M> = all.filter(|&metric| shows(metric)).collect();
     for case in cases {
         let mut title = case;
-        for metric in RangeMetric::all().into_iter().filter(|&m| shows(m)) {
+        for &metric in &metrics {
             let of = |variant: &str, published: bool| {
                 figures.iter().find(|figure| {
                     figure.case == case
@@ -89,9 +167,11 @@ pub fn figure_table(figures: &[Figure], shows: impl Fn(RangeMetric) -> bool) -> 
                 continue;
             }
             let mut row = vec![Cell::new(title), Cell::new(metric.name())];
-            row.extend(values.map(|figure| {
-                right(figure.map_or_else(|| "-".into(), |f| shown(metric, f.value)))
-            }));
+            row.extend(
+                values.map(|figure| {
+                    right(figure.map_or_else(|| "-".into(), |f| metric.shown(f.value)))
+                }),
+            );
             table.add_row(row);
             title = "";
         }
@@ -101,19 +181,6 @@ pub fn figure_table(figures: &[Figure], shows: impl Fn(RangeMetric) -> bool) -> 
 
 fn right(text: String) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
-/// A figure as a reader wants it.
-fn shown(metric: RangeMetric, value: f64) -> String {
-    match metric {
-        RangeMetric::VaSpanBytes => format!("{} MiB", grouped((value / (1 << 20) as f64).round())),
-        RangeMetric::MetadataShare => format!("{:.2} %", value * 100.0),
-        RangeMetric::Occupancy | RangeMetric::OccupancyWorst => format!("{:.1} %", value * 100.0),
-        RangeMetric::TimeVsBefore if value < 0.1 => format!("{value:.4}"),
-        _ if metric.unit() == "1" => format!("{value:.2}"),
-        _ if !metric.is_count() && value < 1000.0 => format!("{value:.1}"),
-        _ => grouped(value.round()),
-    }
 }
 
 #[cfg(test)]
@@ -158,12 +225,12 @@ mod tests {
 
     #[test]
     fn times_shares_and_counts_are_shown_as_a_reader_wants_them() {
-        assert_eq!(shown(RangeMetric::OpNsMin, 34.26), "34.3");
-        assert_eq!(shown(RangeMetric::OpNsMin, 55_866.3), "55 866");
-        assert_eq!(shown(RangeMetric::TimeVsBefore, 0.0123), "0.0123");
-        assert_eq!(shown(RangeMetric::TimeVsBefore, 0.94), "0.94");
-        assert_eq!(shown(RangeMetric::Occupancy, 0.9751), "97.5 %");
-        assert_eq!(shown(RangeMetric::MetadataShare, 0.0041), "0.41 %");
-        assert_eq!(shown(RangeMetric::VaSpanBytes, 4_194_304.0), "4 MiB");
+        assert_eq!(RangeMetric::OpNsMin.shown(34.26), "34.3");
+        assert_eq!(RangeMetric::OpNsMin.shown(55_866.3), "55 866");
+        assert_eq!(RangeMetric::TimeVsBefore.shown(0.0123), "0.0123");
+        assert_eq!(RangeMetric::TimeVsBefore.shown(0.94), "0.94");
+        assert_eq!(RangeMetric::Occupancy.shown(0.9751), "97.5 %");
+        assert_eq!(RangeMetric::MetadataShare.shown(0.0041), "0.41 %");
+        assert_eq!(RangeMetric::VaSpanBytes.shown(4_194_304.0), "4 MiB");
     }
 }

@@ -20,7 +20,7 @@ mod verdict;
 pub use assertion::{Assertion, AssertionError, Held};
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Case, Column, Deviation, Source};
-pub use figure::{Figure, figure_lines, figure_table};
+pub use figure::{Figure, FigureMetric, figure_lines, figure_table};
 pub use file::{WriteError, has_place, write_whole};
 pub use json::{Machine, RunInfo, json_lines};
 pub use proc::{buddyinfo, pagetypeinfo};

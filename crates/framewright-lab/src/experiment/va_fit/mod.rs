@@ -12,6 +12,8 @@ mod timing;
 
 pub use case::Case;
 
+pub(super) use timing::{bind, cpu_ns, joined};
+
 use super::clock::Clock;
 use super::{
     FRAMEWRIGHT, Failure, Options, PROPOSED, Progress, WINDOW_PAGES, WINDOW_START, published,

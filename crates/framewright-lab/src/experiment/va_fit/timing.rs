@@ -125,6 +125,11 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), nanoseconds)
 }
 
+/// The same in nanoseconds.
+pub(in crate::experiment) fn cpu_ns() -> u64 {
+    u64::try_from(cpu_time().as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn until_one_is_done(
     seat: &mut impl Subject,
     body: &mut impl Body,
@@ -173,7 +178,7 @@ fn rate(parts: &[Part]) -> Rate {
 }
 
 /// What a thread returned; its panic goes on here.
-pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+pub(in crate::experiment) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -181,7 +186,7 @@ pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 
 /// Binds the calling thread to the `n`-th CPU that the process may use, counted around. Where that
 /// is refused the scheduler places it.
-pub(super) fn bind(n: usize) {
+pub(in crate::experiment) fn bind(n: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let Ok(allowed) = sched_getaffinity(None) else {
         return;

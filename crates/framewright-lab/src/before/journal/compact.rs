@@ -1,0 +1,389 @@
+//! Compaction: movable pages from the bottom go to free frames at the top, until a block is free.
+
+use super::Journal;
+use super::lock::Held;
+use super::tenants::{Contents, Holder, Lru};
+use super::zone::{Lists, Zone};
+use framewright::platform::Map;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+/// Frames of a pageblock.
+pub(super) const PAGEBLOCK: u32 = 512;
+
+/// Pages isolated at a time, and frames looked at under one hold of the lock.
+const CLUSTER: usize = 32;
+
+/// After so many failures in a row the back-off grows no more: one attempt in 2^6.
+const DEFER_SHIFT_MAX: u32 = 6;
+
+/// Who compacts, which decides how hard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A request, which waits: gives up a block of its order at the first page that cannot move,
+    /// and everything where a lock is contended.
+    Direct,
+    /// The background: moves what it can.
+    Background,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Too few free frames to move anything to.
+    Skipped,
+    /// Not tried: the last attempts failed.
+    Deferred,
+    /// There is a block of the order.
+    Success,
+    /// The scanners met.
+    Complete,
+    /// A lock was contended, or there was nothing to move pages to.
+    Contended,
+}
+
+/// Where the scanners were, and when to try again. As in Linux nobody locks it: who reads something
+/// old scans a little more or less.
+#[derive(Debug)]
+pub(super) struct Scanners {
+    migrate: AtomicU32,
+    free: AtomicU32,
+    /// By pageblock: nothing was found there.
+    skip: Box<[AtomicBool]>,
+    /// The next time the background goes to sleep the hints are dropped.
+    flush: AtomicBool,
+    considered: AtomicU32,
+    shift: AtomicU32,
+}
+
+impl Scanners {
+    pub(super) fn new(frames: u32) -> Self {
+        Self {
+            migrate: AtomicU32::new(0),
+            free: AtomicU32::new(frames - PAGEBLOCK),
+            skip: (0..frames / PAGEBLOCK)
+                .map(|_| AtomicBool::new(false))
+                .collect(),
+            flush: AtomicBool::new(false),
+            considered: AtomicU32::new(0),
+            shift: AtomicU32::new(0),
+        }
+    }
+
+    fn skips(&self, pageblock: u32) -> bool {
+        self.skip[(pageblock / PAGEBLOCK) as usize].load(Relaxed)
+    }
+
+    fn set_skip(&self, pageblock: u32) {
+        self.skip[(pageblock / PAGEBLOCK) as usize].store(true, Relaxed);
+    }
+
+    fn forget_hints(&self) {
+        self.flush.store(false, Relaxed);
+        self.skip.iter().for_each(|hint| hint.store(false, Relaxed));
+        self.migrate.store(0, Relaxed);
+        self.free
+            .store(self.skip.len() as u32 * PAGEBLOCK - PAGEBLOCK, Relaxed);
+    }
+
+    /// The background goes to sleep: what a whole scan left behind is dropped.
+    pub(super) fn asleep(&self) {
+        if self.flush.load(Relaxed) {
+            self.forget_hints();
+        }
+    }
+
+    /// Whether this attempt is one of those that the back-off passes over.
+    pub(super) fn is_deferred(&self) -> bool {
+        let limit = 1 << self.shift.load(Relaxed);
+        let considered = self.considered.load(Relaxed) + 1;
+        self.considered.store(considered.min(limit), Relaxed);
+        considered < limit
+    }
+
+    /// An attempt of the background failed: twice as many are passed over.
+    pub(super) fn defer(&self) {
+        let shift = self.shift.load(Relaxed) + 1;
+        self.considered.store(0, Relaxed);
+        self.shift.store(shift.min(DEFER_SHIFT_MAX), Relaxed);
+    }
+
+    /// A block came of it.
+    pub(super) fn succeeded(&self) {
+        self.considered.store(0, Relaxed);
+        self.shift.store(0, Relaxed);
+    }
+
+    /// Whether the back-off has just ended, at its longest.
+    fn restarts(&self) -> bool {
+        let shift = self.shift.load(Relaxed);
+        shift == DEFER_SHIFT_MAX && self.considered.load(Relaxed) >= 1 << shift
+    }
+}
+
+/// One attempt.
+struct Attempt<'j, M> {
+    journal: &'j Journal<M>,
+    order: usize,
+    mode: Mode,
+    /// The next frame to move from.
+    migrate: u32,
+    /// The pageblock that the free scanner is in.
+    free: u32,
+    /// Where in it, from its first frame.
+    free_at: u32,
+    /// Frames to move to.
+    targets: Vec<u32>,
+    contended: bool,
+}
+
+impl<M: Map + Contents> Journal<M> {
+    /// Tries to make a free block of `order`.
+    pub(super) fn compact(&self, order: usize, mode: Mode) -> Outcome {
+        let zone = &self.zone;
+        if zone.allows(order, zone.marks.low) {
+            return Outcome::Success;
+        }
+        // As many frames as two blocks, besides what nobody may take.
+        if zone.free() < zone.marks.low + (2 << order) {
+            return Outcome::Skipped;
+        }
+        let scanners = &self.scanners;
+        if scanners.restarts() {
+            scanners.forget_hints();
+        }
+        let (mut migrate, mut free) = (scanners.migrate.load(Relaxed), scanners.free.load(Relaxed));
+        if migrate >= free {
+            (migrate, free) = (0, zone.frames() - PAGEBLOCK);
+        }
+        let mut attempt = Attempt {
+            journal: self,
+            order,
+            mode,
+            migrate,
+            free,
+            free_at: 0,
+            targets: Vec::new(),
+            contended: false,
+        };
+        let outcome = attempt.run();
+        attempt.finish(outcome);
+        outcome
+    }
+}
+
+impl<M: Map + Contents> Attempt<'_, M> {
+    fn zone(&self) -> &Zone {
+        &self.journal.zone
+    }
+
+    fn run(&mut self) -> Outcome {
+        let mut pages = Vec::new();
+        loop {
+            if self.zone().has(self.order) {
+                return Outcome::Success;
+            }
+            if self.contended && self.mode == Mode::Direct {
+                return Outcome::Contended;
+            }
+            // One pageblock between them is too few for both.
+            if self.migrate / PAGEBLOCK >= self.free / PAGEBLOCK {
+                return Outcome::Complete;
+            }
+            let block = self.migrate & !(PAGEBLOCK - 1);
+            if self.migrate == block && self.journal.scanners.skips(block) {
+                self.migrate += PAGEBLOCK;
+                continue;
+            }
+            self.isolate(block + PAGEBLOCK, &mut pages);
+            if !self.move_all(&mut pages) {
+                return Outcome::Contended;
+            }
+        }
+    }
+
+    /// Isolates pages to move, from `migrate` to `end` at most.
+    fn isolate(&mut self, end: u32, pages: &mut Vec<(u32, Holder)>) {
+        let journal = self.journal;
+        let order_frames = 1 << self.order;
+        let from = self.migrate;
+        let gives_up = self.mode == Mode::Direct && order_frames <= PAGEBLOCK;
+        let block_end = |at: u32| (at & !(order_frames - 1)) + order_frames;
+        let mut block = block_end(from);
+        let mut lru: Option<Held<'_, Lru>> = None;
+        let mut any = false;
+        let mut at = from;
+        while at < end {
+            if gives_up && at >= block {
+                if !pages.is_empty() {
+                    break;
+                }
+                block = block_end(at);
+            }
+            if let Some(order) = self.zone().order_at(at) {
+                at += 1 << order;
+                continue;
+            }
+            if at.is_multiple_of(CLUSTER as u32) {
+                lru = None;
+            }
+            let isolated = journal.tenants.holder(at).and_then(|_| {
+                if lru.is_none() {
+                    let (held, waited) = journal.tenants.lock_or_say();
+                    self.contended |= waited;
+                    lru = Some(held);
+                }
+                journal.tenants.isolate(lru.as_mut()?, at)
+            });
+            match isolated {
+                Some(holder) => {
+                    pages.push((at, holder));
+                    any = true;
+                    at += 1;
+                    if pages.len() >= CLUSTER {
+                        break;
+                    }
+                }
+                None if gives_up => {
+                    // What came before in the block need not move either.
+                    if let Some(lru) = lru.as_mut() {
+                        for (frame, holder) in pages.drain(..) {
+                            journal.tenants.put(lru, frame, holder);
+                        }
+                    }
+                    at = block;
+                }
+                None => at += 1,
+            }
+        }
+        drop(lru);
+        self.migrate = at.min(end);
+        let whole = from.is_multiple_of(PAGEBLOCK) && self.migrate == end;
+        if whole && (!any || gives_up && pages.is_empty()) {
+            journal.scanners.set_skip(from);
+        }
+    }
+
+    /// Moves the isolated pages; `false` if there is nothing to move them to, and those left are
+    /// back where they were.
+    fn move_all(&mut self, pages: &mut Vec<(u32, Holder)>) -> bool {
+        if pages.is_empty() {
+            return true;
+        }
+        let journal = self.journal;
+        let mut moved = Vec::with_capacity(pages.len());
+        while let Some((from, holder)) = pages.pop() {
+            if self.targets.is_empty() {
+                self.find_targets(pages.len() + 1);
+            }
+            let Some(to) = self.targets.pop() else {
+                let mut lru = journal.tenants.lock();
+                journal.tenants.put(&mut lru, from, holder);
+                for (frame, holder) in pages.drain(..) {
+                    journal.tenants.put(&mut lru, frame, holder);
+                }
+                break;
+            };
+            journal.tenants.migrate(&journal.mapper, holder, from, to);
+            moved.push((from, to, holder));
+        }
+        if moved.is_empty() {
+            // Where the scanners met the next look ends it.
+            return self.migrate / PAGEBLOCK >= self.free / PAGEBLOCK;
+        }
+        journal.count(|c| &c.migrated, moved.len() as u64);
+        let mut lru = journal.tenants.lock();
+        for &(_, to, holder) in &moved {
+            journal.tenants.put(&mut lru, to, holder);
+        }
+        drop(lru);
+        let mut lists = self.zone().lock();
+        for (from, _, _) in moved {
+            self.zone().give(&mut lists, from, 0);
+        }
+        true
+    }
+
+    /// Isolates at least `wanted` free frames, from the top, if there are so many above the other
+    /// scanner.
+    fn find_targets(&mut self, wanted: usize) {
+        let journal = self.journal;
+        while self.targets.len() < wanted && self.free / PAGEBLOCK > self.migrate / PAGEBLOCK {
+            let block = self.free & !(PAGEBLOCK - 1);
+            if self.free_at == 0 && journal.scanners.skips(block) {
+                self.next_block(block);
+                continue;
+            }
+            let before = self.targets.len();
+            let mut at = block + self.free_at;
+            let mut lists: Option<Held<'_, Lists>> = None;
+            while at < block + PAGEBLOCK && self.targets.len() < wanted {
+                if at.is_multiple_of(CLUSTER as u32) {
+                    lists = None;
+                }
+                let Some(order) = journal.zone.order_at(at) else {
+                    at += 1;
+                    continue;
+                };
+                if lists.is_none() {
+                    let (held, waited) = journal.zone.locks().lock_or_say();
+                    self.contended |= waited;
+                    lists = Some(held);
+                }
+                if journal.zone.free() <= journal.zone.marks.min + (1 << order) {
+                    break;
+                }
+                // Looked at again, now that nobody else can take it.
+                match lists.as_mut().and_then(|l| journal.zone.isolate(l, at)) {
+                    Some(order) => {
+                        self.targets.extend(at..at + (1 << order));
+                        at += 1 << order;
+                    }
+                    None => at += 1,
+                }
+            }
+            drop(lists);
+            if at < block + PAGEBLOCK {
+                self.free_at = at - block;
+                if self.targets.len() < wanted {
+                    return;
+                }
+            } else {
+                if self.free_at == 0 && self.targets.len() == before {
+                    journal.scanners.set_skip(block);
+                }
+                self.next_block(block);
+            }
+        }
+    }
+
+    fn next_block(&mut self, block: u32) {
+        self.free = block.saturating_sub(PAGEBLOCK);
+        self.free_at = 0;
+    }
+
+    /// Gives back what was not needed, and remembers where the scanners were.
+    fn finish(self, outcome: Outcome) {
+        let scanners = &self.journal.scanners;
+        let mut free = self.free;
+        if !self.targets.is_empty() {
+            let top = self.targets.iter().max().copied().unwrap_or(0);
+            free = free.max(top & !(PAGEBLOCK - 1));
+            let mut lists = self.zone().lock();
+            for frame in &self.targets {
+                self.zone().give(&mut lists, *frame, 0);
+            }
+        }
+        if outcome == Outcome::Complete {
+            scanners.migrate.store(0, Relaxed);
+            scanners
+                .free
+                .store(self.zone().frames() - PAGEBLOCK, Relaxed);
+            if self.mode == Mode::Direct {
+                scanners.flush.store(true, Relaxed);
+            }
+        } else {
+            scanners.migrate.store(self.migrate, Relaxed);
+            scanners.free.store(free, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
+
+/// Every so many acquisitions the hold is timed: two readings of the clock take as long as a short
+/// hold.
+const TIMED_EVERY: u64 = 16;
+
+/// What a lock has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LockCount {
+    /// The lock's name.
+    pub name: &'static str,
+    /// Times it was taken.
+    pub acquisitions: u64,
+    /// Of those, the times somebody else held it.
+    pub contended: u64,
+    /// The longest hold that was timed.
+    pub hold_ns_max: u64,
+}
+
+impl LockCount {
+    /// Adds what another lock of the same name, or the same one later, has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.acquisitions += other.acquisitions;
+        self.contended += other.contended;
+        self.hold_ns_max = self.hold_ns_max.max(other.hold_ns_max);
+    }
+}
+
+/// A lock that counts who takes it. One hold in sixteen is timed.
+#[derive(Debug)]
+pub struct Counted<T> {
+    value: Mutex<T>,
+    name: &'static str,
+    acquisitions: AtomicU64,
+    contended: AtomicU64,
+    hold_ns_max: AtomicU64,
+}
+
+/// The lock, held.
+#[derive(Debug)]
+pub struct Held<'l, T> {
+    value: MutexGuard<'l, T>,
+    since: Option<Instant>,
+    hold_ns_max: &'l AtomicU64,
+}
+
+impl<T> Counted<T> {
+    pub(super) const fn new(name: &'static str, value: T) -> Self {
+        Self {
+            value: Mutex::new(value),
+            name,
+            acquisitions: AtomicU64::new(0),
+            contended: AtomicU64::new(0),
+            hold_ns_max: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits for it.
+    pub fn lock(&self) -> Held<'_, T> {
+        self.lock_or_say().0
+    }
+
+    /// Waits for it; whether it had to.
+    pub(super) fn lock_or_say(&self) -> (Held<'_, T>, bool) {
+        let (value, waited) = match self.value.try_lock() {
+            Ok(value) => (value, false),
+            Err(TryLockError::Poisoned(poisoned)) => (poisoned.into_inner(), false),
+            Err(TryLockError::WouldBlock) => {
+                self.contended.fetch_add(1, Relaxed);
+                // A thread that panicked under the lock has failed its run already.
+                let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+                (value, true)
+            }
+        };
+        // Only the holder counts here, so a plain addition loses nothing.
+        let nth = self.acquisitions.load(Relaxed);
+        self.acquisitions.store(nth + 1, Relaxed);
+        let held = Held {
+            value,
+            since: nth.is_multiple_of(TIMED_EVERY).then(Instant::now),
+            hold_ns_max: &self.hold_ns_max,
+        };
+        (held, waited)
+    }
+
+    /// What it counted so far.
+    pub fn count(&self) -> LockCount {
+        LockCount {
+            name: self.name,
+            acquisitions: self.acquisitions.load(Relaxed),
+            contended: self.contended.load(Relaxed),
+            hold_ns_max: self.hold_ns_max.load(Relaxed),
+        }
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.hold_ns_max.fetch_max(ns, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_counts_who_took_it_and_who_had_to_wait() {
+        let lock = Counted::new("x", 0);
+        *lock.lock() += 1;
+        std::thread::scope(|scope| {
+            let held = lock.lock();
+            let other = scope.spawn(|| lock.lock_or_say().1);
+            while lock.count().contended == 0 {
+                std::thread::yield_now();
+            }
+            drop(held);
+            assert!(other.join().unwrap());
+        });
+        let count = lock.count();
+        assert_eq!(
+            (count.name, count.acquisitions, count.contended),
+            ("x", 3, 1)
+        );
+        let mut sum = count;
+        sum.add(&count);
+        assert_eq!((sum.acquisitions, sum.contended), (6, 2));
+    }
+
+    #[test]
+    fn the_longest_timed_hold_is_kept() {
+        let lock = Counted::new("x", ());
+        let held = lock.lock();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        drop(held);
+        drop(lock.lock());
+        assert!(lock.count().hold_ns_max >= 2_000_000);
+    }
+}

@@ -1,0 +1,201 @@
+use super::compact::{Mode, Outcome};
+use super::tenants::Contents;
+use super::zone::ORDERS;
+use super::{COSTLY_ORDER, Journal, Rule};
+use framewright::Frame;
+use framewright::platform::Map;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Frames that a per-CPU list takes from the zone, or gives back, at a time.
+const BATCH: usize = 32;
+
+/// Frames above which it gives back.
+const HIGH: usize = 4 * BATCH;
+
+/// Times that a request for a single frame reclaims before it fails.
+const RECLAIMS_MAX: u32 = 16;
+
+/// One CPU's free blocks of orders 0 to 3. The lock stands for interrupts being off, and is nobody
+/// else's but when all CPUs are drained; it is not counted.
+#[derive(Debug, Default)]
+pub(super) struct PerCpu {
+    lists: Mutex<[Vec<u32>; COSTLY_ORDER + 1]>,
+}
+
+impl PerCpu {
+    fn lock(&self) -> MutexGuard<'_, [Vec<u32>; COSTLY_ORDER + 1]> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn frames(&self) -> u64 {
+        let lists = self.lock();
+        let each = lists.iter().enumerate();
+        each.map(|(order, list)| (list.len() as u64) << order).sum()
+    }
+}
+
+/// One CPU's place in the allocator.
+#[derive(Debug)]
+pub struct JournalSeat<'j, M> {
+    pub(super) journal: &'j Journal<M>,
+    pub(super) cpu: usize,
+}
+
+impl<M: Map + Contents> JournalSeat<'_, M> {
+    /// A frame for a tenant, who reclaims himself where there is none.
+    pub fn frame(&mut self) -> Option<Frame> {
+        let zone = &self.journal.zone;
+        let frame = self.try_alloc(0, zone.marks.low);
+        let frame = frame.or_else(|| {
+            self.journal.wake.wake(0);
+            self.try_alloc(0, self.journal.zone.marks.min)
+        });
+        frame.map(|frame| Frame(u64::from(frame)))
+    }
+
+    /// A block of `order`, contiguous; how hard is the rule's to say.
+    pub(super) fn contiguous(&mut self, order: usize) -> Option<u32> {
+        if order >= ORDERS {
+            return None;
+        }
+        let marks = self.journal.zone.marks;
+        if let Some(frame) = self.try_alloc(order, marks.low) {
+            return Some(frame);
+        }
+        self.journal.wake.wake(order);
+        let got = self.try_alloc(order, marks.min);
+        if got.is_some() || self.journal.rule == Rule::FailFast || order == 0 {
+            return got;
+        }
+        if order > COSTLY_ORDER {
+            match self.direct_compact(order) {
+                (Some(frame), _) => return Some(frame),
+                // Reclaim would not help either, and the caller has another way.
+                (None, Outcome::Skipped | Outcome::Deferred) => return None,
+                (None, _) => {}
+            }
+        }
+        if self.direct_reclaim(order) > 0 {
+            let got = self.try_alloc(order, marks.min).or_else(|| {
+                self.journal.drain_all();
+                self.try_alloc(order, marks.min)
+            });
+            if got.is_some() {
+                return got;
+            }
+        }
+        self.direct_compact(order).0
+    }
+
+    fn direct_compact(&mut self, order: usize) -> (Option<u32>, Outcome) {
+        let journal = self.journal;
+        if journal.scanners.is_deferred() {
+            return (None, Outcome::Deferred);
+        }
+        let outcome = journal.compact(order, Mode::Direct);
+        if outcome == Outcome::Skipped {
+            return (None, outcome);
+        }
+        journal.count(|c| &c.compact_stall, 1);
+        let got = self.try_alloc(order, journal.zone.marks.min);
+        if got.is_some() {
+            journal.scanners.succeeded();
+            journal.count(|c| &c.compact_success, 1);
+        }
+        (got, outcome)
+    }
+
+    /// Single frames for an area, as many as `wanted`; for each the caller waits if he must.
+    pub(super) fn bulk(&mut self, wanted: usize, frames: &mut Vec<u32>) -> bool {
+        while frames.len() < wanted {
+            let got = self.try_alloc(0, self.journal.zone.marks.low);
+            match got.or_else(|| self.single()) {
+                Some(frame) => frames.push(frame),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn single(&mut self) -> Option<u32> {
+        let min = self.journal.zone.marks.min;
+        self.journal.wake.wake(0);
+        if let Some(frame) = self.try_alloc(0, min) {
+            return Some(frame);
+        }
+        for _ in 0..RECLAIMS_MAX {
+            if self.direct_reclaim(0) == 0 {
+                self.journal.drain_all();
+            }
+            if let Some(frame) = self.try_alloc(0, min) {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
+    /// A block, from this CPU's lists or by one look at the zone.
+    fn try_alloc(&mut self, order: usize, mark: u64) -> Option<u32> {
+        let zone = &self.journal.zone;
+        if order > COSTLY_ORDER {
+            if !zone.allows(order, mark) {
+                return None;
+            }
+            return zone.take(&mut zone.lock(), order);
+        }
+        let mut lists = self.journal.per_cpu[self.cpu].lock();
+        let list = &mut lists[order];
+        if list.is_empty() && zone.allows(order, mark) {
+            let mut blocks = zone.lock();
+            for _ in 0..BATCH >> order {
+                match zone.take(&mut blocks, order) {
+                    Some(frame) => list.push(frame),
+                    None => break,
+                }
+            }
+            // The first one taken is the first one handed out.
+            list.reverse();
+        }
+        list.pop()
+    }
+
+    /// Frees a block.
+    pub(super) fn free(&mut self, frame: u32, order: usize) {
+        let zone = &self.journal.zone;
+        if order > COSTLY_ORDER {
+            zone.give(&mut zone.lock(), frame, order);
+            return;
+        }
+        let mut lists = self.journal.per_cpu[self.cpu].lock();
+        lists[order].push(frame);
+        if lists[order].len() << order >= HIGH {
+            let mut blocks = zone.lock();
+            for frame in lists[order].drain(..BATCH >> order) {
+                zone.give(&mut blocks, frame, order);
+            }
+        }
+    }
+
+    /// Gives back what this CPU has cached.
+    pub fn drain(&mut self) {
+        self.journal.drain(self.cpu);
+    }
+}
+
+impl<M> Journal<M> {
+    /// Gives back what one CPU has cached.
+    pub(super) fn drain(&self, cpu: usize) {
+        let mut lists = self.per_cpu[cpu].lock();
+        let mut blocks = self.zone.lock();
+        for (order, list) in lists.iter_mut().enumerate() {
+            for frame in list.drain(..) {
+                self.zone.give(&mut blocks, frame, order);
+            }
+        }
+    }
+
+    /// Gives back what all CPUs have cached.
+    pub fn drain_all(&self) {
+        (0..self.per_cpu.len()).for_each(|cpu| self.drain(cpu));
+    }
+}

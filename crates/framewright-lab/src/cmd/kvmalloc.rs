@@ -1,0 +1,225 @@
+//! `framewright lab kvmalloc`.
+
+use super::CommandError;
+use super::lab::failed;
+use super::progress::with_progress;
+use crate::experiment::kvmalloc::{self, Options};
+use crate::experiment::{Mapper, Progress, SEED};
+use crate::measure::KvMetric as M;
+use crate::report::{Figure, Machine, RunInfo, figure_lines, figure_table, write_whole};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The longest repetition, in seconds.
+const SECONDS_MAX: f64 = 3600.0;
+
+/// kvmalloc in a journal: large buffers at a high rate, in memory that is in pieces (D. Chinner, 2023)
+///
+/// Variants: before compacts and reclaims before it maps pages, proposed maps them at once, both
+/// under one lock for all address space; framewright maps at once without a lock that all share.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Threads that log; several numbers, as 1,2,4, for a curve
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Vec<u16>,
+
+    /// Bytes of a buffer, as 64KiB, 1MiB or 70000
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = size)]
+    object: u64,
+
+    /// Of a hundred blocks of the buffer's order, those with a frame that can neither be moved nor
+    /// reclaimed
+    #[arg(long, value_name = "PERCENT", default_value_t = kvmalloc::FRAGMENTED, value_parser = clap::value_parser!(u32).range(0..=100))]
+    fragmented: u32,
+
+    /// How long each repetition of each variant logs
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    seconds: f64,
+
+    /// Repetitions
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+
+    /// What stands behind mapped pages: with null a table of the experiment's own, which costs what a
+    /// kernel's costs to write to
+    #[arg(long, value_enum, default_value_t = Mapper::Host)]
+    mapper: Mapper,
+
+    /// Of layout and items
+    #[arg(long, value_name = "N", default_value_t = SEED, hide_default_value = true)]
+    seed: u64,
+
+    /// Write the figures as JSON Lines; `-` for standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Args {
+    /// Where figures are to be written.
+    pub(super) const fn json(&self) -> &Option<PathBuf> {
+        &self.json
+    }
+}
+
+/// Bytes, with a binary unit or without.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "B" => Some(1),
+        "K" | "KiB" => Some(1 << 10),
+        "M" | "MiB" => Some(1 << 20),
+        "G" | "GiB" => Some(1 << 30),
+        _ => None,
+    };
+    let bytes = digits.parse::<u64>().ok().zip(unit);
+    match bytes.and_then(|(number, unit)| number.checked_mul(unit)) {
+        None => Err("expected a size as 64KiB, 1MiB or 70000".into()),
+        Some(0) => Err("a buffer of 0 bytes is none, expected 1 byte or more".into()),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(seconds),
+        _ => Err(format!("expected seconds above 0, {SECONDS_MAX} at most")),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the machine does not give what is needed, the buffers do not fit, or an output cannot be
+/// written.
+pub fn run(args: &Args) -> Result<(), CommandError> {
+    let options = |threads| Options {
+        mapper: args.mapper,
+        threads,
+        object_bytes: args.object,
+        fragmented: args.fragmented,
+        seconds: args.seconds,
+        seed: args.seed,
+        repeat: args.repeat,
+        frames: None,
+    };
+    let all: Vec<Options> = args.threads.iter().map(|&n| options(n)).collect();
+    let figures = measured(&all)?;
+    if let Some(path) = &args.json {
+        let lines = figure_lines(&info(args), &figures).map_err(CommandError::input)?;
+        write_whole(path, &lines).map_err(CommandError::input)?;
+    }
+    if args.json.as_ref().is_none_or(|p| p.as_os_str() != "-") {
+        let shows = if all.len() > 1 { in_curve } else { in_full };
+        let text = text(&figures, &all, shows);
+        write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+    }
+    Ok(())
+}
+
+fn info(args: &Args) -> RunInfo {
+    let threads: Vec<String> = args.threads.iter().map(u16::to_string).collect();
+    RunInfo {
+        experiment: "kvmalloc",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: args.seed,
+        options: BTreeMap::from([
+            ("mapper", args.mapper.name().to_owned()),
+            ("threads", threads.join(",")),
+            ("object", args.object.to_string()),
+            ("fragmented", args.fragmented.to_string()),
+            ("seconds", args.seconds.to_string()),
+            ("repeat", args.repeat.to_string()),
+        ]),
+        machine: Machine::this(),
+    }
+}
+
+/// The experiment for each of several options, with progress.
+pub(super) fn measured(all: &[Options]) -> Result<Vec<Figure<M>>, CommandError> {
+    let steps = all.iter().map(|options| kvmalloc::steps(*options)).sum();
+    with_progress("kvmalloc", steps, |done| {
+        let each = |options: &Options| kvmalloc::run(*options, Progress::new(done));
+        let figures: Result<Vec<_>, _> = all.iter().map(each).collect();
+        Ok(figures.map_err(failed)?.concat())
+    })
+}
+
+/// What the table of one number of threads shows: everything.
+const fn in_full(_metric: M) -> bool {
+    true
+}
+
+/// What a curve shows of each number of threads.
+const fn in_curve(metric: M) -> bool {
+    matches!(
+        metric,
+        M::CommitsPerS | M::CommitsVsBefore | M::KvmallocCpuNs | M::KvmallocVsCopy
+    )
+}
+
+/// What the main job shows.
+pub(super) const fn in_short(metric: M) -> bool {
+    matches!(
+        metric,
+        M::CommitsPerS
+            | M::CommitsVsBefore
+            | M::KvmallocCpuNs
+            | M::KvmallocCpuVsBefore
+            | M::CopyCpuNs
+            | M::KvmallocShare
+            | M::CopyShare
+            | M::SpilledShare
+            | M::CompactStall
+            | M::Allocstall
+    )
+}
+
+/// The table and what a reader must know.
+pub(super) fn text(figures: &[Figure<M>], all: &[Options], shows: fn(M) -> bool) -> String {
+    let Some(options) = all.first() else {
+        return String::new();
+    };
+    let table = figure_table(figures, shows);
+    let mut text = format!(
+        "kvmalloc, mapper {}: buffers of {} bytes; {} of 100 blocks of their order have a frame that cannot go\n\
+         {table}\n\
+         The middle of {} repetition(s) of {} s, variants by turns, each in fresh memory; counts of all of them. A \
+         commit is a batch of\n{} buffers: read in, kvmalloc, copy, checksum, free the oldest batch.\n",
+        options.mapper.name(),
+        options.object_bytes,
+        options.fragmented,
+        options.repeat,
+        options.seconds,
+        kvmalloc::batch_items(options.object_bytes),
+    );
+    text += "published: shares of all CPU time of a machine under a file system's load, half of which is not the \
+             journal's;\nof ours, all but the background is the journal's threads'. Compare the ratios between columns.\n";
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_with_a_binary_unit_or_without() {
+        assert_eq!(size("64KiB"), Ok(65_536));
+        assert_eq!(size("1M"), Ok(1 << 20));
+        assert_eq!(size("70000"), Ok(70_000));
+        for bad in ["", "KiB", "64KB", "6 4", "-1", "1.5MiB", "99999999999GiB"] {
+            let error = size(bad).unwrap_err();
+            assert!(error.contains("expected a size as 64KiB"), "{bad}: {error}");
+        }
+        assert!(size("0").unwrap_err().contains("0 bytes"));
+        assert!(size("0KiB").is_err());
+    }
+
+    #[test]
+    fn seconds_are_more_than_none() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for bad in ["0", "-1", "nan", "inf", "3601", "long"] {
+            assert!(seconds(bad).unwrap_err().contains("above 0"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+use super::super::clock::least_and_middle;
+use super::super::{BEFORE, FRAMEWRIGHT, published};
+use super::case;
+use super::journal::Measured;
+use super::plan::Plan;
+use crate::before::journal::LockCount;
+use crate::measure::{KvMetric as M, Quantile};
+use crate::report::{Figure, Source};
+
+/// The figures of all variants, `runs` of each, behind the document's.
+pub(super) fn of(
+    plan: &Plan,
+    variants: &[&'static str],
+    runs: &[Vec<Measured>],
+    locks: &Measured,
+) -> Vec<Figure<M>> {
+    let case = case(plan.options);
+    let mut figures = published::kvmalloc(&case);
+    let mut before = None;
+    for (variant, runs) in variants.iter().zip(runs) {
+        let summary = Summary::of(runs);
+        if *variant == BEFORE {
+            before = Some((summary.commits_per_s, summary.kvmalloc_cpu_ns));
+        }
+        let mut values = summary.values();
+        if *variant == FRAMEWRIGHT {
+            values.extend(lock_values(&locks.counted.locks, locks.all_calls()));
+        } else {
+            values.extend(lock_values(&summary.locks(), summary.calls()));
+        }
+        if let Some((commits, kvmalloc)) = before {
+            values.push((M::CommitsVsBefore, summary.commits_per_s / commits));
+            values.push((M::KvmallocCpuVsBefore, summary.kvmalloc_cpu_ns / kvmalloc));
+        }
+        figures.extend(values.into_iter().map(|(metric, value)| Figure {
+            case: case.clone(),
+            variant,
+            metric,
+            value: if value.is_finite() { value } else { 0.0 },
+            source: Source::Measured,
+        }));
+    }
+    figures
+}
+
+/// Of several repetitions the middle one in each figure; counts of all together.
+struct Summary<'r> {
+    runs: &'r [Measured],
+    commits_per_s: f64,
+    kvmalloc_cpu_ns: f64,
+}
+
+impl<'r> Summary<'r> {
+    fn of(runs: &'r [Measured]) -> Self {
+        let mut summary = Self {
+            runs,
+            commits_per_s: 0.0,
+            kvmalloc_cpu_ns: 0.0,
+        };
+        summary.commits_per_s = summary.middle(|run| run.commits_per_s);
+        summary.kvmalloc_cpu_ns = summary.middle(Measured::kvmalloc_cpu_ns);
+        summary
+    }
+
+    fn middle(&self, of: impl Fn(&Measured) -> f64) -> f64 {
+        let values: Vec<f64> = self.runs.iter().map(of).collect();
+        least_and_middle(&values).1
+    }
+
+    fn total(&self, of: impl Fn(&Measured) -> u64) -> f64 {
+        self.runs.iter().map(of).sum::<u64>() as f64
+    }
+
+    fn values(&self) -> Vec<(M, f64)> {
+        let share = |of: fn(&Measured) -> f64| self.middle(|run| of(run) / run.cpu_ns);
+        let calls = self.calls() as f64;
+        let mut values = vec![
+            (M::CommitsPerS, self.commits_per_s),
+            (
+                M::CommitsPerCpuS,
+                self.middle(|run| run.commits as f64 * 1e9 / run.cpu_ns),
+            ),
+            (M::KvmallocCpuNs, self.kvmalloc_cpu_ns),
+            (
+                M::KvfreeCpuNs,
+                self.middle(|run| run.free_ns / run.all_calls() as f64),
+            ),
+            (M::CopyCpuNs, self.middle(Measured::copy_cpu_ns)),
+            (
+                M::KvmallocVsCopy,
+                self.middle(|run| run.kvmalloc_cpu_ns() / run.copy_cpu_ns()),
+            ),
+            (
+                M::KvmallocShare,
+                share(|run| run.kvmalloc_ns + run.timed_kvmalloc_ns),
+            ),
+            (M::CopyShare, share(|run| run.copy_ns)),
+            (M::KvfreeShare, share(|run| run.free_ns)),
+            (M::BackgroundShare, share(|run| run.background_ns)),
+            (
+                M::SpilledShare,
+                self.total(|run| run.counted.spills) / calls,
+            ),
+            (M::CompactStall, self.total(|run| run.counted.compact_stall)),
+            (
+                M::CompactSuccess,
+                self.total(|run| run.counted.compact_success),
+            ),
+            (M::Allocstall, self.total(|run| run.counted.allocstall)),
+            (M::Migrated, self.total(|run| run.counted.migrated)),
+            (M::Waits, self.total(|run| run.waits)),
+            (M::Calls, calls),
+        ];
+        let mut latencies = super::super::clock::Latencies::new();
+        self.runs
+            .iter()
+            .for_each(|run| latencies.add(&run.latencies));
+        if !latencies.is_empty() {
+            values.extend(Quantile::ALL.map(|q| (M::KvmallocNs(q), latencies.at(q))));
+        }
+        values
+    }
+
+    fn calls(&self) -> u64 {
+        self.runs.iter().map(Measured::all_calls).sum()
+    }
+
+    fn locks(&self) -> Vec<LockCount> {
+        let mut sums: Vec<LockCount> = Vec::new();
+        for lock in self.runs.iter().flat_map(|run| &run.counted.locks) {
+            match sums.iter_mut().find(|sum| sum.name == lock.name) {
+                Some(sum) => sum.add(lock),
+                None => sums.push(*lock),
+            }
+        }
+        sums
+    }
+}
+
+/// What locks counted in so many calls; of those that were taken.
+fn lock_values(locks: &[LockCount], calls: u64) -> Vec<(M, f64)> {
+    let mut values = Vec::new();
+    for lock in locks.iter().filter(|lock| lock.acquisitions > 0) {
+        let taken = lock.acquisitions as f64;
+        values.extend([
+            (
+                M::LockContendedShare(lock.name),
+                lock.contended as f64 / taken,
+            ),
+            (M::LockPerCall(lock.name), taken / calls as f64),
+            (M::LockHoldNsMax(lock.name), lock.hold_ns_max as f64),
+        ]);
+    }
+    values
+}
+
+impl Measured {
+    fn all_calls(&self) -> u64 {
+        self.calls + self.timed_calls
+    }
+
+    /// Of the calls that were not timed one by one; of all where those are too few.
+    fn kvmalloc_cpu_ns(&self) -> f64 {
+        match self.calls {
+            0 => self.timed_kvmalloc_ns / self.timed_calls as f64,
+            calls => self.kvmalloc_ns / calls as f64,
+        }
+    }
+
+    fn copy_cpu_ns(&self) -> f64 {
+        self.copy_ns / self.all_calls() as f64
+    }
+}

@@ -1,0 +1,366 @@
+//! What a journal's threads do: a batch of items a commit, each copied into a buffer of its own.
+
+use super::super::Failure;
+use super::super::clock::{Clock, Latencies};
+use super::super::va_fit::{bind, cpu_ns, joined};
+use super::machine::{Machine, checksum};
+use super::plan::Plan;
+use super::variant::{Allocating, Counted, RECLAIM_PAGES, Variant};
+use crate::before::journal::Wake;
+use crate::before::journal::tenants::Tenants;
+use framewright::Addr;
+use framewright_sim::Random;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Words of items that a thread has: 8 MiB, more than the caches that are its own.
+const ITEM_WORDS: usize = (8 << 20) / 8;
+
+/// Every so many commits each call of kvmalloc is timed, and its CPU time is not in the mean.
+const TIMED_EVERY: u64 = 4;
+
+/// Times that a thread lets others run because there is no frame for a buffer.
+const WAITS_MAX: u32 = 10_000;
+
+/// What one repetition of one variant came to.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) commits_per_s: f64,
+    /// Commits, calls and CPU time of all threads.
+    pub(super) commits: u64,
+    pub(super) calls: u64,
+    pub(super) timed_calls: u64,
+    pub(super) kvmalloc_ns: f64,
+    pub(super) timed_kvmalloc_ns: f64,
+    pub(super) copy_ns: f64,
+    pub(super) free_ns: f64,
+    pub(super) cpu_ns: f64,
+    pub(super) background_ns: f64,
+    pub(super) waits: u64,
+    pub(super) latencies: Latencies,
+    pub(super) counted: Counted,
+}
+
+/// Runs the journal on a variant until the time is over, and checks that nothing was lost.
+pub(super) fn run<V: Variant>(
+    variant: &V,
+    plan: &Plan,
+    machine: &Machine,
+    tenants: &Tenants,
+    wake: &Wake,
+    clock: Clock,
+) -> Result<Measured, Failure> {
+    let threads = plan.options.threads;
+    let start = Barrier::new(usize::from(threads));
+    let warm = Mutex::new(Counted::default());
+    let failed = AtomicBool::new(false);
+    let pages = AtomicU32::new(u32::MAX / 2);
+    let background_ns = AtomicU64::new(0);
+    let is_short = || variant.free_frames() < plan.floor;
+    let work = |thread: u16| {
+        bind(usize::from(thread));
+        let seat = variant.seat(thread);
+        let warmed = seat.and_then(|seat| {
+            let mut writer = Writer {
+                seat,
+                plan,
+                machine,
+                tenants,
+                wake,
+                clock,
+                pages: &pages,
+                items: Items::new(plan, thread),
+                live: VecDeque::new(),
+                part: Part::new(),
+            };
+            writer.warm_up(&failed, is_short).map(|()| writer)
+        });
+        // Also who failed goes through both, or the others would wait for him.
+        if start.wait().is_leader() {
+            // What was counted until here is not of the journal's steady work.
+            *locked(&warm) = variant.counted();
+            background_ns.store(0, Relaxed);
+        }
+        start.wait();
+        warmed.and_then(|mut writer| {
+            let result = writer.run(&failed, is_short);
+            failed.fetch_or(result.is_err(), Relaxed);
+            result.map(|()| writer.part)
+        })
+    };
+    let parts = std::thread::scope(|scope| {
+        let background = scope.spawn(|| {
+            let mut seat = variant.seat(threads)?;
+            while let Some(order) = wake.wait() {
+                let begin = cpu_ns();
+                seat.background(order)?;
+                background_ns.fetch_add(cpu_ns() - begin, Relaxed);
+            }
+            Ok::<(), Failure>(())
+        });
+        let running: Vec<_> = (0..threads)
+            .map(|thread| {
+                let work = &work;
+                scope.spawn(move || work(thread))
+            })
+            .collect();
+        let parts: Result<Vec<Part>, Failure> = running.into_iter().map(joined).collect();
+        wake.end();
+        joined(background).and(parts)
+    })?;
+    tenants.verify(machine).map_err(Failure::new)?;
+    variant.verify()?;
+    let counted = variant.counted().since(&locked(&warm));
+    Ok(sum(&parts, background_ns.into_inner(), counted))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn sum(parts: &[Part], background_ns: u64, counted: Counted) -> Measured {
+    let total = |of: fn(&Part) -> f64| parts.iter().map(of).sum::<f64>();
+    let count = |of: fn(&Part) -> u64| parts.iter().map(of).sum::<u64>();
+    let mut latencies = Latencies::new();
+    parts.iter().for_each(|part| latencies.add(&part.latencies));
+    Measured {
+        commits_per_s: total(|part| part.commits as f64 / part.wall.as_secs_f64().max(1e-9)),
+        commits: count(|part| part.commits),
+        calls: count(|part| part.calls),
+        timed_calls: count(|part| part.timed_calls),
+        kvmalloc_ns: total(|part| part.kvmalloc_ns as f64),
+        timed_kvmalloc_ns: total(|part| part.timed_kvmalloc_ns as f64),
+        copy_ns: total(|part| part.copy_ns as f64),
+        free_ns: total(|part| part.free_ns as f64),
+        cpu_ns: total(|part| part.cpu_ns as f64) + background_ns as f64,
+        background_ns: background_ns as f64,
+        waits: count(|part| part.waits),
+        latencies,
+        counted,
+    }
+}
+
+/// What one thread did.
+struct Part {
+    commits: u64,
+    calls: u64,
+    timed_calls: u64,
+    kvmalloc_ns: u64,
+    timed_kvmalloc_ns: u64,
+    copy_ns: u64,
+    free_ns: u64,
+    cpu_ns: u64,
+    wall: Duration,
+    waits: u64,
+    latencies: Latencies,
+}
+
+impl Part {
+    fn new() -> Self {
+        Self {
+            commits: 0,
+            calls: 0,
+            timed_calls: 0,
+            kvmalloc_ns: 0,
+            timed_kvmalloc_ns: 0,
+            copy_ns: 0,
+            free_ns: 0,
+            cpu_ns: 0,
+            wall: Duration::ZERO,
+            waits: 0,
+            latencies: Latencies::new(),
+        }
+    }
+}
+
+/// The items of one thread, and in which order it logs them.
+struct Items {
+    words: Vec<u64>,
+    len: usize,
+    sums: Vec<u64>,
+    random: Random,
+}
+
+impl Items {
+    fn new(plan: &Plan, thread: u16) -> Self {
+        let mut random = Random::new(plan.options.seed ^ u64::from(thread + 1) << 32);
+        let count = (ITEM_WORDS / plan.words).clamp(plan.items, 1 << 16);
+        let words: Vec<u64> = (0..count * plan.words).map(|_| random.bits()).collect();
+        let sums = words.chunks_exact(plan.words).map(checksums).collect();
+        Self {
+            words,
+            len: plan.words,
+            sums,
+            random,
+        }
+    }
+
+    fn draw(&mut self) -> usize {
+        self.random.below(self.sums.len() as u64) as usize
+    }
+
+    fn item(&self, nth: usize) -> &[u64] {
+        &self.words[nth * self.len..][..self.len]
+    }
+}
+
+/// An item's checksum, a page's words at a time as the machine has it.
+fn checksums(item: &[u64]) -> u64 {
+    let pages = item.chunks(crate::before::journal::tenants::FRAME_WORDS);
+    pages.fold(0, |sum, page| checksum(sum, page.iter().copied()))
+}
+
+/// One thread of the journal.
+struct Writer<'w, S> {
+    seat: S,
+    plan: &'w Plan,
+    machine: &'w Machine,
+    tenants: &'w Tenants,
+    wake: &'w Wake,
+    clock: Clock,
+    /// The number of the next page that is read in.
+    pages: &'w AtomicU32,
+    items: Items,
+    /// The batches whose buffers are live, the first one formatted in front.
+    live: VecDeque<Vec<Addr>>,
+    part: Part,
+}
+
+impl<S: Allocating> Writer<'_, S> {
+    /// Formats as many batches as will be live, and as many again.
+    fn warm_up(&mut self, failed: &AtomicBool, is_short: impl Fn() -> bool) -> Result<(), Failure> {
+        for _ in 0..2 * self.plan.held {
+            if failed.load(Relaxed) {
+                break;
+            }
+            let done = self.read_in(&is_short).and_then(|()| self.commit());
+            done.inspect_err(|_| failed.store(true, Relaxed))?;
+        }
+        self.part = Part::new();
+        Ok(())
+    }
+
+    fn run(&mut self, failed: &AtomicBool, is_short: impl Fn() -> bool) -> Result<(), Failure> {
+        let seconds = Duration::from_secs_f64(self.plan.options.seconds);
+        let (start, cpu) = (Instant::now(), cpu_ns());
+        while start.elapsed() < seconds && !failed.load(Relaxed) {
+            self.read_in(&is_short)?;
+            self.commit()?;
+        }
+        self.part.wall = start.elapsed();
+        self.part.cpu_ns = cpu_ns() - cpu;
+        for addr in std::mem::take(&mut self.live).into_iter().flatten() {
+            self.seat.kvfree(addr)?;
+        }
+        Ok(())
+    }
+
+    /// Reads as many pages into the cache as the batch is going to log: cold items. Who finds too
+    /// few frames free reclaims by itself.
+    fn read_in(&mut self, is_short: &impl Fn() -> bool) -> Result<(), Failure> {
+        while is_short() {
+            self.wake.wake(0);
+            if self.reclaim()? == 0 {
+                return Err(Failure::new(
+                    "nothing is left in the cache, and too little is free",
+                ));
+            }
+        }
+        let wanted = self.plan.items * self.plan.pages;
+        let first = self.pages.fetch_add(wanted as u32, Relaxed);
+        let mut read = Vec::with_capacity(wanted);
+        for nth in 0..wanted as u32 {
+            let frame = match self.seat.frame() {
+                Some(frame) => frame,
+                None => {
+                    self.reclaim()?;
+                    let frame = self.seat.frame();
+                    frame.ok_or_else(|| Failure::new("there is no frame for the cache"))?
+                }
+            };
+            read.push((frame, first.wrapping_add(nth)));
+        }
+        self.tenants.read_in(self.machine, &read);
+        Ok(())
+    }
+
+    fn reclaim(&mut self) -> Result<usize, Failure> {
+        let mut frames = Vec::with_capacity(RECLAIM_PAGES);
+        self.tenants.evict(RECLAIM_PAGES, &mut frames);
+        for frame in &frames {
+            self.seat.free_frame(*frame)?;
+        }
+        Ok(frames.len())
+    }
+
+    fn commit(&mut self) -> Result<(), Failure> {
+        let bytes = self.plan.options.object_bytes;
+        let is_timed = self.part.commits % TIMED_EVERY == TIMED_EVERY - 1;
+        let chosen: Vec<usize> = (0..self.plan.items).map(|_| self.items.draw()).collect();
+        let mut batch = Vec::with_capacity(self.plan.items);
+        let begin = cpu_ns();
+        for _ in 0..self.plan.items {
+            let addr = if is_timed {
+                let (addr, ns) = self.clock.time(|| self.seat.kvmalloc(bytes));
+                self.part.latencies.record(ns);
+                addr?
+            } else {
+                self.seat.kvmalloc(bytes)?
+            };
+            match addr {
+                Some(addr) => batch.push(addr),
+                None => batch.push(self.wait_for(bytes)?),
+            }
+        }
+        let allocated = cpu_ns();
+        for (addr, item) in batch.iter().zip(&chosen) {
+            self.machine.store(*addr, self.items.item(*item))?;
+        }
+        let copied = cpu_ns();
+        for (addr, item) in batch.iter().zip(&chosen) {
+            if self.machine.sum(*addr, self.plan.words)? != self.items.sums[*item] {
+                return Err(Failure::new(format!(
+                    "the bytes at {addr} are not the item's"
+                )));
+            }
+        }
+        let summed = cpu_ns();
+        self.live.push_back(batch);
+        if self.live.len() > self.plan.held {
+            for addr in self.live.pop_front().unwrap_or_default() {
+                self.seat.kvfree(addr)?;
+            }
+        }
+        let freed = cpu_ns();
+        let part = &mut self.part;
+        let (calls, kvmalloc_ns) = if is_timed {
+            (&mut part.timed_calls, &mut part.timed_kvmalloc_ns)
+        } else {
+            (&mut part.calls, &mut part.kvmalloc_ns)
+        };
+        *calls += self.plan.items as u64;
+        *kvmalloc_ns += allocated - begin;
+        part.copy_ns += copied - allocated;
+        part.free_ns += freed - summed;
+        part.commits += 1;
+        Ok(())
+    }
+
+    /// A buffer for which there was no frame: lets the background work.
+    fn wait_for(&mut self, bytes: u64) -> Result<Addr, Failure> {
+        for _ in 0..WAITS_MAX {
+            self.part.waits += 1;
+            self.wake.wake(0);
+            self.reclaim()?;
+            if let Some(addr) = self.seat.kvmalloc(bytes)? {
+                return Ok(addr);
+            }
+            std::thread::yield_now();
+        }
+        Err(Failure::new(
+            "there are no frames for a buffer, however long it waits",
+        ))
+    }
+}

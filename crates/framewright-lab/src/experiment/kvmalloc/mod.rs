@@ -1,0 +1,127 @@
+//! `kvmalloc`: a journal on every thread asks for large buffers at a high rate, in memory that is in
+//! pieces.
+//!
+//! ```text
+//!   Plan      options, watermarks, who has which frame
+//!     │
+//!   Machine   frames of a memfd, and pages: mmap's, or a table of ours
+//!     │
+//!   Variant   before, proposed: the kernel's way (before::journal); framewright: the engine
+//!     │
+//!   Writer    a thread: read in, kvmalloc a batch, copy, checksum, free the oldest batch
+//! ```
+//!
+//! # What is the same for every variant
+//! Frames, who has which of them, items and their order, by the seed; the cache, its list and its
+//! reclaim; the background thread, which sleeps until somebody finds less than the low mark free and
+//! reclaims up to the high mark; the floor below which who reads in reclaims by himself, so that
+//! single frames are there; the window; copies and checksums, word by word through the direct map,
+//! with a look at the page table for each mapped page.
+//!
+//! As a journal keeps the buffers of all commits until their checkpoint is written, live buffers are
+//! an eighth of memory.
+//!
+//! # How time is taken
+//! Once as many batches are live, and were freed once, a thread reads its CPU time between the phases of a commit, so that a call's is the mean of a
+//! batch. In every fourth commit each call of `kvmalloc` is timed instead, by the wall clock. The
+//! variants take turns, repetition by repetition, each in fresh memory. The engine's locks are
+//! accounted in a run of its own.
+//!
+//! # Sources
+//! D. Chinner, "mm: vmalloc: use rwsem, mutex ...", LKML, March 2023.
+
+mod figures;
+mod journal;
+mod layout;
+mod machine;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod variant;
+
+pub use plan::{Options, batch_items};
+
+/// Of a hundred blocks, those with a frame that cannot go, where nothing else is asked for.
+pub const FRAGMENTED: u32 = 99;
+
+use super::clock::Clock;
+use super::{BEFORE, FRAMEWRIGHT, Failure, PROPOSED, Progress};
+use crate::before::journal::tenants::Tenants;
+use crate::before::journal::{Rule, Wake};
+use crate::measure::KvMetric;
+use crate::report::Figure;
+use framewright::Frame;
+use journal::Measured;
+use machine::Machine;
+use plan::Plan;
+use std::sync::Arc;
+
+/// The variants, in the order in which they take turns.
+const VARIANTS: [&str; 3] = [BEFORE, PROPOSED, FRAMEWRIGHT];
+
+/// The figures of one number of threads, and the document's.
+///
+/// Steps of progress: one a repetition of a variant and one for the engine's locks, [`steps`] in all.
+///
+/// # Errors
+/// If the objects do not fit, memory cannot be had, or anything is lost.
+pub fn run(options: Options, progress: Progress<'_>) -> Result<Vec<Figure<KvMetric>>, Failure> {
+    let plan = Plan::new(options)?;
+    let clock = Clock::calibrated();
+    let mut runs: [Vec<Measured>; 3] = Default::default();
+    // The engine reads a clock twice for each lock that it accounts: not while it is timed.
+    let locks = one(FRAMEWRIGHT, &plan, clock, true);
+    let locks = locks.map_err(|e| e.of(&case(options), FRAMEWRIGHT))?;
+    progress.step();
+    for _ in 0..options.repeat {
+        for (variant, runs) in VARIANTS.into_iter().zip(&mut runs) {
+            let measured = one(variant, &plan, clock, false);
+            runs.push(measured.map_err(|e| e.of(&case(options), variant))?);
+            progress.step();
+        }
+    }
+    Ok(figures::of(&plan, &VARIANTS, &runs, &locks))
+}
+
+/// How many steps of progress a run has.
+#[must_use]
+pub fn steps(options: Options) -> u64 {
+    1 + VARIANTS.len() as u64 * u64::from(options.repeat)
+}
+
+/// The case's name: the threads.
+fn case(options: Options) -> String {
+    format!("threads/{}", options.threads)
+}
+
+/// One repetition of a variant, in fresh memory.
+fn one(
+    variant: &'static str,
+    plan: &Plan,
+    clock: Clock,
+    has_accounts: bool,
+) -> Result<Measured, Failure> {
+    let machine = Machine::new(plan.frames, plan.options.mapper)?;
+    let layout = &plan.layout;
+    let tenants = Arc::new(Tenants::new(plan.frames, layout.movable.len() as u32));
+    let frame = |number: &u32| Frame(u64::from(*number));
+    for (page, number) in layout.movable.iter().enumerate() {
+        tenants.settle(&machine, frame(number), page as u32);
+    }
+    let cached = layout.cache.iter().map(frame).zip(0..);
+    tenants.read_in(&machine, &cached.collect::<Vec<_>>());
+    let wake = Arc::new(Wake::default());
+    let (tenants, wake, machine) = (&tenants, &wake, &machine);
+    let journal = |rule| {
+        variant::with_journal(rule, plan, machine, tenants, wake, |journal| {
+            journal::run(journal, plan, machine, tenants, wake, clock)
+        })
+    };
+    match variant {
+        BEFORE => journal(Rule::Stall),
+        PROPOSED => journal(Rule::FailFast),
+        _ => variant::with_engine(plan, machine, tenants, has_accounts, |engine| {
+            journal::run(engine, plan, machine, tenants, wake, clock)
+        }),
+    }
+}

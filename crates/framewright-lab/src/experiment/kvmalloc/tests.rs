@@ -1,0 +1,109 @@
+use super::*;
+use crate::experiment::Mapper;
+use crate::report::Source;
+use std::sync::atomic::AtomicU64;
+
+/// 32 MiB, two threads, a few dozen commits.
+fn tiny() -> Options {
+    Options {
+        mapper: Mapper::Null,
+        threads: 2,
+        object_bytes: 16 << 10,
+        fragmented: 100,
+        seconds: 0.02,
+        seed: 1,
+        repeat: 1,
+        frames: Some(8192),
+    }
+}
+
+fn figures(options: Options) -> Vec<Figure<KvMetric>> {
+    let steps = AtomicU64::new(0);
+    let figures = run(options, Progress::new(&steps)).unwrap();
+    assert_eq!(steps.into_inner(), super::steps(options));
+    figures
+}
+
+fn value(figures: &[Figure<KvMetric>], variant: &str, metric: KvMetric) -> f64 {
+    let found = figures.iter().find(|figure| {
+        figure.variant == variant && figure.metric == metric && figure.source == Source::Measured
+    });
+    found
+        .unwrap_or_else(|| panic!("{variant} has no {}", metric.name()))
+        .value
+}
+
+/// That no byte of any buffer or tenant is lost, `run` itself checks.
+#[test]
+fn the_whole_experiment_runs_and_only_before_stalls() {
+    for mapper in [Mapper::Null, Mapper::Host] {
+        let figures = figures(Options { mapper, ..tiny() });
+        for variant in VARIANTS {
+            assert!(value(&figures, variant, KvMetric::CommitsPerS) > 0.0);
+            assert!(value(&figures, variant, KvMetric::KvmallocCpuNs) > 0.0);
+            assert!(value(&figures, variant, KvMetric::SpilledShare) > 0.0);
+        }
+        for variant in [PROPOSED, FRAMEWRIGHT] {
+            assert_eq!(value(&figures, variant, KvMetric::CompactStall), 0.0);
+            assert_eq!(value(&figures, variant, KvMetric::Allocstall), 0.0);
+        }
+        assert!(value(&figures, BEFORE, KvMetric::CompactStall) > 0.0);
+        assert_eq!(value(&figures, BEFORE, KvMetric::CommitsVsBefore), 1.0);
+        let contended = KvMetric::LockContendedShare("free_vmap_area");
+        assert!((0.0..=1.0).contains(&value(&figures, PROPOSED, contended)));
+    }
+}
+
+#[test]
+fn the_engine_never_stalls_at_any_fragmentation() {
+    for fragmented in [0, 50, 90] {
+        let figures = figures(Options {
+            fragmented,
+            ..tiny()
+        });
+        for metric in [KvMetric::CompactStall, KvMetric::Allocstall] {
+            assert_eq!(value(&figures, FRAMEWRIGHT, metric), 0.0, "{fragmented} %");
+        }
+    }
+}
+
+#[test]
+fn the_documents_figures_stand_beside_ours() {
+    let figures = crate::experiment::published::kvmalloc("threads/2");
+    let of = |variant, metric| {
+        let found = figures
+            .iter()
+            .find(|f| f.variant == variant && f.metric == metric);
+        found.unwrap().value
+    };
+    assert!((of(BEFORE, KvMetric::KvmallocShare) - 0.3162).abs() < 1e-9);
+    assert!((of(PROPOSED, KvMetric::KvmallocShare) - 0.1417).abs() < 1e-9);
+    assert_eq!(of(PROPOSED, KvMetric::CommitsVsBefore), 2.0);
+}
+
+#[test]
+fn what_does_not_fit_is_said_with_the_numbers() {
+    let refused = |options| {
+        let steps = AtomicU64::new(0);
+        run(options, Progress::new(&steps)).unwrap_err().to_string()
+    };
+    let large = refused(Options {
+        object_bytes: 1 << 30,
+        ..tiny()
+    });
+    assert!(
+        large.contains("an object of 1073741824 bytes is too large"),
+        "{large}"
+    );
+    assert!(large.contains("memory of 32 MiB"), "{large}");
+    let longest = refused(Options {
+        object_bytes: u64::MAX,
+        ..tiny()
+    });
+    assert!(longest.contains("too large"), "{longest}");
+    let machine = refused(Options {
+        frames: Some(1 << 31),
+        ..tiny()
+    });
+    assert!(machine.contains("MiB of memory are available"), "{machine}");
+}

@@ -1,0 +1,351 @@
+//! The three allocators behind one way in.
+
+use super::super::Failure;
+use super::machine::Machine;
+use super::plan::Plan;
+use crate::before::journal::tenants::Tenants;
+use crate::before::journal::{Journal, JournalSeat, LockCount, Rule, Setup, Wake};
+use framewright::frame::{Seat, Zone, ZoneLayout};
+use framewright::kv::{Kv, KvError, KvLayout, KvRequest, KvSeat};
+use framewright::platform::{Direct, NoRelief};
+use framewright::policy::{Config, RangeConfig};
+use framewright::vrange::{RangeError, Space, SpaceLayout};
+use framewright::{Addr, CpuId, Frame, Mobility, Order, Run};
+use std::sync::Arc;
+
+/// What an allocator says of itself at the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) spills: u64,
+    pub(super) compact_stall: u64,
+    pub(super) compact_success: u64,
+    pub(super) allocstall: u64,
+    pub(super) migrated: u64,
+    pub(super) locks: Vec<LockCount>,
+}
+
+impl Counted {
+    /// What came after `earlier`. Of the longest holds nobody knows when they were.
+    pub(super) fn since(mut self, earlier: &Self) -> Self {
+        self.spills -= earlier.spills;
+        self.compact_stall -= earlier.compact_stall;
+        self.compact_success -= earlier.compact_success;
+        self.allocstall -= earlier.allocstall;
+        self.migrated -= earlier.migrated;
+        for (lock, earlier) in self.locks.iter_mut().zip(&earlier.locks) {
+            lock.acquisitions -= earlier.acquisitions;
+            lock.contended -= earlier.contended;
+        }
+        self
+    }
+}
+
+/// An allocator that the journal's threads share.
+pub(super) trait Variant: Sync {
+    /// One thread's way into it.
+    type Seat<'a>: Allocating
+    where
+        Self: 'a;
+
+    /// The way of CPU `cpu`; one at a time has it.
+    fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure>;
+
+    /// Frames that are free, at about this moment.
+    fn free_frames(&self) -> u64;
+
+    /// What it counted so far.
+    fn counted(&self) -> Counted;
+
+    /// Whether everything is where it should be; nobody is at work.
+    fn verify(&self) -> Result<(), Failure>;
+}
+
+/// One thread's way into an allocator.
+pub(super) trait Allocating {
+    /// An object; `None` if there are no frames for it at this moment.
+    fn kvmalloc(&mut self, bytes: u64) -> Result<Option<Addr>, Failure>;
+
+    /// Frees it.
+    fn kvfree(&mut self, addr: Addr) -> Result<(), Failure>;
+
+    /// A frame for the cache.
+    fn frame(&mut self) -> Option<Frame>;
+
+    /// Gives one back.
+    fn free_frame(&mut self, frame: Frame) -> Result<(), Failure>;
+
+    /// What the background does when it was woken for a request of `order`.
+    fn background(&mut self, order: usize) -> Result<(), Failure>;
+}
+
+/// Pages that are reclaimed at a time.
+pub(super) const RECLAIM_PAGES: usize = 32;
+
+impl Variant for Journal<&Machine> {
+    type Seat<'a>
+        = JournalSeat<'a, &'a Machine>
+    where
+        Self: 'a;
+
+    fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure> {
+        Ok(Journal::seat(self, cpu))
+    }
+
+    fn free_frames(&self) -> u64 {
+        Journal::free_frames(self)
+    }
+
+    fn counted(&self) -> Counted {
+        let c = self.counters();
+        Counted {
+            spills: c.spills,
+            compact_stall: c.compact_stall,
+            compact_success: c.compact_success,
+            allocstall: c.allocstall,
+            migrated: c.migrated,
+            locks: self.lock_counts(),
+        }
+    }
+
+    fn verify(&self) -> Result<(), Failure> {
+        Journal::verify(self).map(drop).map_err(Failure::new)
+    }
+}
+
+impl Allocating for JournalSeat<'_, &Machine> {
+    fn kvmalloc(&mut self, bytes: u64) -> Result<Option<Addr>, Failure> {
+        Ok(JournalSeat::kvmalloc(self, bytes))
+    }
+
+    fn kvfree(&mut self, addr: Addr) -> Result<(), Failure> {
+        match JournalSeat::kvfree(self, addr) {
+            true => Ok(()),
+            false => Err(Failure::new(format!("there is no object at {addr}"))),
+        }
+    }
+
+    fn frame(&mut self) -> Option<Frame> {
+        JournalSeat::frame(self)
+    }
+
+    fn free_frame(&mut self, frame: Frame) -> Result<(), Failure> {
+        JournalSeat::free_frame(self, frame);
+        Ok(())
+    }
+
+    fn background(&mut self, order: usize) -> Result<(), Failure> {
+        JournalSeat::background(self, order);
+        Ok(())
+    }
+}
+
+/// Runs `work` on a journal's allocator of that rule in memory laid out as planned.
+pub(super) fn with_journal<R>(
+    rule: Rule,
+    plan: &Plan,
+    machine: &Machine,
+    tenants: &Arc<Tenants>,
+    wake: &Arc<Wake>,
+    work: impl FnOnce(&Journal<&Machine>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let journal = Journal::new(Setup {
+        frames: plan.frames,
+        cpus: plan.seats(),
+        machine_cpus: plan.machine_cpus,
+        rule,
+        marks: plan.marks,
+        window: machine.window(),
+        mapper: machine,
+        tenants: Arc::clone(tenants),
+        wake: Arc::clone(wake),
+        direct: machine.direct_base(),
+    });
+    for frame in &plan.layout.free {
+        journal.add(Frame(u64::from(*frame)));
+    }
+    work(&journal)
+}
+
+/// The engine: zone, space and objects.
+#[derive(Debug)]
+pub(super) struct Engine<'e, 'm> {
+    zone: &'e Zone<'m, &'m Machine>,
+    space: &'e Space<'m, &'m Machine>,
+    kv: &'e Kv<'m, &'m Machine>,
+    tenants: &'e Tenants,
+    high: u64,
+}
+
+/// Runs `work` on the engine in memory laid out as planned, with its locks accounted if that is
+/// asked for.
+pub(super) fn with_engine<R>(
+    plan: &Plan,
+    machine: &Machine,
+    tenants: &Tenants,
+    has_accounts: bool,
+    work: impl FnOnce(&Engine<'_, '_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let (frames, cpus) = (u64::from(plan.frames), plan.seats());
+    let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
+    let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
+    let zone = Zone::new(&layout, &Config::default(), &mut words, machine);
+    let mut zone = zone.map_err(Failure::new)?;
+    if has_accounts {
+        zone = zone.with_lock_accounts();
+    }
+    let all = Run::new(Frame(0), frames);
+    zone.add(all.ok_or_else(|| Failure::new("more frames than there are numbers"))?)
+        .map_err(Failure::new)?;
+    occupy(&zone, plan)?;
+    let window = machine.window();
+    let layout = SpaceLayout::new(window.start(), window.pages()).with_cpus(cpus);
+    let mut words = vec![0; layout.words_needed()?];
+    let config = RangeConfig::for_cpus(plan.machine_cpus);
+    let mut space = Space::new(&layout, &config, &mut words, machine)?;
+    if has_accounts {
+        space = space.with_lock_accounts();
+    }
+    let layout = KvLayout::new(Frame(0), frames).with_cpus(cpus);
+    let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
+    let mut kv = Kv::new(&layout, &mut words, machine, NoRelief).map_err(Failure::new)?;
+    if has_accounts {
+        kv = kv.with_lock_accounts();
+    }
+    work(&Engine {
+        zone: &zone,
+        space: &space,
+        kv: &kv,
+        tenants,
+        high: plan.marks.high,
+    })
+}
+
+/// Takes every frame, gives those back that are free or cannot go, and takes the latter again as
+/// what they are: the engine tells what can move from what cannot.
+fn occupy(zone: &Zone<'_, &Machine>, plan: &Plan) -> Result<(), Failure> {
+    let mut seat = zone.seat(CpuId(0)).map_err(Failure::new)?;
+    for _ in 0..plan.frames {
+        seat.alloc(Order::ZERO, Mobility::Movable)
+            .map_err(Failure::new)?;
+    }
+    let layout = &plan.layout;
+    for frame in layout.pinned.iter().chain(&layout.free) {
+        seat.free(Frame(u64::from(*frame)), Order::ZERO)
+            .map_err(Failure::new)?;
+    }
+    drop(seat);
+    zone.drain();
+    for frame in &layout.pinned {
+        zone.alloc_at(Frame(u64::from(*frame)), Order::ZERO, Mobility::Unmovable)
+            .map_err(Failure::new)?;
+    }
+    Ok(())
+}
+
+impl Engine<'_, '_> {
+    fn locks(&self) -> Vec<LockCount> {
+        let (frames, ranges) = (self.zone.stats(), self.space.stats());
+        [
+            ("object_stop", self.kv.stats().stop_lock),
+            ("frame_stop", frames.stop_lock),
+            ("pageblocks", frames.pageblock_locks),
+            ("range_stop", ranges.stop_lock),
+            ("arena", ranges.arena_lock),
+            ("depot", ranges.depot_lock),
+        ]
+        .map(|(name, lock)| LockCount {
+            name,
+            acquisitions: lock.acquisitions,
+            contended: lock.contended,
+            hold_ns_max: lock.hold_ns_max,
+        })
+        .into()
+    }
+}
+
+/// One CPU's seats in the engine.
+pub(super) struct EngineSeat<'a, 'm> {
+    kv: KvSeat<'a, 'a, 'm, &'m Machine, NoRelief, Seat<'a, 'm, &'m Machine>>,
+    tenants: &'a Tenants,
+    high: u64,
+}
+
+impl<'m> Variant for Engine<'_, 'm> {
+    type Seat<'a>
+        = EngineSeat<'a, 'm>
+    where
+        Self: 'a;
+
+    fn seat(&self, cpu: u16) -> Result<Self::Seat<'_>, Failure> {
+        let cpu = CpuId(cpu);
+        let frames = self.zone.seat(cpu).map_err(Failure::new)?;
+        let ranges = self.space.seat(cpu, frames)?;
+        let kv = self.kv.seat(ranges).map_err(Failure::new)?;
+        Ok(EngineSeat {
+            kv,
+            tenants: self.tenants,
+            high: self.high,
+        })
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.zone.stats().nr_free_pages
+    }
+
+    fn counted(&self) -> Counted {
+        let stats = self.kv.stats();
+        Counted {
+            spills: stats.spills,
+            compact_stall: stats.compact_stall,
+            compact_success: 0,
+            allocstall: stats.allocstall,
+            migrated: 0,
+            locks: self.locks(),
+        }
+    }
+
+    fn verify(&self) -> Result<(), Failure> {
+        self.zone.verify().map_err(Failure::new)?;
+        self.space.verify().map_err(Failure::new)
+    }
+}
+
+impl Allocating for EngineSeat<'_, '_> {
+    #[inline]
+    fn kvmalloc(&mut self, bytes: u64) -> Result<Option<Addr>, Failure> {
+        match self.kv.kvmalloc(&KvRequest::new(bytes)) {
+            Ok(addr) => Ok(Some(addr)),
+            Err(KvError::Frames(_) | KvError::Ranges(RangeError::Frames(_))) => Ok(None),
+            Err(error) => Err(Failure::new(error)),
+        }
+    }
+
+    #[inline]
+    fn kvfree(&mut self, addr: Addr) -> Result<(), Failure> {
+        self.kv.kvfree(addr).map(drop).map_err(Failure::new)
+    }
+
+    fn frame(&mut self) -> Option<Frame> {
+        let frames = self.kv.ranges().frames();
+        frames.alloc(Order::ZERO, Mobility::Movable).ok()
+    }
+
+    fn free_frame(&mut self, frame: Frame) -> Result<(), Failure> {
+        let frames = self.kv.ranges().frames();
+        frames.free(frame, Order::ZERO).map_err(Failure::new)
+    }
+
+    fn background(&mut self, _order: usize) -> Result<(), Failure> {
+        let mut frames = Vec::new();
+        while self.kv.ranges().frames().zone().stats().nr_free_pages < self.high {
+            self.tenants.evict(RECLAIM_PAGES, &mut frames);
+            if frames.is_empty() {
+                break;
+            }
+            for frame in frames.drain(..) {
+                self.free_frame(frame)?;
+            }
+        }
+        Ok(())
+    }
+}
