@@ -1,65 +1,67 @@
 //! Size classes: which slots serve which lengths.
+//!
+//! Lengths are one or three times a power of two, from 16 to 2048 bytes, so that no slot is longer
+//! than half again what it holds, but for the smallest. A class's number says which: half of an
+//! even one is the power, in units of 16 bytes; of an odd one from 3 on, it is one more than the
+//! power that is taken three times. Number 1 is none.
 
 use crate::units::{Order, Page};
 
-/// The bytes of each class's slots: those of Linux, from 16 on, and 48.
-const BYTES: &[u16; PLACES] = &[
-    16, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048, 0, 0, 0, 0, 0,
-];
-/// The order of a slab of each class, where a block of it is there: such that it has 64 to 256
-/// slots if four frames hold so many, and 16 or more in any case.
-const ORDERS: &[u8; PLACES] = &[0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 0, 0, 0, 0, 0];
-/// How many classes there are.
-pub(super) const CLASSES: usize = 11;
-/// A power of two, so that a mask keeps every class's number inside.
-const PLACES: usize = 16;
-
-/// The longest object that a slot holds.
-pub(super) const BYTES_MAX: u64 = 2048;
 /// What every slot is aligned to.
 const ALIGN: u64 = 16;
+/// The longest object that a slot holds.
+pub(super) const BYTES_MAX: u64 = 2048;
+/// The number of the class of such slots.
+const LAST: u8 = 14;
+/// The number that is no class's.
+const NONE: u8 = 1;
+/// A power of two, so that a mask keeps every number inside.
+pub(super) const PLACES: usize = 16;
 /// The most slots that a slab has.
 pub(super) const SLOTS_MAX: usize = 256;
+
+/// The order of a slab of each class, where a block of it is there: such that it has some tens of
+/// slots, and no fewer than 16.
+const ORDERS: &[u8; PLACES] = &[0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 0];
+
+/// The bytes of each class's slots.
+const BYTES: &[u16; PLACES] = &bytes();
+
+const fn bytes() -> [u16; PLACES] {
+    let mut all = [0; PLACES];
+    let mut number = 0;
+    while number <= LAST as usize {
+        let (factor, power) = Class(number as u8).parts();
+        all[number] = (ALIGN as u16 * factor) << power;
+        number += 1;
+    }
+    all
+}
 
 /// By length in units of 16 bytes, rounded up: the smallest class that holds it.
 const BY_LENGTH: &[u8; (BYTES_MAX / ALIGN) as usize + 1] = &by_length();
 
 const fn by_length() -> [u8; (BYTES_MAX / ALIGN) as usize + 1] {
     let mut classes = [0; (BYTES_MAX / ALIGN) as usize + 1];
-    let (mut units, mut class) = (0, 0);
+    let (mut units, mut number) = (0, 0);
     while units < classes.len() {
-        while (BYTES[class] as usize) < units * ALIGN as usize {
-            class += 1;
+        while (BYTES[number] as usize) < units * ALIGN as usize || number == NONE as usize {
+            number += 1;
         }
-        classes[units] = class as u8;
+        classes[units] = number as u8;
         units += 1;
     }
     classes
 }
 
-/// The reciprocal of each class's bytes, rounded up, as a fraction of 2^32: exact for offsets in a
-/// slab, which are below 2^15.
-const RECIPROCALS: &[u32; PLACES] = &reciprocals();
-
-const fn reciprocals() -> [u32; PLACES] {
-    let mut all = [0; PLACES];
-    let mut class = 0;
-    while class < CLASSES {
-        all[class] = (1u64 << 32).div_ceil(BYTES[class] as u64) as u32;
-        class += 1;
-    }
-    all
-}
-
 const _: () = {
-    assert!(BYTES[CLASSES - 1] as u64 == BYTES_MAX && CLASSES <= PLACES);
-    let mut class = 0;
-    while class < CLASSES {
-        let slots = (Page::BYTES << ORDERS[class]) as usize / BYTES[class] as usize;
-        assert!(16 <= slots && slots <= SLOTS_MAX);
-        assert!(ORDERS[class] <= Class::ORDER_MAX.get());
-        assert!((BYTES[class] as u64).is_multiple_of(ALIGN));
-        class += 1;
+    assert!(BYTES[LAST as usize] as u64 == BYTES_MAX && (LAST as usize) < PLACES);
+    let mut number = 0;
+    while number <= LAST as usize {
+        let slots = (Page::BYTES << ORDERS[number]) as usize / BYTES[number] as usize;
+        assert!(number == NONE as usize || 16 <= slots && slots <= SLOTS_MAX);
+        assert!(ORDERS[number] <= Class::ORDER_MAX.get());
+        number += 1;
     }
 };
 
@@ -105,7 +107,7 @@ impl Class {
     /// of this class is good for, one of theirs is.
     pub(super) fn and_larger(self) -> impl Iterator<Item = Self> {
         let align = self.align_bytes();
-        let larger = (self.0..CLASSES as u8).map(Self);
+        let larger = (self.0..=LAST).filter(|&number| number != NONE).map(Self);
         larger.filter(move |class| class.bytes().is_multiple_of(align))
     }
 
@@ -139,10 +141,32 @@ impl Class {
         ((order.frames() * Page::BYTES) / self.bytes()) as u32
     }
 
+    /// What the bytes are in units of 16: 1 or 3, times a power of two.
+    #[inline(always)]
+    const fn parts(self) -> (u16, u32) {
+        let half = self.0 as u32 / 2;
+        match self.0 % 2 {
+            0 => (1, half),
+            // That of number 1, which is none, is 7: no more than that it is a shift matters.
+            _ => (3, half.wrapping_sub(1) % 8),
+        }
+    }
+
     /// The slot in which the byte at `offset` of a slab lies, and whether it is the slot's first.
+    ///
+    /// Computed and not looked up: whoever frees waits for it.
     #[inline(always)]
     pub(super) const fn slot_at(self, offset: u64) -> (u32, bool) {
-        let slot = (offset * RECIPROCALS[self.index()] as u64) >> 32;
+        // 2^16 / 3, rounded up: exact below 2^15, and a slab has 2^11 units.
+        const THIRD: u64 = (1 << 16) / 3 + 1;
+        let (factor, power) = self.parts();
+        let units = offset / ALIGN;
+        let scaled = if factor == 1 {
+            units << 16
+        } else {
+            units * THIRD
+        };
+        let slot = scaled >> (16 + power);
         (slot as u32, slot * self.bytes() == offset)
     }
 }
@@ -184,7 +208,7 @@ mod tests {
             assert!(larger.iter().all(|bytes| bytes.is_multiple_of(align)));
             assert_eq!(larger.last(), Some(&BYTES_MAX));
         }
-        assert_eq!(Class::all().count(), CLASSES);
+        assert_eq!(Class::all().count(), 14);
         let of_128 = Class::plain(128, 1).unwrap().and_larger();
         assert_eq!(of_128.map(Class::bytes).nth(1), Some(256), "not 192");
     }

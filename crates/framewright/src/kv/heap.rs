@@ -1,4 +1,4 @@
-use super::class::{CLASSES, Class};
+use super::class::{Class, PLACES};
 use super::held::Held;
 use super::layout::Shape;
 use super::pool::Pool;
@@ -22,11 +22,11 @@ const STOP_ACCOUNT: usize = 1;
 /// The records that no seat has: their list, and how many were ever taken.
 const POOL: usize = 8;
 const FRESH: usize = 9;
-/// By class, and behind them for blocks: how much had happened when a drain brought nothing.
+/// By class, and as the last one for blocks: how much had happened when a drain brought nothing.
 const FRUITLESS: usize = 16;
 /// Words of the allocator's own: whole cache lines.
 pub(super) const KV_WORDS: usize = 32;
-const _: () = assert!(FRUITLESS + CLASSES < KV_WORDS && STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
+const _: () = assert!(FRUITLESS + PLACES <= KV_WORDS && STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
 
 /// An object allocator over zones and a space.
 ///
@@ -45,6 +45,8 @@ pub struct Kv<'m, P, R = NoRelief> {
     pub(super) table: Table<'m>,
     /// Where frame 0 lies, in wrapping arithmetic.
     pub(super) direct: u64,
+    /// Where the first frame of the table lies.
+    first: u64,
 }
 
 impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
@@ -118,6 +120,9 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             records: Records::new(records),
             table: Table::new(table, shape.start),
             direct: direct.0,
+            first: direct
+                .0
+                .wrapping_add(shape.start.0.wrapping_mul(Page::BYTES)),
         })
     }
 
@@ -184,8 +189,8 @@ impl<'m, P, R> Kv<'m, P, R> {
 
     /// How much had happened when a drain for that class, or for blocks, brought nothing.
     pub(super) fn fruitless(&self, class: Option<Class>) -> &'m AtomicU64 {
-        let nth = class.map_or(CLASSES, Class::index);
-        &self.words[FRUITLESS + nth % (KV_WORDS - FRUITLESS)]
+        let nth = class.map_or(PLACES - 1, Class::index);
+        &self.words[FRUITLESS + nth]
     }
 
     pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> {
@@ -201,8 +206,8 @@ impl<'m, P, R> Kv<'m, P, R> {
     /// The place in the table of the frame in which an address of the direct map lies.
     #[inline(always)]
     pub(super) fn place(&self, addr: Addr) -> Option<usize> {
-        let frame = addr.0.wrapping_sub(self.direct) / Page::BYTES;
-        self.table.place(Frame(frame))
+        // One subtraction, not that of the direct map's base and that of the first frame.
+        self.table.place_of(addr.0.wrapping_sub(self.first))
     }
 
     /// What kind of object an address could be of, without looking whether there is one.

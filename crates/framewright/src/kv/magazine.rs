@@ -154,8 +154,8 @@ impl<'m> Held<'m> {
     /// The slot that starts at an address.
     #[inline(always)]
     fn slot(&self, addr: Addr, part: Part) -> Result<Slot<'m>, KvFreeError> {
-        let in_frame = addr.0.wrapping_sub(self.direct) % Page::BYTES;
-        let offset = part.nth() * Page::BYTES + in_frame;
+        // Frames lie at pages' addresses.
+        let offset = part.nth() * Page::BYTES + addr.in_page();
         let (number, is_first) = part.class().slot_at(offset);
         let slab = self.records.get(part.record());
         let header = slab.header();

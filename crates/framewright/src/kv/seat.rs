@@ -1,5 +1,5 @@
 use super::Kv;
-use super::class::{CLASSES, Class};
+use super::class::{Class, PLACES};
 use super::held::Held;
 use super::slab::State;
 use crate::frame::Blocks;
@@ -22,10 +22,10 @@ const TAKEN: usize = 9;
 /// By class, two words each: the word of a slab's free slots that it is served from, and the
 /// address of the first of these slots.
 const MAGAZINES: usize = 16;
-const INBOX: usize = 40;
+const INBOX: usize = 48;
 /// By class: slabs with free slots and others, and those whose slots are all free.
-const PARTIAL: usize = 48;
-const EMPTY: usize = 64;
+const PARTIAL: usize = 56;
+const EMPTY: usize = 72;
 const COUNTERS: usize = 96;
 
 /// The counters of a seat: events since the allocator was made.
@@ -54,8 +54,8 @@ pub(super) enum Count {
 /// Words of one seat: whole cache lines, so that no two seats share one.
 pub(super) const SEAT_WORDS: usize = 128;
 const _: () = {
-    // A class's number is below 16; those that no class has must not reach others' words.
-    assert!(MAGAZINES + 2 * CLASSES <= INBOX && PARTIAL + 16 <= EMPTY && EMPTY + 16 <= COUNTERS);
+    assert!(MAGAZINES + 2 * PLACES <= INBOX && INBOX + 8 <= PARTIAL);
+    assert!(PARTIAL + PLACES <= EMPTY && EMPTY + PLACES <= COUNTERS);
     assert!(COUNTERS + (Count::DoubleFrees as usize) < SEAT_WORDS);
 };
 

@@ -3,7 +3,7 @@ use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::units::{Frame, Order};
+use crate::units::{Frame, Order, Page};
 
 /// What kind of object stands at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +123,14 @@ impl<'m> Table<'m> {
     #[inline(always)]
     pub(super) fn place(self, frame: Frame) -> Option<usize> {
         let place = frame.0.wrapping_sub(self.start);
+        (place < self.words.len() as u64).then_some(place as usize)
+    }
+
+    /// The place of the frame that lies so many bytes behind the first one, if objects can lie in
+    /// it.
+    #[inline(always)]
+    pub(super) fn place_of(self, bytes: u64) -> Option<usize> {
+        let place = bytes / Page::BYTES;
         (place < self.words.len() as u64).then_some(place as usize)
     }
 

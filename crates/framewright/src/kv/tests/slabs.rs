@@ -1,4 +1,4 @@
-use super::super::class::{CLASSES, Class};
+use super::super::class::Class;
 use super::super::layout::Shape;
 use super::*;
 use crate::frame::AllocError;
@@ -6,7 +6,9 @@ use crate::policy::Effort;
 use crate::units::Order;
 use std::collections::BTreeSet;
 
-pub(super) const SIZES: [u64; CLASSES] = [16, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048];
+pub(super) const SIZES: [u64; 14] = [
+    16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+];
 
 pub(super) fn sized(bytes: u64) -> KvRequest {
     KvRequest::new(bytes)
