@@ -28,7 +28,7 @@ mod subject;
 mod threads;
 
 use framewright::stats::KvStats;
-use pattern::{Kind, Load, Timing, fragment, run};
+use pattern::{Kind, Load, Timing, fill, run};
 use std::alloc::System;
 use std::fmt::Write;
 use subject::{Engine, Global, Subject};
@@ -124,11 +124,20 @@ struct Ours {
 }
 
 impl Ours {
-    fn new(frames: u64) -> Self {
-        Self {
+    fn new(frames: u64, fragmented: bool) -> Self {
+        let ours = Self {
             engine: Engine::new(frames, 2),
             heap: subject::heap(frames),
+        };
+        match &ours.engine {
+            Engine::Asymmetric(host) => fill(host, |_| true, fragmented),
+            Engine::Symmetric(host) => fill(host, |_| true, fragmented),
         }
+        if let Some(heap) = &ours.heap {
+            let is_own = |at| heap.0.contains(std::ptr::without_provenance(at));
+            fill(heap, is_own, fragmented);
+        }
+        ours
     }
 
     fn run(&self, load: Load, columns: &mut [Column; 5]) {
@@ -138,16 +147,6 @@ impl Ours {
         });
         if let Some(heap) = &self.heap {
             columns[1].push(run(heap, load));
-        }
-    }
-
-    fn fragment(&self) {
-        match &self.engine {
-            Engine::Asymmetric(host) => fragment(host, |_| true),
-            Engine::Symmetric(host) => fragment(host, |_| true),
-        }
-        if let Some(heap) = &self.heap {
-            fragment(heap, |at| heap.0.contains(std::ptr::without_provenance(at)));
         }
     }
 
@@ -187,9 +186,7 @@ fn main() {
         "{} MiB each, {rounds} rounds, ns for an allocation and a free",
         frames >> 8
     );
-    let ours = Ours::new(frames);
-    let scarce = Ours::new(frames / 4);
-    scarce.fragment();
+    let (ours, scarce) = (Ours::new(frames, false), Ours::new(frames / 4, true));
     let before = scarce.stats();
     let bytes = frames as usize * 4096;
     let (talc, buddy, system) = (subject::talc(bytes), subject::buddy(bytes), Global(System));

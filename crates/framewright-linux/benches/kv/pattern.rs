@@ -212,8 +212,12 @@ fn hand_over<S: Subject>(subject: &S, load: Load) -> Timing {
 }
 
 /// Fills the memory with objects of a frame each, as far as they are the subject's own, and frees
-/// every second by address. The others stay.
-pub(crate) fn fragment<S: Subject>(subject: &S, is_own: impl Fn(usize) -> bool + Sync) {
+/// them; or every second by address, and the others stay. All memory has been touched then.
+pub(crate) fn fill<S: Subject>(
+    subject: &S,
+    is_own: impl Fn(usize) -> bool + Sync,
+    fragmented: bool,
+) {
     // In a thread that ends, so that its seat is another's.
     in_threads(1, |_, _| {
         let mut worker = subject.worker();
@@ -223,10 +227,11 @@ pub(crate) fn fragment<S: Subject>(subject: &S, is_own: impl Fn(usize) -> bool +
                 worker.free(at, 4096, false);
                 break;
             }
+            write(at);
             objects.push(at);
         }
         objects.sort_unstable();
-        for at in objects.into_iter().step_by(2) {
+        for at in objects.into_iter().step_by(if fragmented { 2 } else { 1 }) {
             worker.free(at, 4096, false);
         }
     });

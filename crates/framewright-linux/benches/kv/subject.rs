@@ -149,8 +149,11 @@ pub(crate) fn heap(frames: u64) -> Option<Global<Heap>> {
 fn arena(bytes: usize) -> *mut u8 {
     let layout = Layout::from_size_align(bytes, 4096).expect("a length that there can be");
     // SAFETY: it is not 0 bytes long.
-    let at = unsafe { System.alloc_zeroed(layout) };
+    let at = unsafe { System.alloc(layout) };
     assert!(!at.is_null(), "there is memory");
+    // All of it is touched beforehand, as the engine's is.
+    // SAFETY: as long as that, and nobody else's.
+    unsafe { at.write_bytes(1, bytes) };
     at
 }
 
