@@ -273,6 +273,53 @@ fn slabs_that_are_taken_over_are_freed_into_by_their_new_owner() {
 }
 
 #[test]
+fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
+    let machine = Machine::new(64, 2, 4096, NoRelief);
+    let mut seats = [machine.seat(0), machine.seat(1)];
+    for bytes in [64, 512, 2048] {
+        let both = [bytes; 40].map(|bytes| seats[0].kmalloc(&sized(bytes)).unwrap());
+        for addr in both {
+            seats[0].kfree(addr).unwrap();
+        }
+    }
+    let kept = machine.kv.stats().slab_frames;
+    assert!(kept > 8, "{kept}");
+    // All frames but one, page by page.
+    let one = seats[1].kmalloc(&sized(Page::BYTES)).unwrap();
+    let all = sized(63 * Page::BYTES);
+    let hurried = seats[1].kvmalloc(&all.within(Context::NOWAIT));
+    assert!(hurried.is_err(), "who may not wait stops nobody");
+    assert_eq!(machine.kv.stats().slab_frames, kept);
+    let addr = seats[1].kvmalloc(&all).unwrap();
+    assert_eq!(machine.kv.kind(addr), Kind::Mapped);
+    assert_eq!(machine.kv.stats().slab_frames, 0);
+    machine.check();
+    seats[1].kvfree(addr).unwrap();
+    seats[1].kvfree(one).unwrap();
+    // And slots that others have, where there is no frame any more.
+    let mut live = Vec::new();
+    while let Ok(addr) = seats[0].kmalloc(&sized(2048).with(Effort::MayCompact)) {
+        live.push(addr);
+    }
+    assert!(seats[1].kvmalloc(&sized(64)).is_err());
+    let last = live.pop().unwrap();
+    seats[0].kfree(last).unwrap();
+    assert!(
+        seats[1]
+            .kvmalloc(&sized(64).within(Context::NOWAIT))
+            .is_err()
+    );
+    assert_eq!(seats[1].kvmalloc(&sized(64)), Ok(last));
+    live.push(last);
+    for addr in live {
+        seats[1].kvfree(addr).unwrap();
+    }
+    let [seat, other] = seats;
+    drop(other);
+    machine.check_empty(seat);
+}
+
+#[test]
 fn what_does_not_hold_is_named() {
     let machine = Machine::new(512, 2, 4096, NoRelief);
     let mut seat = machine.seat(0);
