@@ -136,7 +136,9 @@ impl Map {
 
     /// The lengths of the parts, in the order in which they lie: the zone's own words, the seats
     /// (one for each CPU, and one for what is done without), their accounts of the pageblocks'
-    /// locks, descriptors, free bitmaps, remote bitmaps, index, tags.
+    /// locks, descriptors, free bitmaps, remote bitmaps, index, tags. The index is rounded up to
+    /// whole cache lines, so that each 64 frames' tags are two of them: whoever has those frames
+    /// shares no line with who has the next ones.
     pub(super) fn parts(&self) -> [usize; 8] {
         let bitmaps = self.blocks * self.words_per_block;
         [
@@ -146,7 +148,7 @@ impl Map {
             self.blocks * BLOCK_WORDS,
             bitmaps,
             bitmaps,
-            self.index.words(),
+            self.index.words().next_multiple_of(LINE_WORDS),
             Halves::words_needed(self.blocks << self.pageblock_order),
         ]
     }

@@ -1,5 +1,6 @@
 //! Atomics, fences and one lock: `core`'s in a normal build, loom's under `cfg(loom)`, shuttle's
-//! under `cfg(shuttle)`, so that the code that is model-checked is the code that ships.
+//! under `cfg(shuttle)`, so that the code that is model-checked is the code that ships. Under
+//! `cfg(lines)` they are `core`'s, and tell which of them are read and written.
 //!
 //! # The asymmetric fence
 //! Two sides that each write one thing and then read the other's need a full barrier on both
@@ -11,8 +12,10 @@ mod lock;
 
 pub use lock::{Lock, LockGuard};
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(lines, loom, shuttle)))]
 pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(lines)]
+pub use framewright_lines::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(shuttle)]
