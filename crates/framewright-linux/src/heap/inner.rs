@@ -92,7 +92,10 @@ impl Inner {
             .filter(|_| options.threads > 0);
         let cpus = cpus.ok_or(HostError::Objects(kv::SetupError::Cpus(options.threads)))?;
         let layout = ZoneLayout::new(Frame(0), options.frames).with_cpus(cpus);
-        let host = Host::new(&Options::new(layout))?;
+        let mut of_host = Options::new(layout);
+        // Most seats are empty most of the time: those that are not may have a tenth together.
+        of_host.config.cache_permille = 100;
+        let host = Host::new(&of_host)?;
         let space = HostSpace::over(host, &RangeOptions::new(options.pages))?;
         let kv = HostKv::over(space, NoRelief)?;
         let (ram, window) = (kv.host().ram(), kv.window());
