@@ -105,9 +105,11 @@ fn the_host_mapper_measures_real_mappings() {
     }
 }
 
-/// 0.02 s each; the memory is the usual 512 MiB.
-const SHORT: [&str; 7] = [
+/// 0.02 s each, in little memory.
+const SHORT: [&str; 9] = [
     "kvmalloc",
+    "--memory",
+    "48MiB",
     "--mapper",
     "null",
     "--seconds",
@@ -189,7 +191,7 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
         (&["vmap-blocks", "--seed", "one"], "invalid value 'one'"),
         (
             &["kvmalloc", "--object", "0"],
-            "a buffer of 0 bytes is none, expected 1 byte or more",
+            "a size of 0 bytes is none, expected 1 byte or more",
         ),
         (
             &["kvmalloc", "--object", "64KB"],

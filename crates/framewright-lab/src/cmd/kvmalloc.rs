@@ -40,6 +40,15 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 
+    /// Memory of the experiment
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size)]
+    memory: u64,
+
+    /// Pages read into the cache for each buffer; with 0 nothing but the buffers turns over [default: as
+    /// many as it has]
+    #[arg(long, value_name = "PAGES")]
+    read_in: Option<u32>,
+
     /// What stands behind mapped pages: with null a table of the experiment's own, which costs what a
     /// kernel's costs to write to
     #[arg(long, value_enum, default_value_t = Mapper::Host)]
@@ -74,7 +83,7 @@ fn size(text: &str) -> Result<u64, String> {
     let bytes = digits.parse::<u64>().ok().zip(unit);
     match bytes.and_then(|(number, unit)| number.checked_mul(unit)) {
         None => Err("expected a size as 64KiB, 1MiB or 70000".into()),
-        Some(0) => Err("a buffer of 0 bytes is none, expected 1 byte or more".into()),
+        Some(0) => Err("a size of 0 bytes is none, expected 1 byte or more".into()),
         Some(bytes) => Ok(bytes),
     }
 }
@@ -100,7 +109,8 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         seconds: args.seconds,
         seed: args.seed,
         repeat: args.repeat,
-        frames: None,
+        read_in: args.read_in,
+        memory_bytes: args.memory,
     };
     let all: Vec<Options> = args.threads.iter().map(|&n| options(n)).collect();
     let figures = measured(&all)?;
@@ -130,6 +140,12 @@ fn info(args: &Args) -> RunInfo {
             ("fragmented", args.fragmented.to_string()),
             ("seconds", args.seconds.to_string()),
             ("repeat", args.repeat.to_string()),
+            ("memory", args.memory.to_string()),
+            (
+                "read_in",
+                args.read_in
+                    .map_or("default".to_owned(), |pages| pages.to_string()),
+            ),
         ]),
         machine: Machine::this(),
     }
@@ -154,7 +170,11 @@ const fn in_full(_metric: M) -> bool {
 const fn in_curve(metric: M) -> bool {
     matches!(
         metric,
-        M::CommitsPerS | M::CommitsVsBefore | M::KvmallocCpuNs | M::KvmallocVsCopy
+        M::CommitsPerS
+            | M::CommitsVsBefore
+            | M::CommitsPerCpuS
+            | M::KvmallocCpuNs
+            | M::KvmallocVsCopy
     )
 }
 
@@ -164,6 +184,7 @@ pub(super) const fn in_short(metric: M) -> bool {
         metric,
         M::CommitsPerS
             | M::CommitsVsBefore
+            | M::CommitsPerCpuVsBefore
             | M::KvmallocCpuNs
             | M::KvmallocCpuVsBefore
             | M::CopyCpuNs

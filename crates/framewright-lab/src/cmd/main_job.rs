@@ -73,7 +73,8 @@ const QUICK_OBJECTS: objects::Options = objects::Options {
     seconds: 0.3,
     seed: experiment::SEED,
     repeat: 1,
-    frames: None,
+    read_in: None,
+    memory_bytes: objects::MEMORY_BYTES,
 };
 
 /// The main job: the sample trace under all policies, from three starts, and the experiments on
@@ -200,7 +201,7 @@ mod tests {
     fn the_main_job_shows_kvmalloc_with_both_mappers() {
         let quick = objects::Options {
             seconds: 0.02,
-            frames: Some(8192),
+            memory_bytes: 32 << 20,
             object_bytes: 16 << 10,
             ..QUICK_OBJECTS
         };

@@ -9,6 +9,8 @@ pub enum KvMetric {
     CommitsVsBefore,
     /// Batches committed in a second of CPU time.
     CommitsPerCpuS,
+    /// The same over that of `before`.
+    CommitsPerCpuVsBefore,
     /// CPU time of a `kvmalloc`.
     KvmallocCpuNs,
     /// The same over that of `before`.
@@ -59,6 +61,7 @@ impl KvMetric {
             Self::CommitsPerS,
             Self::CommitsVsBefore,
             Self::CommitsPerCpuS,
+            Self::CommitsPerCpuVsBefore,
             Self::KvmallocCpuNs,
             Self::KvmallocCpuVsBefore,
             Self::CopyCpuNs,
@@ -96,6 +99,7 @@ impl KvMetric {
             Self::CommitsPerS => "commits_per_s",
             Self::CommitsVsBefore => "commits_vs_before",
             Self::CommitsPerCpuS => "commits_per_cpu_s",
+            Self::CommitsPerCpuVsBefore => "commits_per_cpu_vs_before",
             Self::KvmallocCpuNs => "kvmalloc_cpu_ns",
             Self::KvmallocCpuVsBefore => "kvmalloc_cpu_vs_before",
             Self::CopyCpuNs => "copy_cpu_ns",
@@ -127,6 +131,7 @@ impl KvMetric {
             | Self::KvmallocNs(_)
             | Self::LockHoldNsMax(_) => "ns",
             Self::CommitsVsBefore
+            | Self::CommitsPerCpuVsBefore
             | Self::KvmallocCpuVsBefore
             | Self::KvmallocVsCopy
             | Self::KvmallocShare
@@ -149,7 +154,10 @@ impl KvMetric {
     #[must_use]
     pub const fn better(self) -> Better {
         match self {
-            Self::CommitsPerS | Self::CommitsVsBefore | Self::CommitsPerCpuS => Better::Higher,
+            Self::CommitsPerS
+            | Self::CommitsVsBefore
+            | Self::CommitsPerCpuS
+            | Self::CommitsPerCpuVsBefore => Better::Higher,
             Self::Calls | Self::CopyCpuNs | Self::CopyShare | Self::SpilledShare => Better::Neither,
             _ => Better::Lower,
         }

@@ -20,7 +20,11 @@ pub(super) fn of(
     for (variant, runs) in variants.iter().zip(runs) {
         let summary = Summary::of(runs);
         if *variant == BEFORE {
-            before = Some((summary.commits_per_s, summary.kvmalloc_cpu_ns));
+            before = Some((
+                summary.commits_per_s,
+                summary.commits_per_cpu_s,
+                summary.kvmalloc_cpu_ns,
+            ));
         }
         let mut values = summary.values();
         if *variant == FRAMEWRIGHT {
@@ -28,8 +32,9 @@ pub(super) fn of(
         } else {
             values.extend(lock_values(&summary.locks(), summary.calls()));
         }
-        if let Some((commits, kvmalloc)) = before {
+        if let Some((commits, by_cpu, kvmalloc)) = before {
             values.push((M::CommitsVsBefore, summary.commits_per_s / commits));
+            values.push((M::CommitsPerCpuVsBefore, summary.commits_per_cpu_s / by_cpu));
             values.push((M::KvmallocCpuVsBefore, summary.kvmalloc_cpu_ns / kvmalloc));
         }
         figures.extend(values.into_iter().map(|(metric, value)| Figure {
@@ -47,6 +52,7 @@ pub(super) fn of(
 struct Summary<'r> {
     runs: &'r [Measured],
     commits_per_s: f64,
+    commits_per_cpu_s: f64,
     kvmalloc_cpu_ns: f64,
 }
 
@@ -55,9 +61,11 @@ impl<'r> Summary<'r> {
         let mut summary = Self {
             runs,
             commits_per_s: 0.0,
+            commits_per_cpu_s: 0.0,
             kvmalloc_cpu_ns: 0.0,
         };
         summary.commits_per_s = summary.middle(|run| run.commits_per_s);
+        summary.commits_per_cpu_s = summary.middle(|run| run.commits as f64 * 1e9 / run.cpu_ns);
         summary.kvmalloc_cpu_ns = summary.middle(Measured::kvmalloc_cpu_ns);
         summary
     }
@@ -76,10 +84,7 @@ impl<'r> Summary<'r> {
         let calls = self.calls() as f64;
         let mut values = vec![
             (M::CommitsPerS, self.commits_per_s),
-            (
-                M::CommitsPerCpuS,
-                self.middle(|run| run.commits as f64 * 1e9 / run.cpu_ns),
-            ),
+            (M::CommitsPerCpuS, self.commits_per_cpu_s),
             (M::KvmallocCpuNs, self.kvmalloc_cpu_ns),
             (
                 M::KvfreeCpuNs,

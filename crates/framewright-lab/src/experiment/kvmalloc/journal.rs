@@ -7,7 +7,7 @@ use super::machine::{Machine, checksum};
 use super::plan::Plan;
 use super::variant::{Allocating, Counted, RECLAIM_PAGES, Variant};
 use crate::before::journal::Wake;
-use crate::before::journal::tenants::Tenants;
+use crate::before::journal::tenants::{FRAME_WORDS, Tenants};
 use framewright::Addr;
 use framewright_sim::Random;
 use std::collections::VecDeque;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Words of items that a thread has: 8 MiB, more than the caches that are its own.
-const ITEM_WORDS: usize = (8 << 20) / 8;
+/// The part of memory that a thread's items are: of 512 MiB 8, more than the caches that are its own.
+const ITEMS_SHARE: usize = 64;
 
 /// Every so many commits each call of kvmalloc is timed, and its CPU time is not in the mean.
 const TIMED_EVERY: u64 = 4;
@@ -186,7 +186,8 @@ struct Items {
 impl Items {
     fn new(plan: &Plan, thread: u16) -> Self {
         let mut random = Random::new(plan.options.seed ^ u64::from(thread + 1) << 32);
-        let count = (ITEM_WORDS / plan.words).clamp(plan.items, 1 << 16);
+        let all = plan.frames as usize * FRAME_WORDS / ITEMS_SHARE;
+        let count = (all / plan.words).clamp(plan.items, 1 << 16);
         let words: Vec<u64> = (0..count * plan.words).map(|_| random.bits()).collect();
         let sums = words.chunks_exact(plan.words).map(checksums).collect();
         Self {
@@ -208,7 +209,7 @@ impl Items {
 
 /// An item's checksum, a page's words at a time as the machine has it.
 fn checksums(item: &[u64]) -> u64 {
-    let pages = item.chunks(crate::before::journal::tenants::FRAME_WORDS);
+    let pages = item.chunks(FRAME_WORDS);
     pages.fold(0, |sum, page| checksum(sum, page.iter().copied()))
 }
 
@@ -257,7 +258,7 @@ impl<S: Allocating> Writer<'_, S> {
         Ok(())
     }
 
-    /// Reads as many pages into the cache as the batch is going to log: cold items. Who finds too
+    /// Reads pages into the cache for the batch: cold items. Who finds too
     /// few frames free reclaims by itself.
     fn read_in(&mut self, is_short: &impl Fn() -> bool) -> Result<(), Failure> {
         while is_short() {
@@ -268,7 +269,7 @@ impl<S: Allocating> Writer<'_, S> {
                 ));
             }
         }
-        let wanted = self.plan.items * self.plan.pages;
+        let wanted = self.plan.read_in;
         let first = self.pages.fetch_add(wanted as u32, Relaxed);
         let mut read = Vec::with_capacity(wanted);
         for nth in 0..wanted as u32 {
@@ -297,7 +298,7 @@ impl<S: Allocating> Writer<'_, S> {
 
     fn commit(&mut self) -> Result<(), Failure> {
         let bytes = self.plan.options.object_bytes;
-        let is_timed = self.part.commits % TIMED_EVERY == TIMED_EVERY - 1;
+        let is_timed = self.part.commits.is_multiple_of(TIMED_EVERY);
         let chosen: Vec<usize> = (0..self.plan.items).map(|_| self.items.draw()).collect();
         let mut batch = Vec::with_capacity(self.plan.items);
         let begin = cpu_ns();

@@ -39,7 +39,7 @@ mod plan;
 mod tests;
 mod variant;
 
-pub use plan::{Options, batch_items};
+pub use plan::{MEMORY_BYTES, Options, batch_items};
 
 /// Of a hundred blocks, those with a frame that cannot go, where nothing else is asked for.
 pub const FRAGMENTED: u32 = 99;

@@ -3,8 +3,17 @@ use super::layout::Layout;
 use crate::before::journal::{BLOCK_FRAMES_MAX, Marks};
 use framewright::Page;
 
-/// Frames of memory: 512 MiB, of whole largest blocks.
-const FRAMES: u32 = (512 << 20) / Page::BYTES as u32;
+/// Memory where nothing else is asked for: 512 MiB.
+pub const MEMORY_BYTES: u64 = 512 << 20;
+
+/// The least memory: 32 MiB, 16 pageblocks.
+const MEMORY_BYTES_MIN: u64 = 32 << 20;
+
+/// The most memory: 2^28 frames.
+const MEMORY_BYTES_MAX: u64 = 1 << 40;
+
+/// The most pages read in for each buffer.
+const READ_IN_MAX: u32 = 1 << 16;
 
 /// Memory that is left to the machine: 2 GiB.
 const LEFT_KIB: u64 = 2 << 20;
@@ -35,8 +44,10 @@ pub struct Options {
     pub seed: u64,
     /// Repetitions.
     pub repeat: u32,
-    /// Frames of memory; `None` for the default.
-    pub frames: Option<u32>,
+    /// Pages read into the cache for each buffer; `None` for as many as it has.
+    pub read_in: Option<u32>,
+    /// Bytes of memory, of which whole blocks of 4 MiB are used.
+    pub memory_bytes: u64,
 }
 
 /// Items of a batch, for objects of so many bytes: 1 MiB, at least one and at most 256.
@@ -52,8 +63,8 @@ pub(super) struct Plan {
     pub(super) frames: u32,
     /// Words of an object: bytes rounded up.
     pub(super) words: usize,
-    /// Pages of an object.
-    pub(super) pages: usize,
+    /// Pages read in before a batch.
+    pub(super) read_in: usize,
     /// Items of a batch.
     pub(super) items: usize,
     /// Batches of each thread whose buffers are live while it formats the next one.
@@ -69,20 +80,28 @@ impl Plan {
     /// # Errors
     /// If the objects do not fit into memory, or memory into the machine.
     pub(super) fn new(options: Options) -> Result<Self, Failure> {
-        let frames = options.frames.unwrap_or(FRAMES);
-        debug_assert!(frames.is_multiple_of(BLOCK_FRAMES_MAX), "whole blocks");
+        let memory = options.memory_bytes;
+        if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory) {
+            return Err(Failure::new(format!(
+                "memory of {memory} bytes is not between 32 MiB and 1 TiB"
+            )));
+        }
+        let frames = (memory / Page::BYTES) as u32 & !(BLOCK_FRAMES_MAX - 1);
         let bytes = options.object_bytes;
         let pages = bytes.div_ceil(Page::BYTES);
         let items = batch_items(bytes);
         // A batch is allocated and as much read in before the next look at what is free.
+        let read_in = options.read_in.map_or(pages, u64::from);
+        let batch = u64::from(options.threads)
+            .saturating_mul(items)
+            .saturating_mul(pages);
         let need = u64::from(options.threads)
             .saturating_mul(items)
-            .saturating_mul(pages)
-            .saturating_mul(2);
-        // Two batches of each thread live, and half of memory somebody else's.
-        if need > u64::from(frames) / 4 {
+            .saturating_mul(pages.saturating_add(read_in));
+        // A batch of each thread, and what they read in; half of memory is somebody else's.
+        if read_in > u64::from(READ_IN_MAX) || need > u64::from(frames) / 4 {
             return Err(Failure::new(format!(
-                "an object of {bytes} bytes is too large for {} thread(s): two batches of each, {} MiB in all, \
+                "an object of {bytes} bytes is too large for {} thread(s): a batch of each and as much read in, {} MiB in all, \
                  are more than a quarter of the experiment's memory of {} MiB",
                 options.threads,
                 need.saturating_mul(Page::BYTES) >> 20,
@@ -90,7 +109,7 @@ impl Plan {
             )));
         }
         // A checkpoint's buffers are live until it is written: an eighth of memory.
-        let held = u64::from(frames) / LIVE_SHARE / (need / 2);
+        let held = u64::from(frames) / LIVE_SHARE / batch;
         room_for(u64::from(frames))?;
         let min = 2 * u64::from(frames).isqrt();
         let marks = Marks {
@@ -104,7 +123,7 @@ impl Plan {
             options,
             frames,
             words: bytes.div_ceil(8) as usize,
-            pages: pages as usize,
+            read_in: read_in as usize * items as usize,
             items: items as usize,
             held: held.max(1) as usize,
             marks,

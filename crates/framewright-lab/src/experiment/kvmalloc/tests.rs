@@ -13,7 +13,8 @@ fn tiny() -> Options {
         seconds: 0.02,
         seed: 1,
         repeat: 1,
-        frames: Some(8192),
+        read_in: None,
+        memory_bytes: 32 << 20,
     }
 }
 
@@ -68,6 +69,17 @@ fn the_engine_never_stalls_at_any_fragmentation() {
 }
 
 #[test]
+fn without_a_cache_that_turns_over_locks_are_the_buffers_alone() {
+    let figures = figures(Options {
+        read_in: Some(0),
+        ..tiny()
+    });
+    let of = |lock| value(&figures, PROPOSED, KvMetric::LockPerCall(lock));
+    assert!(of("free_vmap_area") > 0.5, "each of them takes it");
+    assert!(of("vmap_area") > 0.5);
+}
+
+#[test]
 fn the_documents_figures_stand_beside_ours() {
     let figures = crate::experiment::published::kvmalloc("threads/2");
     let of = |variant, metric| {
@@ -102,8 +114,13 @@ fn what_does_not_fit_is_said_with_the_numbers() {
     });
     assert!(longest.contains("too large"), "{longest}");
     let machine = refused(Options {
-        frames: Some(1 << 31),
+        memory_bytes: 1 << 40,
         ..tiny()
     });
     assert!(machine.contains("MiB of memory are available"), "{machine}");
+    let little = refused(Options {
+        memory_bytes: 1,
+        ..tiny()
+    });
+    assert_eq!(little, "memory of 1 bytes is not between 32 MiB and 1 TiB");
 }
