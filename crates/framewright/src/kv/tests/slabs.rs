@@ -295,6 +295,40 @@ fn slabs_are_smaller_where_only_small_blocks_are_there() {
 }
 
 #[test]
+fn an_empty_slab_that_is_kept_serves_requests_of_other_kinds_at_once() {
+    for (kept, wanted) in [(64, 256), (2048, 16), (256, 4096), (2048, 16_384)] {
+        let machine = machine(64);
+        let mut seat = machine.seat(0);
+        // Two slabs of the class; the one that is not served from is kept when it is empty.
+        let class = Class::of(kept, 1).unwrap();
+        let slots = class.slots(class.order());
+        let live: Vec<Addr> = (0..=slots)
+            .map(|_| seat.kmalloc(&sized(kept)).unwrap())
+            .collect();
+        let mut others = Vec::new();
+        while let Ok(addr) = seat.kmalloc(&sized(Page::BYTES)) {
+            others.push(addr);
+        }
+        for &addr in &live[..slots as usize] {
+            seat.kfree(addr).unwrap();
+        }
+        let returns = machine.kv.stats().slab_returns;
+        let request = sized(wanted).within(Context::NOWAIT);
+        let addr = seat.kmalloc(&request).unwrap();
+        assert!(seat.kvsize(addr).unwrap() >= wanted);
+        assert_eq!(machine.kv.stats().slab_returns, returns + 1, "{wanted}");
+        assert_eq!(machine.kv.stats().drains, 0);
+        machine.check();
+        seat.kfree(addr).unwrap();
+        seat.kfree(live[slots as usize]).unwrap();
+        for addr in others {
+            seat.kfree(addr).unwrap();
+        }
+        machine.check_empty(seat);
+    }
+}
+
+#[test]
 fn zeroed_objects_are_zero_however_they_were_used_before() {
     let machine = machine(512);
     let mut seat = machine.seat(0);
