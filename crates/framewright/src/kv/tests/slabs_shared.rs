@@ -172,6 +172,51 @@ fn an_object_that_two_cpus_free_at_the_same_moment_is_free_once() {
 }
 
 #[test]
+fn slabs_that_others_emptied_go_back_when_their_owner_finds_out_and_records_with_them() {
+    let machine = Machine::new(1024, 2, 4096, NoRelief);
+    let mut owner = machine.seat(0);
+    let mut other = machine.seat(1);
+    let batch = machine.kv.held(0).pool.batch();
+    // Of 16 slots each, and the last one is full.
+    let slabs = 4 * u64::from(batch);
+    let live: Vec<Addr> = (0..16 * slabs)
+        .map(|_| owner.kmalloc(&sized(2048)).unwrap())
+        .collect();
+    assert_eq!(machine.kv.stats().slab_makes, slabs);
+    for addr in live {
+        other.kfree(addr).unwrap();
+    }
+    assert_eq!(machine.kv.stats().slab_returns, 0, "nobody knows yet");
+    let addr = owner.kmalloc(&sized(2048)).unwrap();
+    // That one, and one that is kept.
+    assert_eq!(machine.kv.stats().slab_returns, slabs - 2);
+    let (_, records) = machine.kv.held(0).words.records();
+    assert!((batch..=2 * batch).contains(&records), "{records}");
+    machine.check();
+    owner.kfree(addr).unwrap();
+    drop(other);
+    machine.check_empty(owner);
+}
+
+#[test]
+fn what_is_no_slot_is_not_free_whoever_says_so() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let addr = seat.kmalloc(&sized(2048)).unwrap();
+    let held = machine.kv.held(0);
+    let (slab, number, bit) = slot_of(held, &machine, addr);
+    // Of the slab that had the record before, and another number of slots: freed twice.
+    slab.remote(0).store(1 << 16 | bit, Relaxed);
+    slab.remote(3).store(1, Relaxed);
+    slab.pending().store(1, Relaxed);
+    held.send(number, 0);
+    assert!(held.collect_inbox());
+    assert_eq!(machine.kv.stats().double_frees, 2);
+    machine.kv.verify().unwrap();
+    assert_eq!(machine.kv.recount().free_slots, 16);
+}
+
+#[test]
 fn a_slab_that_is_another_cpus_when_it_is_collected_is_sent_on() {
     let machine = Machine::new(512, 2, 4096, NoRelief);
     let mut owner = machine.seat(0);
