@@ -15,6 +15,7 @@ use std::vec;
 use std::vec::Vec;
 
 mod efforts;
+mod errors;
 mod objects;
 mod realloc;
 mod slabs;

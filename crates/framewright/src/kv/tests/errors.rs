@@ -1,0 +1,193 @@
+//! Each error is met, and says what is wrong with its number.
+
+use super::*;
+use crate::policy::Effort::MayCompact;
+use crate::vrange::AreaRequest;
+use std::string::{String, ToString};
+
+const K: u64 = 1024;
+
+fn said<T>(result: Result<T, impl ToString>) -> String {
+    match result {
+        Ok(_) => "no error".to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_request_that_is_refused_says_why() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let request = KvRequest::new;
+    for (refused, why) in [
+        (seat.kmalloc(&request(0)), "0 bytes were asked for"),
+        (seat.kvmalloc(&request(0)), "0 bytes were asked for"),
+        (
+            seat.kmalloc(&request(8).aligned_to(24)),
+            "alignment 24 is not a power of two",
+        ),
+        (
+            seat.kvmalloc(&request(8).aligned_to(0)),
+            "alignment 0 is not a power of two",
+        ),
+        (
+            seat.kvmalloc(&request(2048 * K + 1)),
+            "2097153 bytes are more than an object can have",
+        ),
+        (
+            seat.kmalloc(&request(u64::MAX)),
+            "18446744073709551615 bytes are more than an object can have",
+        ),
+        (
+            seat.kvcalloc(1 << 40, 1 << 40, &request(1)),
+            "1099511627776 elements of 1099511627776 bytes are more than can be counted",
+        ),
+        (seat.kvcalloc(0, 8, &request(1)), "0 bytes were asked for"),
+        (
+            seat.kvrealloc(Addr(DIRECT + 4096), &request(8)),
+            "the object cannot change its size: no object starts at 0x40001000",
+        ),
+    ] {
+        assert_eq!(said(refused), why);
+    }
+    let overflow = KvRequest::array(u64::MAX, 2);
+    assert_eq!(
+        said(overflow),
+        "18446744073709551615 elements of 2 bytes are more than can be counted"
+    );
+    assert_eq!(machine.kv.stats().failures, 0, "none of them was tried");
+    machine.assert_all_free(seat);
+}
+
+#[test]
+fn a_request_that_fails_says_what_was_missing() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let all: Vec<Addr> = (0..4)
+        .map(|_| seat.kmalloc(&KvRequest::new(512 * K)).unwrap())
+        .collect();
+    let request = KvRequest::new(8 * K);
+    let failed = [
+        (
+            seat.kmalloc(&request),
+            "8192 contiguous bytes were not there at once",
+        ),
+        (
+            seat.kmalloc(&request.with(MayCompact)),
+            "no frames for the object: fewer frames are free than asked for",
+        ),
+        (
+            seat.kvmalloc(&request),
+            "no pages for the object: no frames for the area: fewer frames are free than asked for",
+        ),
+    ];
+    for (failed, why) in failed {
+        assert_eq!(said(failed), why);
+    }
+    assert_eq!(machine.kv.stats().failures, 3);
+    for addr in all {
+        seat.kfree(addr).unwrap();
+    }
+    machine.assert_all_free(seat);
+}
+
+#[test]
+fn a_wrong_free_says_what_is_there() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let run = seat.kmalloc(&KvRequest::new(8 * K)).unwrap();
+    let slot = seat.kmalloc(&KvRequest::new(64)).unwrap();
+    let page = seat.ranges().vmalloc(&AreaRequest::new(2)).unwrap();
+    let plain = seat.ranges().alloc_area(&AreaRequest::new(1)).unwrap();
+    let mapped = Addr(page.0 * Page::BYTES);
+    let inside = |addr: Addr, offset| Addr(addr.0 + offset);
+    let (of_run, of_slot, of_page) = (inside(run, 4096), inside(slot, 8), inside(mapped, 4097));
+    assert_eq!(
+        said(seat.kfree(of_run)),
+        std::format!("no object starts at {of_run}")
+    );
+    assert_eq!(
+        said(seat.kvfree(of_slot)),
+        std::format!("address {of_slot} is inside the object at {slot}")
+    );
+    assert_eq!(
+        said(seat.kvfree(of_page)),
+        std::format!("address {of_page} is inside the object at {mapped}")
+    );
+    assert_eq!(
+        said(seat.kfree(mapped)),
+        std::format!("the object at {mapped} is mapped pages: kvfree frees it")
+    );
+    assert_eq!(
+        said(seat.kvfree(Addr(plain.0 * Page::BYTES))),
+        std::format!("the area at page {plain} was not made by the call's counterpart")
+    );
+    assert_eq!(
+        said(seat.kvfree(Addr(16))),
+        "address 0x10 is in no frame and in no page of the space"
+    );
+    for addr in [slot, mapped] {
+        seat.kvfree(addr).unwrap();
+        let twice = std::format!("the object at {addr} is free already");
+        assert_eq!(said(seat.kvfree(addr)), twice);
+        assert_eq!(said(seat.kvsize(addr)), twice);
+    }
+    assert_eq!(machine.kv.stats().bad_frees, 8);
+    seat.kfree(run).unwrap();
+    seat.ranges().free_area(plain).unwrap();
+    machine.assert_all_free(seat);
+}
+
+#[test]
+fn a_layout_that_cannot_be_says_why() {
+    let words = |layout: KvLayout| said(layout.words_needed());
+    let layout = KvLayout::new(Frame(0), 64);
+    assert_eq!(
+        words(KvLayout::new(Frame(5), 0)),
+        std::format!(
+            "0 frames from frame {} on are not between 1 and 2^32, or end past the number range",
+            Frame(5)
+        )
+    );
+    assert!(words(KvLayout::new(Frame(u64::MAX), 2)).contains("past the number range"));
+    assert_eq!(
+        words(layout.with_cpus(0)),
+        "0 CPUs are not between 1 and 1023"
+    );
+    assert_eq!(
+        words(layout.with_slabs_max(65)),
+        "65 slabs are not between one for each CPU and one for each frame"
+    );
+    let needed = layout.words_needed().unwrap();
+    let mut short = vec![0; needed - 1];
+    let toy: &'static Toy = leak(Toy::new(1));
+    assert_eq!(
+        said(Kv::new(&layout, &mut short, toy, NoRelief)),
+        std::format!("{} words of metadata, {needed} are needed", needed - 1)
+    );
+}
+
+#[test]
+fn a_seat_that_cannot_be_had_says_why() {
+    let machine = Machine::new(512, 2, 64, NoRelief);
+    let taken = machine.seat(0);
+    let layout = SpaceLayout::new(WINDOW, 64).with_cpus(3).with_span_pages(8);
+    let memory = leak(vec![0; layout.words_needed().unwrap()]);
+    let config = RangeConfig::for_cpus(3);
+    let other = leak(Space::new(&layout, &config, memory, machine.toy).unwrap());
+    let zone = ZoneLayout::new(Frame(0), 512).with_cpus(3);
+    let memory = leak(vec![0; zone.words_needed().unwrap()]);
+    let config = Config::default();
+    let zone = leak(Zone::new(&zone, &config, memory, machine.toy).unwrap());
+    let mut refused = [0, 2].map(|cpu| {
+        let frames = zone.seat(CpuId(cpu)).unwrap();
+        said(machine.kv.seat(other.seat(CpuId(cpu), frames).unwrap()))
+    });
+    refused.sort();
+    let unknown = std::format!("{} is not one of those it was made for", CpuId(2));
+    assert_eq!(
+        refused,
+        [unknown, std::format!("the seat of {} is in use", CpuId(0))]
+    );
+    drop(taken);
+}
