@@ -4,7 +4,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync < raw, platform < slots, stats < policy < frame < vrange < kv
+//! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv
 //! ```
 #![no_std]
 #![deny(unsafe_code)]

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, u8)] = &[
     ("units", 0),
     ("sync", 1),
+    ("stats", 1),
     ("raw", 2),
     ("platform", 2),
     ("slots", 3),
-    ("stats", 3),
     ("policy", 4),
     ("frame", 5),
     ("vrange", 6),
