@@ -59,7 +59,7 @@ What does a large buffer cost where memory is in pieces?
 A journal on two threads asks for 64 KiB at a high rate. `before` compacts and reclaims before it maps
 pages, `proposed` maps them at once, both under one lock for all address space; framewright maps at
 once, and has no lock that all share on that way. First with pages in a table of the experiment's
-own, which costs what a kernel pays; then with mmap, which costs ten times that.
+own, which costs what a kernel pays; then with mmap, which costs some twenty times that.
 `framewright lab kvmalloc --threads 1,2,4,8,16 --fragmented 50` measures longer, and a curve.
 ";
 

@@ -16,7 +16,7 @@
 //! # Rules
 //! - Orders 0 to 3 have per-CPU lists in front of the zone, which give and take 32 frames at a time.
 //!   Above order 3 each request and each free takes the zone's lock. Below the low mark a request
-//!   wakes the background and looks again down to the low mark's floor, the min mark.
+//!   wakes the background and looks again, down to the min mark.
 //! - Direct compaction, only where twice the block is free above the low mark: the migrate scanner
 //!   from the bottom isolates pages block by block of the order, and drops a block at the first
 //!   frame that cannot go; the free scanner from the top isolates free frames; contents and owners
