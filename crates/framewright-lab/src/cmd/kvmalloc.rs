@@ -112,7 +112,10 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         read_in: args.read_in,
         memory_bytes: args.memory,
     };
-    let all: Vec<Options> = args.threads.iter().map(|&n| options(n)).collect();
+    let mut threads = args.threads.clone();
+    threads.sort_unstable();
+    threads.dedup();
+    let all: Vec<Options> = threads.into_iter().map(options).collect();
     let figures = measured(&all)?;
     if let Some(path) = &args.json {
         let lines = figure_lines(&info(args), &figures).map_err(CommandError::input)?;

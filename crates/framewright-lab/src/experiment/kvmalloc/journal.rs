@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::clock::{Clock, Latencies};
 use super::super::va_fit::{bind, cpu_ns, joined};
 use super::machine::{Machine, checksum};
-use super::plan::Plan;
+use super::plan::{ITEMS_SHARE, Plan};
 use super::variant::{Allocating, Counted, RECLAIM_PAGES, Variant};
 use crate::before::journal::Wake;
 use crate::before::journal::tenants::{FRAME_WORDS, Tenants};
@@ -14,9 +14,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// The part of memory that a thread's items are: of 512 MiB 8, more than the caches that are its own.
-const ITEMS_SHARE: usize = 64;
 
 /// Every so many commits each call of kvmalloc is timed, and its CPU time is not in the mean.
 const TIMED_EVERY: u64 = 4;
@@ -59,6 +56,11 @@ pub(super) fn run<V: Variant>(
     let pages = AtomicU32::new(u32::MAX / 2);
     let background_ns = AtomicU64::new(0);
     let is_short = || variant.free_frames() < plan.floor;
+    let count = || {
+        let mut counted = variant.counted();
+        counted.locks.push(tenants.lock_count());
+        counted
+    };
     let work = |thread: u16| {
         bind(usize::from(thread));
         let seat = variant.seat(thread);
@@ -80,7 +82,7 @@ pub(super) fn run<V: Variant>(
         // Also who failed goes through both, or the others would wait for him.
         if start.wait().is_leader() {
             // What was counted until here is not of the journal's steady work.
-            *locked(&warm) = variant.counted();
+            *locked(&warm) = count();
             background_ns.store(0, Relaxed);
         }
         start.wait();
@@ -112,7 +114,7 @@ pub(super) fn run<V: Variant>(
     })?;
     tenants.verify(machine).map_err(Failure::new)?;
     variant.verify()?;
-    let counted = variant.counted().since(&locked(&warm));
+    let counted = count().since(&locked(&warm));
     Ok(sum(&parts, background_ns.into_inner(), counted))
 }
 
@@ -186,7 +188,7 @@ struct Items {
 impl Items {
     fn new(plan: &Plan, thread: u16) -> Self {
         let mut random = Random::new(plan.options.seed ^ u64::from(thread + 1) << 32);
-        let all = plan.frames as usize * FRAME_WORDS / ITEMS_SHARE;
+        let all = plan.frames as usize * FRAME_WORDS / ITEMS_SHARE as usize;
         let count = (all / plan.words).clamp(plan.items, 1 << 16);
         let words: Vec<u64> = (0..count * plan.words).map(|_| random.bits()).collect();
         let sums = words.chunks_exact(plan.words).map(checksums).collect();

@@ -27,6 +27,9 @@ const BATCH_ITEMS_MAX: u64 = 256;
 /// The part of memory that live buffers are.
 const LIVE_SHARE: u64 = 8;
 
+/// The part of memory that a thread's items are: of 512 MiB 8, more than the caches that are its own.
+pub(super) const ITEMS_SHARE: u64 = 64;
+
 /// What is run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -110,7 +113,7 @@ impl Plan {
         }
         // A checkpoint's buffers are live until it is written: an eighth of memory.
         let held = u64::from(frames) / LIVE_SHARE / batch;
-        room_for(u64::from(frames))?;
+        room_for(u64::from(frames), options.threads)?;
         let min = 2 * u64::from(frames).isqrt();
         let marks = Marks {
             min,
@@ -139,12 +142,13 @@ impl Plan {
     }
 }
 
-/// Whether the machine has so many frames and 2 GiB besides, as far as it tells.
-fn room_for(frames: u64) -> Result<(), Failure> {
+/// Whether the machine has so many frames, the threads' items and 2 GiB besides, as far as it tells.
+fn room_for(frames: u64, threads: u16) -> Result<(), Failure> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = meminfo.lines().find(|l| l.starts_with("MemAvailable:"));
     let available = line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok());
-    let needed = frames * Page::BYTES / 1024 + LEFT_KIB;
+    let kib = frames * Page::BYTES / 1024;
+    let needed = kib + u64::from(threads) * kib / ITEMS_SHARE + LEFT_KIB;
     match available {
         Some(kib) if kib < needed => Err(Failure::new(format!(
             "{} MiB of memory are available, {} MiB are needed: the experiment's and 2 GiB for the machine",
