@@ -48,10 +48,9 @@ impl<B> Paged<B> {
     fn region(&self, at: Addr) -> (Region, u64) {
         let frames = self.window().ram().frames();
         let pages = self.window().range();
-        let ram_start = self
-            .direct_base()
-            .0
-            .wrapping_add(frames.start().0 * Frame::BYTES);
+        // Frames may have numbers whose addresses would be none; the base wraps with them.
+        let first = frames.start().0.wrapping_mul(Frame::BYTES);
+        let ram_start = self.direct_base().0.wrapping_add(first);
         let ram = at.0.wrapping_sub(ram_start);
         let window = at.0.wrapping_sub(pages.start().0 * Page::BYTES);
         if ram < frames.frames() * Frame::BYTES {
@@ -138,16 +137,21 @@ mod tests {
     /// 8 frames from frame 100 on, full of their numbers; pages 2 to 4 of the window show frames
     /// 105, 103 and 104.
     fn platform() -> Paged<Fenced> {
-        let ram = Arc::new(Ram::new(Run::new(Frame(FIRST), 8).unwrap(), Pages::Base).unwrap());
-        for frame in FIRST..FIRST + 8 {
-            ram.write(Frame(frame), &[frame as u8; FRAME_BYTES])
+        platform_from(FIRST)
+    }
+
+    /// The same with `first` as the first frame's number, and contents as if it were 100.
+    fn platform_from(first: u64) -> Paged<Fenced> {
+        let ram = Arc::new(Ram::new(Run::new(Frame(first), 8).unwrap(), Pages::Base).unwrap());
+        for nth in 0..8 {
+            ram.write(Frame(first + nth), &[(FIRST + nth) as u8; FRAME_BYTES])
                 .unwrap();
         }
         let window = Window::new(ram, 1024).unwrap();
         let page = |nth| Page(window.range().start().0 + nth);
-        let run = |start, frames| Run::new(Frame(start), frames).unwrap();
-        window.map(page(2), run(105, 1), Context::ANY).unwrap();
-        window.map(page(3), run(103, 2), Context::ANY).unwrap();
+        let run = |nth, frames| Run::new(Frame(first + nth), frames).unwrap();
+        window.map(page(2), run(5, 1), Context::ANY).unwrap();
+        window.map(page(3), run(3, 2), Context::ANY).unwrap();
         Paged::new(Linux::fenced(Slots::new(1)), Arc::new(window))
     }
 
@@ -217,6 +221,23 @@ mod tests {
             .collect();
         expected[1..1 + 3 * 4096].copy_from_slice(&pages);
         assert_eq!(bytes(&paged), expected);
+    }
+
+    #[test]
+    fn frames_have_bytes_also_where_their_numbers_are_no_addresses() {
+        for first in [(1 << 52) - 4, 1 << 52, (1 << 63) + 512, u64::MAX - 8] {
+            let paged = platform_from(first);
+            let ram = paged.window().ram();
+            let at = |nth| Addr(ram.address(Frame(first + nth)).unwrap().addr() as u64);
+            paged.zero_bytes(at(7), 4096);
+            // Frame 3 is page 3's.
+            paged.copy_bytes(mapped(&paged, 3 * 4096), at(0), 4096);
+            let mut bytes = [1; FRAME_BYTES];
+            for (nth, expected) in [(0, 103), (1, 101), (6, 106), (7, 0)] {
+                ram.read(Frame(first + nth), &mut bytes).unwrap();
+                assert_eq!(bytes, [expected; FRAME_BYTES], "frame {nth} from {first}");
+            }
+        }
     }
 
     #[test]
