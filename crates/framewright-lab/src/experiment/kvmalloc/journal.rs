@@ -3,7 +3,7 @@
 use super::super::Failure;
 use super::super::clock::{Clock, Latencies};
 use super::super::va_fit::{bind, cpu_ns, joined};
-use super::machine::{Machine, checksum};
+use super::machine::{Checksum, Machine};
 use super::plan::{ITEMS_SHARE, Plan};
 use super::variant::{Allocating, Counted, RECLAIM_PAGES, Variant};
 use crate::before::journal::Wake;
@@ -181,7 +181,7 @@ impl Part {
 struct Items {
     words: Vec<u64>,
     len: usize,
-    sums: Vec<u64>,
+    sums: Vec<Checksum>,
     random: Random,
 }
 
@@ -191,7 +191,7 @@ impl Items {
         let all = plan.frames as usize * FRAME_WORDS / ITEMS_SHARE as usize;
         let count = (all / plan.words).clamp(plan.items, 1 << 16);
         let words: Vec<u64> = (0..count * plan.words).map(|_| random.bits()).collect();
-        let sums = words.chunks_exact(plan.words).map(checksums).collect();
+        let sums = words.chunks_exact(plan.words).map(checksum).collect();
         Self {
             words,
             len: plan.words,
@@ -209,10 +209,10 @@ impl Items {
     }
 }
 
-/// An item's checksum, a page's words at a time as the machine has it.
-fn checksums(item: &[u64]) -> u64 {
-    let pages = item.chunks(FRAME_WORDS);
-    pages.fold(0, |sum, page| checksum(sum, page.iter().copied()))
+fn checksum(item: &[u64]) -> Checksum {
+    let mut sum = Checksum::default();
+    sum.add(item.iter().copied());
+    sum
 }
 
 /// One thread of the journal.

@@ -4,6 +4,9 @@ use framewright_sim::Random;
 /// One block of the object's order in so many is a program's entirely.
 const PROGRAMS_EVERY: usize = 8;
 
+/// Smaller blocks with a frame each that cannot go would be half of memory or all of it.
+const ORDER_MIN: u32 = 2;
+
 /// One block in so many has one page of a program's in it.
 const STRAYS_EVERY: usize = 4;
 
@@ -21,11 +24,11 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Divides `frames` frames: of the blocks of `order`, at least 1, `percent` in a hundred have a
+    /// Divides `frames` frames: of the blocks of `order`, at least 2, `percent` in a hundred have a
     /// frame that cannot go; an eighth are a program's, a quarter have one of its pages. The cache
     /// has the rest, read in block by block, except the `free` frames that it gave back last.
     pub(super) fn new(frames: u32, order: u32, percent: u32, free: u64, seed: u64) -> Self {
-        let order = order.clamp(1, BLOCK_FRAMES_MAX.ilog2());
+        let order = order.clamp(ORDER_MIN, BLOCK_FRAMES_MAX.ilog2());
         let block_frames = 1 << order;
         let mut random = Random::new(seed);
         let mut blocks: Vec<u32> = (0..frames >> order).map(|nth| nth << order).collect();

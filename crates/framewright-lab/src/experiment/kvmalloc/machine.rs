@@ -85,8 +85,10 @@ impl Machine {
     ) -> Result<(), Failure> {
         let direct = at.0.wrapping_sub(self.direct_base().0) / Page::BYTES;
         let is_direct = self.ram.frames().contains(Frame(direct));
-        for (nth, first) in (0..words).step_by(FRAME_WORDS).enumerate() {
-            let nth = nth as u64;
+        // A small object begins inside of its frame, at a word.
+        let (mut first, mut nth) = (0, 0);
+        let mut begin = at.in_page() as usize / 8;
+        while first < words {
             let frame = if is_direct {
                 Frame(direct + nth)
             } else {
@@ -94,8 +96,9 @@ impl Machine {
                 let shown = self.shown(page);
                 shown.ok_or_else(|| Failure::new(format!("page {} is not mapped", page.0)))?
             };
-            let here = (words - first).min(FRAME_WORDS);
-            visit(first, &self.words(frame)?[..here]);
+            let here = (words - first).min(FRAME_WORDS - begin);
+            visit(first, &self.words(frame)?[begin..begin + here]);
+            (first, nth, begin) = (first + here, nth + 1, 0);
         }
         Ok(())
     }
@@ -110,23 +113,32 @@ impl Machine {
     }
 
     /// The checksum of the object at `at`.
-    pub(super) fn sum(&self, at: Addr, words: usize) -> Result<u64, Failure> {
-        let mut sum = 0;
+    pub(super) fn sum(&self, at: Addr, words: usize) -> Result<Checksum, Failure> {
+        let mut sum = Checksum::default();
         self.each_frame(at, words, |_, words| {
-            sum = checksum(sum, words.iter().map(|word| word.load(Relaxed)));
+            sum.add(words.iter().map(|word| word.load(Relaxed)));
         })?;
         Ok(sum)
     }
 }
 
 /// A checksum that depends on the places of the words: Fletcher's, of 64-bit words.
-pub(super) fn checksum(sum: u64, words: impl Iterator<Item = u64>) -> u64 {
-    let (mut low, mut high) = (sum, sum.rotate_left(32));
-    for word in words {
-        low = low.wrapping_add(word);
-        high = high.wrapping_add(low);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Checksum {
+    low: u64,
+    high: u64,
+}
+
+impl Checksum {
+    /// Goes on over more words.
+    pub(super) fn add(&mut self, words: impl Iterator<Item = u64>) {
+        let (mut low, mut high) = (self.low, self.high);
+        for word in words {
+            low = low.wrapping_add(word);
+            high = high.wrapping_add(low);
+        }
+        *self = Self { low, high };
     }
-    low ^ high.rotate_left(17)
 }
 
 impl Contents for Machine {

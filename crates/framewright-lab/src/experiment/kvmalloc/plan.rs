@@ -122,6 +122,15 @@ impl Plan {
         };
         let order = pages.next_power_of_two().ilog2();
         let (seed, percent) = (options.seed, options.fragmented);
+        let layout = Layout::new(frames, order, percent, marks.high, seed);
+        // What the journal's buffers grow to comes out of the cache.
+        let least = batch * (held.max(1) + 1) + need;
+        if (layout.cache.len() as u64) < least {
+            return Err(Failure::new(format!(
+                "{} pages of cache are too few for {least} of buffers, expected more memory or smaller objects",
+                layout.cache.len()
+            )));
+        }
         Ok(Self {
             options,
             frames,
@@ -132,7 +141,7 @@ impl Plan {
             marks,
             floor: min + need,
             machine_cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u16),
-            layout: Layout::new(frames, order, percent, marks.high, seed),
+            layout,
         })
     }
 

@@ -69,6 +69,19 @@ fn the_engine_never_stalls_at_any_fragmentation() {
 }
 
 #[test]
+fn small_objects_that_begin_inside_of_a_frame_keep_their_bytes() {
+    for object_bytes in [1, 100, 3000, 5000] {
+        let figures = figures(Options {
+            object_bytes,
+            read_in: Some(1),
+            fragmented: 50,
+            ..tiny()
+        });
+        assert!(value(&figures, FRAMEWRIGHT, KvMetric::CommitsPerS) > 0.0);
+    }
+}
+
+#[test]
 fn without_a_cache_that_turns_over_locks_are_the_buffers_alone() {
     let figures = figures(Options {
         read_in: Some(0),
