@@ -82,7 +82,7 @@ impl<'m, P> Zone<'m, P> {
     ) -> Given {
         let id = offset >> self.map.pageblock_order;
         let words = self.descriptor(id);
-        if !self.lock_untouched(seat, words) {
+        if !self.lock_untouched(words) {
             return Given::No;
         }
         if self.tag(offset) != from {

@@ -166,7 +166,7 @@ impl<'m, P> Zone<'m, P> {
         let bitmap = self.bitmap(id);
         let looks =
             self.tag(id << self.whole.order.get()) == Tag::NONE && bitmap[0].load(Relaxed) == !0;
-        if !looks || !is_free() || !self.lock_untouched(seat, words) {
+        if !looks || !is_free() || !self.lock_untouched(words) {
             return false;
         }
         if !is_free() {
@@ -225,7 +225,7 @@ impl<'m, P> Zone<'m, P> {
         let is_taken = || Meta(words[META].load(Relaxed)) == way.taken;
         let bitmap = self.bitmap(id);
         let looks = is_taken() && bitmap[0].load(Relaxed) == 0;
-        if !looks || self.whole.order.get() < WORD_ORDER || !self.lock_untouched(seat, words) {
+        if !looks || self.whole.order.get() < WORD_ORDER || !self.lock_untouched(words) {
             return None;
         }
         let is_live = self.tag(offset) == Tag::live(self.whole.order, mobility)
@@ -257,11 +257,7 @@ impl<'m, P> Zone<'m, P> {
 
     /// Locks a pageblock in which nobody works and nobody left anything.
     #[inline(always)]
-    pub(super) fn lock_untouched(
-        &self,
-        seat: SeatWords<'m>,
-        words: &[AtomicU64; BLOCK_WORDS],
-    ) -> bool {
+    pub(super) fn lock_untouched(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
         let lock = &words[LOCK];
         if self.index.alone() {
             let is_untouched = lock.load(Relaxed) == 0;
@@ -271,11 +267,7 @@ impl<'m, P> Zone<'m, P> {
             return is_untouched;
         }
         // Acquire pairs with the Release of the last holder's unlock.
-        let found = lock.compare_exchange(0, LOCKED, Acquire, Relaxed);
-        if found.is_err_and(|found| found & LOCKED != 0) {
-            self.account_met(seat);
-        }
-        found.is_ok()
+        lock.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
     }
 
     /// From where on this seat looks for an entirely free pageblock in `row`: `None` at the end

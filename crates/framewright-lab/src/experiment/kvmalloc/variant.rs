@@ -188,7 +188,13 @@ pub(super) fn with_engine<R>(
     let (frames, cpus) = (u64::from(plan.frames), plan.seats());
     let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
     let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
-    let zone = Zone::new(&layout, &Config::default(), &mut words, machine);
+    // A tenth of what is free in CPU caches, and not half a percent: this machine is short of memory
+    // all the time, and it is throughput that is asked for.
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    let zone = Zone::new(&layout, &config, &mut words, machine);
     let mut zone = zone.map_err(Failure::new)?;
     if has_accounts {
         zone = zone.with_lock_accounts();
