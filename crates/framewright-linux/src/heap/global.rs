@@ -12,7 +12,8 @@ impl Heap {
     fn serve(&self, layout: Layout, zero: bool) -> Option<NonNull<u8>> {
         let heap = self.inner()?;
         let request = KvRequest::new(layout.size() as u64).aligned_to(layout.align() as u64);
-        let addr = mine::in_seat(heap, |seat| seat.kvmalloc(&request))?.ok()?;
+        let addr = mine::in_seat(heap, true, |seat| seat.kvmalloc(&request));
+        let addr = addr.ok()?.ok()?;
         let at = heap.pointer(addr);
         if zero {
             // SAFETY: as long as that, and nobody else's. Plain stores are faster than the engine's,
@@ -32,14 +33,15 @@ impl Heap {
     #[inline]
     pub(super) fn give_back(&self, at: NonNull<u8>) {
         let given = self.made().and_then(|heap| {
-            mine::in_seat(heap, |seat| {
+            let given = mine::in_seat(heap, true, |seat| {
                 let freed = match heap.is_direct(at.as_ptr()) {
                     true => seat.kfree(address(at)),
                     false => seat.kvfree(address(at)),
                 };
                 // Not free: the caller promised it. In here, so that it ends the program.
                 debug_assert!(freed.is_ok(), "{freed:?}");
-            })
+            });
+            given.ok()
         });
         if given.is_none() {
             self.lose();
@@ -97,8 +99,8 @@ unsafe impl GlobalAlloc for Heap {
         };
         let request = KvRequest::new(bytes as u64).aligned_to(layout.align() as u64);
         let moved = self.made().and_then(|heap| {
-            let addr = mine::in_seat(heap, |seat| seat.kvrealloc(address(old), &request))?;
-            addr.ok().map(|addr| heap.pointer(addr))
+            let addr = mine::in_seat(heap, true, |seat| seat.kvrealloc(address(old), &request));
+            addr.ok()?.ok().map(|addr| heap.pointer(addr))
         });
         if let Some(at) = moved {
             return at.as_ptr();

@@ -1,26 +1,61 @@
-// UNSAFETY: a seat that outlives the borrow of its host is made here, with the host's owner beside
-// it.
+// UNSAFETY: a seat that outlives the borrow of its host is made here, with what says whether the
+// host is still there beside it.
 
 use super::HeapOptions;
 use crate::{Host, HostError, HostKv, HostKvSeat, HostSpace, Options, RangeOptions};
 use framewright::frame::ZoneLayout;
 use framewright::platform::NoRelief;
 use framewright::{Addr, CpuId, Frame, kv};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// What a heap is made of, shared by the heap and the threads that have a seat in it.
+/// What a heap is made of. Behind an `Arc` that the heap alone has, because that, unlike a box, may
+/// be moved while seats refer to what is in it.
 #[derive(Debug)]
 pub(super) struct Inner {
+    // INVARIANT: dropped after `life` has ended.
     kv: HostKv,
+    life: Arc<Life>,
     threads: u16,
     ram: Memory,
     window: Memory,
     /// Who has it may take the last seat.
     shared: Mutex<()>,
     shared_seat: AtomicU64,
-    closed: AtomicBool,
+}
+
+/// Whether a heap is still there; its address says which heap's it is, as long as anybody has it.
+#[derive(Debug, Default)]
+pub(super) struct Life {
+    ended: AtomicBool,
+    /// Who has it may give a seat back, or end the life.
+    gate: Mutex<()>,
+}
+
+impl Life {
+    /// Ends it: no seat is given back any more, and the heap can go.
+    fn end(&self) {
+        let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: who must know has the gate.
+        self.ended.store(true, Relaxed);
+    }
+
+    /// Whether it has ended, or is about to.
+    pub(super) fn has_ended(&self) -> bool {
+        // Relaxed: as above; others do no more than forget what is of no use.
+        self.ended.load(Relaxed)
+    }
+}
+
+/// Why a thread gets no seat.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NoSeat {
+    /// It is inside a heap already.
+    Inside,
+    /// It has none of its own, and may not wait for the shared one.
+    InUse,
 }
 
 /// Bytes that lie side by side.
@@ -45,32 +80,28 @@ impl Memory {
 /// A thread's seat in a heap.
 #[derive(Debug)]
 pub(super) struct OwnSeat {
-    // INVARIANT: `seat` points to a boxed seat in `heap`, which this value owns: 'static is a lie,
-    // and the heap is dropped after it.
+    // INVARIANT: `seat` points to a box that this value owns, with a seat in the heap whose life
+    // `life` is: 'static is a lie, and nobody touches the seat once that has ended.
     seat: NonNull<HostKvSeat<'static>>,
-    heap: Arc<Inner>,
+    life: Arc<Life>,
 }
 
 impl OwnSeat {
     /// A seat that is free now. Time: O(seats).
     pub(super) fn take(heap: &Arc<Inner>) -> Option<Self> {
         let seat = (0..heap.threads).find_map(|cpu| heap.kv.seat_of(CpuId(cpu)))?;
-        // SAFETY: only the lifetime changes. What it borrows from lies in the `Arc`, which is kept
-        // beside it and dropped after it; it is moved out of nowhere, because nothing in an `Arc`
-        // that is shared is moved.
+        // SAFETY: only the lifetime changes. What it borrows from lies in the `Arc`, is not moved out
+        // of it, and is dropped after `life` has ended, when the seat is not touched any more.
         let seat: HostKvSeat<'static> =
             unsafe { std::mem::transmute::<HostKvSeat<'_>, HostKvSeat<'static>>(seat) };
         Some(Self {
             seat: NonNull::from(Box::leak(Box::new(seat))),
-            heap: Arc::clone(heap),
+            life: Arc::clone(&heap.life),
         })
     }
 
-    pub(super) const fn heap(&self) -> &Arc<Inner> {
-        &self.heap
-    }
-
-    /// Where the seat lies: valid as long as this value lives, and to be used by one at a time.
+    /// Where the seat lies: valid as long as this value and the heap live, and to be used by one at
+    /// a time.
     pub(super) const fn seat(&self) -> NonNull<HostKvSeat<'static>> {
         self.seat
     }
@@ -78,8 +109,16 @@ impl OwnSeat {
 
 impl Drop for OwnSeat {
     fn drop(&mut self) {
-        // SAFETY: boxed by `take`, and dropped once.
-        drop(unsafe { Box::from_raw(self.seat.as_ptr()) });
+        let gate = self.life.gate.lock();
+        let _gate = gate.unwrap_or_else(PoisonError::into_inner);
+        let seat = self.seat.cast::<MaybeUninit<HostKvSeat<'static>>>();
+        // SAFETY: boxed by `take`, in the same layout, and unboxed once.
+        let mut seat = unsafe { Box::from_raw(seat.as_ptr()) };
+        if !self.life.has_ended() {
+            // SAFETY: `take` put it there, and it is dropped once. The heap is there: its life does
+            // not end as long as the gate is this thread's.
+            unsafe { seat.assume_init_drop() };
+        }
     }
 }
 
@@ -112,12 +151,12 @@ impl Inner {
         };
         Ok(Arc::new(Self {
             kv,
+            life: Arc::default(),
             threads: options.threads,
             ram,
             window,
             shared: Mutex::new(()),
             shared_seat: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
         }))
     }
 
@@ -131,27 +170,33 @@ impl Inner {
         self.shared_seat.load(Relaxed)
     }
 
-    /// Nobody will ask for anything any more.
-    pub(super) fn close(&self) {
-        // Relaxed: seats that are still there keep everything until they see it.
-        self.closed.store(true, Relaxed);
+    /// The heap's life, which is its own.
+    #[inline(always)]
+    pub(super) const fn life(&self) -> &Arc<Life> {
+        &self.life
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Relaxed)
-    }
-
-    /// Works in the seat that is nobody's own, when it is free.
+    /// Works in the seat that is nobody's own, when it is free; now or not at all if `may_block`
+    /// does not let it wait.
     #[cold]
     pub(super) fn in_shared_seat<T>(
         &self,
+        may_block: bool,
         work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
-    ) -> Option<T> {
+    ) -> Result<T, NoSeat> {
         // There is nothing behind the lock that a panic could have left half done.
-        let _mine = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut seat = self.kv.seat_of(CpuId(self.threads))?;
+        let _mine = match self.shared.try_lock() {
+            Ok(mine) => mine,
+            Err(TryLockError::Poisoned(mine)) => mine.into_inner(),
+            Err(TryLockError::WouldBlock) if !may_block => return Err(NoSeat::InUse),
+            Err(TryLockError::WouldBlock) => {
+                self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        let seat = self.kv.seat_of(CpuId(self.threads));
+        let mut seat = seat.ok_or(NoSeat::InUse)?;
         self.shared_seat.fetch_add(1, Relaxed);
-        Some(work(&mut seat))
+        Ok(work(&mut seat))
     }
 
     /// Whether an address is that of the heap's memory.
@@ -178,6 +223,13 @@ impl Inner {
         let offset = at.wrapping_sub(memory.start.addr().get());
         // An object is in one of the two, so this is inside, and no number is 0.
         NonNull::new(memory.start.as_ptr().wrapping_byte_add(offset)).unwrap_or(memory.start)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // INVARIANT: ended before what the seats refer to is dropped.
+        self.life.end();
     }
 }
 

@@ -1,6 +1,6 @@
 // UNSAFETY: owners use the heap's memory by address.
 
-use super::inner::{Inner, address};
+use super::inner::{Inner, NoSeat, address};
 use super::{Heap, mine};
 use crate::HostError;
 use framewright::kv::{KvError, KvRequest, Memory, Place};
@@ -21,6 +21,18 @@ pub enum HeapError {
     Host(HostError),
     /// The thread is inside a heap: it was interrupted there by a signal.
     Inside,
+    /// More threads use the heap than it has seats, this one has none, another one is in the seat
+    /// that they share, and the context does not let it wait: it may be free a moment later.
+    SeatInUse,
+}
+
+impl From<NoSeat> for HeapError {
+    fn from(error: NoSeat) -> Self {
+        match error {
+            NoSeat::Inside => Self::Inside,
+            NoSeat::InUse => Self::SeatInUse,
+        }
+    }
 }
 
 impl fmt::Display for HeapError {
@@ -29,6 +41,9 @@ impl fmt::Display for HeapError {
             Self::Objects(error) => error.fmt(f),
             Self::Host(error) => write!(f, "there is no heap: {error}"),
             Self::Inside => f.write_str("the thread is inside the heap already"),
+            Self::SeatInUse => f.write_str(
+                "the thread has no seat of its own in the heap and may not wait for the shared one",
+            ),
         }
     }
 }
@@ -45,6 +60,10 @@ pub struct HeapWith<'h> {
 impl Heap {
     /// The heap with that effort and context; by itself it is asked to fail fast, by a caller who
     /// may do anything.
+    ///
+    /// Whatever the context: a heap that has not been made is made first, by whoever asks
+    /// ([`set_up`](Self::set_up) does it earlier), and a free has no context: a thread without a
+    /// seat waits for the shared one to free something.
     #[must_use]
     pub const fn with(&self, effort: Effort, context: Context) -> HeapWith<'_> {
         HeapWith {
@@ -85,7 +104,8 @@ impl HeapWith<'_> {
         place: Place,
         inner: &Arc<Inner>,
     ) -> Result<NonNull<u8>, HeapError> {
-        let addr = mine::in_seat(inner, |seat| match place {
+        let may_block = request.context.may_block;
+        let addr = mine::in_seat(inner, may_block, |seat| match place {
             Place::Contiguous => seat.kmalloc(request),
             Place::Either => seat.kvmalloc(request),
             Place::Mapped => {
@@ -100,8 +120,8 @@ impl HeapWith<'_> {
                 Ok(Addr(page.0 * Page::BYTES))
             }
         });
-        let addr = addr.ok_or(HeapError::Inside)?;
-        addr.map(|addr| inner.pointer(addr))
+        addr?
+            .map(|addr| inner.pointer(addr))
             .map_err(HeapError::Objects)
     }
 }
@@ -135,16 +155,19 @@ unsafe impl Memory for HeapWith<'_> {
             bytes: bytes as u64,
             ..self.request(old)
         };
+        let may_block = request.context.may_block;
         if place == Place::Either {
-            let addr = mine::in_seat(inner, |seat| seat.kvrealloc(address(at), &request));
-            return match addr.ok_or(HeapError::Inside)? {
+            let addr = mine::in_seat(inner, may_block, |seat| {
+                seat.kvrealloc(address(at), &request)
+            });
+            return match addr? {
                 Ok(addr) => Ok(inner.pointer(addr)),
                 Err(error) => Err(HeapError::Objects(error)),
             };
         }
         // What may lie in one place only does not become the other.
-        let room = mine::in_seat(inner, |seat| seat.kvsize(address(at)));
-        if let Some(Ok(room)) = room
+        let room = mine::in_seat(inner, may_block, |seat| seat.kvsize(address(at)));
+        if let Ok(Ok(room)) = room
             && (room / 2..=room).contains(&request.bytes)
         {
             return Ok(at);

@@ -3,13 +3,14 @@
 
 //! The calling thread's seats, and whether it is in one.
 
-use super::inner::{Inner, OwnSeat};
+use super::inner::{Inner, Life, NoSeat, OwnSeat};
 use crate::HostKvSeat;
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// How often a thread without a seat goes to the shared one before it looks for its own again.
+/// How often a thread without a seat in a heap goes to the shared one there before it looks for its
+/// own again.
 const PATIENCE: u32 = 1000;
 
 /// What is asked at each operation. Is never dropped, so that it is there until the thread's very
@@ -17,11 +18,10 @@ const PATIENCE: u32 = 1000;
 struct Now {
     /// This thread is inside the heap: what it asks for meanwhile is passed on.
     is_inside: Cell<bool>,
-    /// The heap whose seat `seat` is; null for none.
-    heap: Cell<*const Inner>,
-    // INVARIANT: unless `heap` is null, the seat of an `OwnSeat` in `MINE`.
+    /// The life of the heap whose seat `seat` is; null for none.
+    heap: Cell<*const Life>,
+    // INVARIANT: unless `heap` is null, the seat of an `OwnSeat` in `MINE`, beside that life.
     seat: Cell<*mut HostKvSeat<'static>>,
-    patience: Cell<u32>,
 }
 
 thread_local! {
@@ -30,14 +30,21 @@ thread_local! {
             is_inside: Cell::new(false),
             heap: Cell::new(ptr::null()),
             seat: Cell::new(ptr::null_mut()),
-            patience: Cell::new(0),
         }
     };
     static MINE: Mine = const { Mine(RefCell::new(Vec::new())) };
 }
 
-/// This thread's seats, one in each heap that it uses; given back at its end.
-struct Mine(RefCell<Vec<OwnSeat>>);
+/// The heaps that this thread uses; its seats in them are given back at its end.
+struct Mine(RefCell<Vec<Known>>);
+
+/// A heap, by its life, and this thread's seat in it.
+struct Known {
+    heap: Arc<Life>,
+    seat: Option<OwnSeat>,
+    /// How often it goes without one before it looks for one.
+    patience: u32,
+}
 
 impl Drop for Mine {
     fn drop(&mut self) {
@@ -88,67 +95,75 @@ fn now<'t>() -> &'t Now {
     unsafe { now.as_ref() }
 }
 
-/// Works in this thread's seat in the heap, or in the shared one if it has none. `None` if the
-/// thread is inside a heap already.
+/// Works in this thread's seat in the heap, or in the shared one if it has none; unless the thread
+/// is inside a heap already, or would have to wait for the shared one and may not.
 #[inline(always)]
 pub(super) fn in_seat<T>(
     heap: &Arc<Inner>,
+    may_block: bool,
     work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
-) -> Option<T> {
+) -> Result<T, NoSeat> {
     let now = now();
     if now.is_inside.replace(true) {
-        return None;
+        return Err(NoSeat::Inside);
     }
     let guard = NoUnwinding;
-    let seat = if ptr::eq(now.heap.get(), Arc::as_ptr(heap)) {
+    let seat = if ptr::eq(now.heap.get(), Arc::as_ptr(heap.life())) {
         now.seat.get()
     } else {
         own_seat(now, heap)
     };
     let done = match NonNull::new(seat) {
-        // SAFETY: it is there: it is the heap's `OwnSeat`'s in `MINE` (the invariant of `Now`), which
-        // drops none without `forget`. Used by one at a time: it is this thread's, and `is_inside`
-        // was false.
-        Some(mut seat) => Some(work(unsafe { seat.as_mut() })),
-        None => heap.in_shared_seat(work),
+        // SAFETY: it is there: the heap is, and it is the heap's `OwnSeat`'s in `MINE` (the invariant
+        // of `Now`), which drops none without `forget`. Used by one at a time: it is this thread's,
+        // and `is_inside` was false.
+        Some(mut seat) => Ok(work(unsafe { seat.as_mut() })),
+        None => heap.in_shared_seat(may_block, work),
     };
     std::mem::forget(guard);
     now.is_inside.set(false);
     done
 }
 
-/// The thread's seat in a heap that it did not use last; null if there is none for it.
+/// The thread's seat in a heap that is not the one of `now.seat`; null if there is none for it.
 #[cold]
 fn own_seat(now: &Now, heap: &Arc<Inner>) -> *mut HostKvSeat<'static> {
-    if let Some(patience) = now.patience.get().checked_sub(1) {
-        now.patience.set(patience);
-        return ptr::null_mut();
-    }
     let found = MINE.try_with(|mine| {
         let mut mine = mine.0.borrow_mut();
-        now.forget();
-        mine.retain(|own| !own.heap().is_closed());
-        let known = mine.iter().find(|own| Arc::ptr_eq(own.heap(), heap));
-        let seat = match known {
-            Some(own) => own.seat(),
-            None => {
-                let own = OwnSeat::take(heap)?;
-                let seat = own.seat();
-                mine.push(own);
-                seat
+        mine.retain(|known| {
+            let is_gone = known.heap.has_ended();
+            if is_gone && ptr::eq(now.heap.get(), Arc::as_ptr(&known.heap)) {
+                now.forget();
             }
-        };
+            !is_gone
+        });
+        let life = heap.life();
+        let is_it = |known: &Known| Arc::ptr_eq(&known.heap, life);
+        let at = mine.iter().position(is_it).unwrap_or_else(|| {
+            mine.push(Known {
+                heap: Arc::clone(life),
+                seat: None,
+                patience: 0,
+            });
+            mine.len() - 1
+        });
+        let known = &mut mine[at];
+        if known.seat.is_none() {
+            if let Some(patience) = known.patience.checked_sub(1) {
+                known.patience = patience;
+                return None;
+            }
+            known.seat = OwnSeat::take(heap);
+            known.patience = PATIENCE;
+        }
+        // Where there is none, the seat that was used last stays at hand.
+        let seat = known.seat.as_ref()?.seat();
         // INVARIANT: it is in `MINE`.
         now.seat.set(seat.as_ptr());
-        now.heap.set(Arc::as_ptr(heap));
+        now.heap.set(Arc::as_ptr(life));
         Some(seat)
     });
-    // The thread is ending (an error), or there is no free seat.
-    match found.ok().flatten() {
-        Some(seat) => seat.as_ptr(),
-        None => {
-            now.patience.set(PATIENCE);
-            ptr::null_mut()
-        }
-    }
+    // An error: the thread is ending.
+    let seat = found.ok().flatten();
+    seat.map_or(ptr::null_mut(), NonNull::as_ptr)
 }

@@ -25,8 +25,7 @@
 //! A signal handler that interrupts the heap gets the system's memory, and what it frees meanwhile
 //! is lost; that it may allocate at all the system does not promise either.
 //!
-//! When a heap is dropped, its memory goes back once each thread that used it has ended, or asked
-//! another heap for memory.
+//! When a heap is dropped, its memory goes back at once, whichever threads had seats in it.
 //!
 //! [`Memory`]: framewright::kv::Memory
 
@@ -197,13 +196,5 @@ impl Heap {
         // What could not be had is remembered.
         let _ = self.set_up();
         self.made()
-    }
-}
-
-impl Drop for Heap {
-    fn drop(&mut self) {
-        if let Some(inner) = self.made() {
-            inner.close();
-        }
     }
 }

@@ -169,7 +169,7 @@ fn threads_without_a_seat_share_one() {
     const THREADS: usize = 5;
     let all_are_there = Barrier::new(THREADS);
     thread::scope(|scope| {
-        for value in 0..THREADS as u8 {
+        let worker = |value| {
             let (heap, all_are_there) = (&heap, &all_are_there);
             scope.spawn(move || {
                 let mut kept: KVVec<KBox<[u8; 100], _>, _> = KVVec::new(heap);
@@ -185,7 +185,12 @@ fn threads_without_a_seat_share_one() {
                     assert!(kept.iter().all(|bytes| **bytes == [value; 100]));
                 }
                 all_are_there.wait();
-            });
+            })
+        };
+        let workers: [_; THREADS] = std::array::from_fn(|nth| worker(nth as u8));
+        // A scope's end does not wait for what threads drop when they have ended, a join does.
+        for worker in workers {
+            worker.join().unwrap();
         }
     });
     let stats = heap.stats().unwrap();
@@ -199,6 +204,79 @@ fn threads_without_a_seat_share_one() {
             .unwrap()
     });
     assert_eq!(heap.stats().unwrap().shared_seat, stats.shared_seat);
+}
+
+#[test]
+fn a_heap_without_a_seat_for_a_thread_takes_it_none_in_others() {
+    let (Some(full), Some(other), Some(third)) = (heap(1024, 1), heap(1024, 1), heap(1024, 1))
+    else {
+        return;
+    };
+    let shared = |heap: &Heap| heap.stats().unwrap().shared_seat;
+    let (has_seat, taken) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    thread::scope(|scope| {
+        let full = &full;
+        let owner = scope.spawn(move || {
+            drop(KBox::try_new(1, full).unwrap());
+            has_seat.send(()).unwrap();
+            may_go.recv().unwrap();
+        });
+        taken.recv().unwrap();
+        for _ in 0..10 {
+            drop(KBox::try_new(1, full).unwrap());
+            for _ in 0..5 {
+                drop(KBox::try_new(1, &other).unwrap());
+            }
+        }
+        drop(KBox::try_new(1, &third).unwrap());
+        assert_eq!((shared(full), shared(&other), shared(&third)), (20, 0, 0));
+        go.send(()).unwrap();
+        owner.join().unwrap();
+    });
+    // The seat is free now, and is looked for again after a thousand operations without one.
+    for _ in 0..1000 {
+        drop(KBox::try_new(1, &full).unwrap());
+        drop(KBox::try_new(1, &other).unwrap());
+    }
+    assert!((20..=1001).contains(&shared(&full)), "{}", shared(&full));
+    assert_eq!(shared(&other), 0);
+}
+
+#[test]
+fn who_may_not_wait_for_the_shared_seat_is_told() {
+    let Some(heap) = heap(1024, 1) else { return };
+    let heap = &heap;
+    // The only other seat is this thread's.
+    drop(KBox::try_new(1, heap).unwrap());
+    let inner = heap.made().unwrap();
+    let kept = thread::scope(|scope| {
+        let hurried = heap.with(Effort::FailFast, Context::NOWAIT);
+        let one = scope.spawn(move || KBox::try_new(5, hurried).unwrap());
+        // The shared seat is free.
+        let mut one = one.join().unwrap();
+        *one += 1;
+        let refused = inner.in_shared_seat(true, |_| {
+            let ask = move || {
+                let mut long = KVVec::new(hurried);
+                (KBox::try_new(7, hurried).unwrap_err(), long.try_push(1))
+            };
+            // A thread of its own, because this one has a seat.
+            scope.spawn(ask).join().unwrap()
+        });
+        let (value, grown) = refused.unwrap();
+        assert_eq!((value.value, value.error), (7, HeapError::SeatInUse));
+        assert_eq!(
+            value.to_string(),
+            "the thread has no seat of its own in the heap and may not wait for the shared one"
+        );
+        assert_eq!(grown.unwrap_err().value, 1);
+        let patient = scope.spawn(|| KBox::try_new(8, heap).unwrap());
+        (one, patient.join().unwrap())
+    });
+    assert_eq!((*kept.0, *kept.1), (6, 8));
+    drop(kept);
+    assert_eq!((objects(heap), heap.stats().unwrap().lost_frees), (0, 0));
 }
 
 #[test]
@@ -273,14 +351,52 @@ fn two_heaps_live_side_by_side_and_what_is_dropped_goes() {
     assert!(one.contains(both.0.as_ptr().cast()) && other.contains(both.1.as_ptr().cast()));
     assert!(!one.contains(both.1.as_ptr().cast()));
     drop(both);
-    let gone: Weak<Inner> = Arc::downgrade(one.made().unwrap());
+    let gone = ram(&one);
     drop(one);
-    // This thread has a seat in it until it asks another heap than it did last.
+    // This thread still has a seat in it.
+    assert!(gone.upgrade().is_none());
     drop(KBox::try_new(1, &other).unwrap());
     let third = heap(1024, 1).unwrap();
     drop(KBox::try_new(1, &third).unwrap());
-    assert!(gone.upgrade().is_none());
     assert_eq!((objects(&other), objects(&third)), (0, 0));
+}
+
+/// A heap's memory, for as long as it is there.
+fn ram(heap: &Heap) -> Weak<crate::Ram> {
+    let host = heap.made().unwrap().kv().host();
+    Arc::downgrade(host.ram_shared())
+}
+
+#[test]
+fn a_heap_goes_at_once_whichever_threads_had_seats_in_it() {
+    let Some(lasting) = heap(1024, 2) else { return };
+    let (begin, begins) = mpsc::channel::<Arc<Heap>>();
+    let (did, done) = mpsc::channel();
+    thread::scope(|scope| {
+        let lasting = &lasting;
+        let worker = scope.spawn(move || {
+            for heap in begins {
+                // Its seat in `lasting` is the one that it used last.
+                drop(KBox::try_new([1; 50], &*heap).unwrap());
+                drop(KBox::try_new([1; 50], lasting).unwrap());
+                drop(heap);
+                did.send(()).unwrap();
+            }
+        });
+        for _ in 0..20 {
+            let short = Arc::new(heap(1024, 2).unwrap());
+            drop(KBox::try_new(1, &*short).unwrap());
+            begin.send(Arc::clone(&short)).unwrap();
+            done.recv().unwrap();
+            let gone = ram(&short);
+            assert_eq!(short.stats().unwrap().shared_seat, 0);
+            drop(short);
+            assert!(gone.upgrade().is_none());
+        }
+        drop(begin);
+        worker.join().unwrap();
+    });
+    assert_eq!(objects(&lasting), 0);
 }
 
 #[test]
