@@ -101,6 +101,8 @@ mod slab;
 mod table;
 mod verify;
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 

@@ -10,7 +10,7 @@
 
 use super::class::Class;
 use super::layout::RECORD_WORDS;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::Relaxed, load_in_order};
 use crate::units::Order;
 
 const HEADER: usize = 0;
@@ -181,7 +181,10 @@ impl<'m> Slab<'m> {
         self.words[PLACE].store(place as u64, Relaxed);
         for word in 0..BITMAP_WORDS {
             self.free(word).store(header.all_in(word), Relaxed);
-            self.remote(word).store(0, Relaxed);
+            // Mostly there is nothing, and a look leaves the line to whoever has it.
+            if self.remote(word).load(Relaxed) != 0 {
+                self.remote(word).store(0, Relaxed);
+            }
         }
         self.set_header(header);
     }
@@ -241,9 +244,10 @@ impl<'m> Slab<'m> {
         (0..BITMAP_WORDS).all(|word| self.free(word).load(Relaxed) == header.all_in(word))
     }
 
-    /// Whether anything freed from elsewhere has not been seen.
+    /// Whether anything freed from elsewhere has not been seen. If so, what the slab was for whoever
+    /// freed it is seen from here on.
     pub(super) fn has_remote(self) -> bool {
-        (0..BITMAP_WORDS).any(|word| self.remote(word).load(Relaxed) != 0)
+        (0..BITMAP_WORDS).any(|word| load_in_order(self.remote(word)) != 0)
     }
 }
 

@@ -68,3 +68,14 @@ pub(crate) fn model_fence() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }
+
+/// A `SeqCst` load, in one order with all other `SeqCst` accesses. Loom treats those as `AcqRel`;
+/// there it is an exchange that changes nothing, which sees what came before it, and orders no more
+/// than the load does: a fence would, and hide what it orders by accident.
+#[inline(always)]
+pub(crate) fn load_in_order(word: &AtomicU64) -> u64 {
+    if cfg!(loom) {
+        return word.fetch_or(0, Ordering::Acquire);
+    }
+    word.load(Ordering::SeqCst)
+}
