@@ -114,4 +114,7 @@ pub use seat::KvSeat;
 pub use table::Kind;
 pub use verify::{Broken, Recount};
 
-pub use crate::raw::owned::{KBox, KVBox, KVVec, KVec, Memory, Place, VBox, VVec};
+pub use crate::raw::owned::{
+    Boxed, IntoIter, KBox, KVBox, KVVec, KVec, Memory, Place, Refused, ReserveError, VBox, VVec,
+    Vector,
+};
