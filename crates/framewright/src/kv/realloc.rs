@@ -39,8 +39,8 @@ where
     /// what they were.
     ///
     /// # Errors
-    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address. The object is as it was
-    /// then. Mapped pages move only for a caller that may wait, because to free them may. A length
+    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address: also if somebody else
+    /// frees the object while it moves. The object is as it was then. Mapped pages move only for a caller that may wait, because to free them may. A length
     /// that it can have already, at an alignment that it has, is never refused for want of
     /// anything.
     pub fn kvrealloc(&mut self, addr: Addr, request: &KvRequest) -> Result<Addr, KvError> {
@@ -75,9 +75,15 @@ where
         if let Ok(has) = self.kvsize(new) {
             self.zero_behind(new, request, kept, has);
         }
-        let freed = self.kvfree(addr);
-        debug_assert!(freed.is_ok(), "{freed:?}: it was there a moment ago");
-        Ok(new)
+        match self.kvfree(addr) {
+            Ok(_) => Ok(new),
+            // Somebody else has freed it meanwhile, and is told nothing of what it moved to.
+            Err(error) => {
+                let given_back = self.kvfree(new);
+                debug_assert!(given_back.is_ok(), "{given_back:?}: it was just made");
+                Err(KvError::Free(error))
+            }
+        }
     }
 
     /// Gives the tail of a block back that `bytes` bytes do not need. How many bytes the object can

@@ -33,6 +33,8 @@ pub(super) struct Toy {
     mapped: RefCell<BTreeMap<u64, Frame>>,
     /// Within which contexts pages were mapped.
     contexts: RefCell<Vec<Context>>,
+    /// What somebody else does while bytes are copied, once.
+    while_copied: RefCell<Option<Box<dyn FnOnce(Addr)>>>,
     /// How many calls of `map` are still to succeed, if one is to fail.
     map_fails: Cell<Option<u64>>,
 }
@@ -44,6 +46,7 @@ impl Toy {
             bytes: RefCell::new(vec![0xa5; (frames * Page::BYTES) as usize]),
             mapped: RefCell::new(BTreeMap::new()),
             contexts: RefCell::default(),
+            while_copied: RefCell::default(),
             map_fails: Cell::new(None),
         }
     }
@@ -153,6 +156,10 @@ impl Direct for Toy {
             let value = self.byte(from.0 + nth);
             let place = self.place(to.0 + nth);
             self.bytes.borrow_mut()[place] = value;
+        }
+        let other = self.while_copied.take();
+        if let Some(other) = other {
+            other(from);
         }
     }
 }

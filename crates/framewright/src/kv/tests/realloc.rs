@@ -212,3 +212,25 @@ fn a_direct_map_starts_at_a_page() {
         "the direct map's base 0x1010 is no multiple of 4096"
     );
 }
+
+#[test]
+fn what_somebody_else_frees_while_it_moves_is_an_error_and_leaves_nothing_behind() {
+    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let mut seat = machine.seat(0);
+    for (bytes, longer) in [(64, 5 * K), (8 * K, 100 * K), (100 * K, 300 * K)] {
+        let at = seat.kvmalloc(&KvRequest::new(bytes)).unwrap();
+        let mut other = machine.seat(1);
+        let frees = move |from| {
+            assert!(other.kvfree(from).is_ok());
+        };
+        *machine.toy.while_copied.borrow_mut() = Some(Box::new(frees));
+        let gone = seat.kvrealloc(at, &KvRequest::new(longer));
+        // Nothing is there any more, or what is left of a slab or an area says so.
+        let Err(KvError::Free(KvFreeError::AlreadyFree(_) | KvFreeError::NotAllocated(_))) = gone
+        else {
+            panic!("{gone:?}");
+        };
+    }
+    assert_eq!(machine.kv.stats().bad_frees, 3);
+    machine.assert_all_free(seat);
+}
