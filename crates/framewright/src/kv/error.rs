@@ -44,6 +44,9 @@ pub enum KvError {
     },
     /// The frames could not be had, or not side by side where they had to be.
     Frames(AllocError),
+    /// The block that was had, which starts at that frame, is not all in the frames that objects
+    /// can lie in, and so was given back: the zones have others, too.
+    Outside(Frame),
     /// The pages could not be had or mapped.
     Ranges(RangeError),
     /// The object that should have changed its size is none.
@@ -76,6 +79,10 @@ impl fmt::Display for KvError {
                 f.write_str("a request that must succeed has to be allowed to wait and to reclaim")
             }
             Self::Frames(error) => write!(f, "no frames for the object: {error}"),
+            Self::Outside(frame) => write!(
+                f,
+                "the block at frame {frame} is not in the frames that objects can lie in"
+            ),
             Self::Ranges(error) => write!(f, "no pages for the object: {error}"),
             Self::Free(error) => write!(f, "the object cannot change its size: {error}"),
         }
@@ -164,6 +171,13 @@ pub enum SetupError {
     Slabs(u64),
     /// The direct map starts at a multiple of a page's bytes.
     DirectBase(Addr),
+    /// Pages of the space lie where the direct map has frames: an address would be two objects'.
+    Overlap {
+        /// The first byte of the space's window.
+        window: Addr,
+        /// The first byte of the frames in the direct map.
+        direct: Addr,
+    },
     /// The metadata handed in is too short.
     Metadata {
         /// The words that were handed in.
@@ -192,6 +206,10 @@ impl fmt::Display for SetupError {
             Self::DirectBase(addr) => {
                 write!(f, "the direct map's base {addr} is no multiple of 4096")
             }
+            Self::Overlap { window, direct } => write!(
+                f,
+                "the space's window at {window} overlaps the frames at {direct} in the direct map"
+            ),
             Self::Metadata { words, needed } => {
                 write!(f, "{words} words of metadata, {needed} are needed")
             }

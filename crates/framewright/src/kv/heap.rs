@@ -1,5 +1,6 @@
 use super::class::{Class, PLACES};
 use super::held::Held;
+use super::kvmalloc::addr_of;
 use super::layout::Shape;
 use super::pool::Pool;
 use super::seat::{Count, SeatWords};
@@ -143,7 +144,8 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
     /// operation.
     ///
     /// # Errors
-    /// If somebody has it, or there are fewer CPUs.
+    /// If somebody has it, or there are fewer CPUs, or the space's window lies where the direct map
+    /// has frames.
     pub fn seat<'s, F: FrameSource + Blocks>(
         &self,
         ranges: RangeSeat<'s, 'm, P, F>,
@@ -155,11 +157,24 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         if cpu.0 >= self.shape.cpus {
             return Err(SetupError::UnknownCpu(cpu));
         }
+        self.check_window(ranges.space().start(), ranges.space().pages())?;
         KvSeat::take(self, ranges).ok_or(SetupError::SeatTaken(cpu))
     }
 }
 
 impl<'m, P, R> Kv<'m, P, R> {
+    /// An address is a frame's or a page's of the space, and not both.
+    fn check_window(&self, start: Page, pages: u64) -> Result<(), SetupError> {
+        let (window, direct) = (addr_of(start), Addr(self.first));
+        let bytes = |pages: u64| pages.saturating_mul(Page::BYTES);
+        // Either can wrap around the end of the number range.
+        let is_in = |addr: Addr, from: Addr, bytes| addr.0.wrapping_sub(from.0) < bytes;
+        if is_in(window, direct, bytes(self.shape.frames)) || is_in(direct, window, bytes(pages)) {
+            return Err(SetupError::Overlap { window, direct });
+        }
+        Ok(())
+    }
+
     /// The seat of a CPU, for its own busy thread or who has claimed it.
     pub(super) fn held(&self, cpu: u16) -> Held<'m> {
         Held {

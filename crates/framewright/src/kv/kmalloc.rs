@@ -5,7 +5,7 @@ use super::obtain::bytes_of;
 use super::seat::Count;
 use super::table::Entry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
-use crate::frame::{AllocError, Blocks};
+use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
 use crate::units::{Addr, Frame, Mobility, Order, Page, Run};
 use crate::vrange::FrameSource;
@@ -112,14 +112,16 @@ where
     }
 
     /// A block of frames from whatever CPU's cache: as a run, or as a slab of one frame.
-    pub(super) fn block(&mut self, class: Option<Class>, order: Order) -> Result<Addr, AllocError> {
+    pub(super) fn block(&mut self, class: Option<Class>, order: Order) -> Result<Addr, KvError> {
         let order = class.map_or(order, |_| Order::ZERO);
-        let frame = self.ranges.frames().block(order, Mobility::Unmovable)?;
+        let block = self.ranges.frames().block(order, Mobility::Unmovable);
+        let frame = block.map_err(KvError::Frames)?;
         let addr = match class {
             Some(class) => self.slab_of(class, order, frame),
             None => self.run_of(order, frame),
         };
-        addr.ok_or(AllocError::Fragmented)
+        // A single frame is a run where there is no record for a slab.
+        addr.ok_or(KvError::Outside(frame))
     }
 
     /// A slot of that class, if it is there at once. Where no slab can be made, of a larger class,

@@ -8,7 +8,7 @@ use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
 use super::seat::Count;
 use super::{KvError, KvRequest, KvSeat};
-use crate::frame::{AllocError, Blocks};
+use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, MapError, Relax, Relief, Zero};
 use crate::policy::{SpillFacts, Step, Tried, next_step};
 use crate::units::{Addr, Order, Page};
@@ -127,7 +127,7 @@ where
                 Step::Collect => match self.collect(request, need) {
                     Ok(addr) => return Ok(addr),
                     Err(failed) => {
-                        error = KvError::Frames(failed);
+                        error = failed;
                         Tried::Collect
                     }
                 },
@@ -158,8 +158,9 @@ where
     }
 
     /// What is contiguous with all that is kept for nobody collected, of all CPUs.
-    fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, AllocError> {
-        let order = need.order.ok_or(AllocError::Fragmented)?;
+    fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
+        let bytes = request.bytes;
+        let order = need.order.ok_or(KvError::NotNow { bytes })?;
         let addr = match self.block(need.class, order) {
             Ok(addr) => addr,
             Err(_) => {

@@ -191,3 +191,62 @@ fn a_seat_that_cannot_be_had_says_why() {
     );
     drop(taken);
 }
+
+#[test]
+fn a_window_in_the_direct_map_is_refused() {
+    let machine = Machine::new(512, 1, 64, NoRelief);
+    let direct = DIRECT / Page::BYTES;
+    let seat = |start: u64| {
+        let layout = SpaceLayout::new(Page(start), 64).with_span_pages(8);
+        let memory = leak(vec![0; layout.words_needed().unwrap()]);
+        let config = RangeConfig::for_cpus(1);
+        let space = leak(Space::new(&layout, &config, memory, machine.toy).unwrap());
+        let frames = machine.zone.seat(CpuId(0)).unwrap();
+        machine.kv.seat(space.seat(CpuId(0), frames).unwrap())
+    };
+    for start in [direct - 56, direct, direct + 96, direct + 504] {
+        let window = Addr(start * Page::BYTES);
+        let refused = seat(start).map(drop);
+        let direct = Addr(DIRECT);
+        assert_eq!(refused, Err(SetupError::Overlap { window, direct }));
+        let why =
+            "the space's window at 0x40060000 overlaps the frames at 0x40000000 in the direct map";
+        assert_eq!(said(refused) == why, start == direct.page().0 + 96);
+    }
+    for start in [direct - 64, direct + 512] {
+        assert!(seat(start).is_ok(), "they touch, and no more");
+    }
+}
+
+#[test]
+fn a_block_of_the_zones_in_which_no_object_can_lie_is_named() {
+    let machine = machine(512);
+    let layout = KvLayout::new(Frame(0), 16);
+    let memory = leak(vec![0; layout.words_needed().unwrap()]);
+    let kv = leak(Kv::new(&layout, memory, machine.toy, NoRelief).unwrap());
+    let frames = machine.zone.seat(CpuId(0)).unwrap();
+    let mut seat = kv
+        .seat(machine.space.seat(CpuId(0), frames).unwrap())
+        .unwrap();
+    let request = KvRequest::new(8 * K).with(MayCompact);
+    let mut own = vec![];
+    let refused = loop {
+        match seat.kmalloc(&request) {
+            Ok(addr) => own.push(addr),
+            Err(error) => break error,
+        }
+    };
+    let KvError::Outside(frame) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(frame.0 >= 16);
+    assert_eq!(
+        said::<()>(Err(refused)),
+        std::format!("the block at frame {frame} is not in the frames that objects can lie in")
+    );
+    machine.zone.drain();
+    assert_eq!(machine.zone.recount().free, 512 - 2 * own.len() as u64);
+    for addr in own {
+        seat.kfree(addr).unwrap();
+    }
+}
