@@ -26,6 +26,9 @@ mod watch;
 const DIRECT: u64 = 0x4000_0000;
 const WINDOW: Page = Page(0x8_0000);
 
+/// What somebody else does, told an address.
+type Other = Box<dyn FnOnce(Addr)>;
+
 /// Memory with bytes, and a page table. Nothing in it is shared between threads.
 pub(super) struct Toy {
     waits: SingleThread,
@@ -34,7 +37,7 @@ pub(super) struct Toy {
     /// Within which contexts pages were mapped.
     contexts: RefCell<Vec<Context>>,
     /// What somebody else does while bytes are copied, once.
-    while_copied: RefCell<Option<Box<dyn FnOnce(Addr)>>>,
+    while_copied: RefCell<Option<Other>>,
     /// How many calls of `map` are still to succeed, if one is to fail.
     map_fails: Cell<Option<u64>>,
 }
