@@ -54,6 +54,13 @@ pub enum HostError {
     Ranges(vrange::SetupError),
     /// The object allocator cannot be made that way.
     Objects(kv::SetupError),
+    /// A [`Heap`](crate::Heap) is for 1 to 1022 threads, and has more frames than that.
+    Heap {
+        /// The frames asked for.
+        frames: u64,
+        /// The threads asked for.
+        threads: u16,
+    },
     /// The kernel has no membarrier: [`Host::fenced`] does without.
     NoMembarrier,
 }
@@ -70,6 +77,14 @@ impl fmt::Display for HostError {
             Self::Window(error) => error.fmt(f),
             Self::Ranges(error) => error.fmt(f),
             Self::Objects(error) => error.fmt(f),
+            Self::Heap { frames, threads } if (1..=1022).contains(threads) => write!(
+                f,
+                "a heap of {frames} frames is too small for {threads} threads: at least {} are needed",
+                threads + 1
+            ),
+            Self::Heap { threads, .. } => {
+                write!(f, "a heap for {threads} threads: 1 to 1022 are possible")
+            }
             Self::NoMembarrier => NoMembarrier.fmt(f),
         }
     }

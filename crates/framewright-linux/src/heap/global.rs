@@ -2,7 +2,7 @@
 
 use super::inner::address;
 use super::{Heap, mine};
-use framewright::kv::KvRequest;
+use framewright::kv::{KvError, KvRequest};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,8 +38,8 @@ impl Heap {
                     true => seat.kfree(address(at)),
                     false => seat.kvfree(address(at)),
                 };
-                // Not free: the caller promised it. In here, so that it ends the program.
-                debug_assert!(freed.is_ok(), "{freed:?}");
+                // The caller promised it. In here, so that it ends the program.
+                debug_assert!(freed.is_ok(), "a wrong free: {}", freed.unwrap_err());
             });
             given.ok()
         });
@@ -99,7 +99,15 @@ unsafe impl GlobalAlloc for Heap {
         };
         let request = KvRequest::new(bytes as u64).aligned_to(layout.align() as u64);
         let moved = self.made().and_then(|heap| {
-            let addr = mine::in_seat(heap, true, |seat| seat.kvrealloc(address(old), &request));
+            let addr = mine::in_seat(heap, true, |seat| {
+                let moved = seat.kvrealloc(address(old), &request);
+                debug_assert!(
+                    !matches!(moved, Err(KvError::Free(_))),
+                    "a wrong realloc: {}",
+                    moved.unwrap_err()
+                );
+                moved
+            });
             addr.ok()?.ok().map(|addr| heap.pointer(addr))
         });
         if let Some(at) = moved {

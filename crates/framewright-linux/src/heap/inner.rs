@@ -4,12 +4,16 @@
 use super::HeapOptions;
 use crate::{Host, HostError, HostKv, HostKvSeat, HostSpace, Options, RangeOptions};
 use framewright::frame::ZoneLayout;
+use framewright::kv::KvLayout;
 use framewright::platform::NoRelief;
-use framewright::{Addr, CpuId, Frame, kv};
+use framewright::{Addr, CpuId, Frame};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+/// Seats are CPUs, of which there are at most 1023, and one seat is nobody's own.
+const THREADS_MAX: u16 = 1022;
 
 /// What a heap is made of. Behind an `Arc` that the heap alone has, because that, unlike a box, may
 /// be moved while seats refer to what is in it.
@@ -124,19 +128,23 @@ impl Drop for OwnSeat {
 
 impl Inner {
     pub(super) fn new(options: &HeapOptions) -> Result<Arc<Self>, HostError> {
-        // One seat more than threads, for those that have none.
-        let cpus = options
-            .threads
-            .checked_add(1)
-            .filter(|_| options.threads > 0);
-        let cpus = cpus.ok_or(HostError::Objects(kv::SetupError::Cpus(options.threads)))?;
-        let layout = ZoneLayout::new(Frame(0), options.frames).with_cpus(cpus);
+        let &HeapOptions {
+            frames, threads, ..
+        } = options;
+        // One seat more than threads, for those that have none; each needs a slab.
+        if !(1..=THREADS_MAX).contains(&threads) || frames <= u64::from(threads) {
+            return Err(HostError::Heap { frames, threads });
+        }
+        let cpus = threads + 1;
+        let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
         let mut of_host = Options::new(layout);
         // Most seats are empty most of the time: those that are not may have a tenth together.
         of_host.config.cache_permille = 100;
         let host = Host::new(&of_host)?;
         let space = HostSpace::over(host, &RangeOptions::new(options.pages))?;
-        let kv = HostKv::over(space, NoRelief)?;
+        let objects = KvLayout::new(Frame(0), frames);
+        let slabs = objects.slabs_max.max(u64::from(cpus));
+        let kv = HostKv::with_layout(space, &objects.with_slabs_max(slabs), NoRelief)?;
         let (ram, window) = (kv.host().ram(), kv.window());
         let (frames, pages) = (ram.frames(), window.range());
         let start = ram.address(frames.start()).ok().and_then(NonNull::new);
@@ -152,7 +160,7 @@ impl Inner {
         Ok(Arc::new(Self {
             kv,
             life: Arc::default(),
-            threads: options.threads,
+            threads,
             ram,
             window,
             shared: Mutex::new(()),

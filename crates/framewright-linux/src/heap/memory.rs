@@ -5,7 +5,7 @@ use super::{Heap, mine};
 use crate::HostError;
 use framewright::kv::{KvError, KvRequest, Memory, Place};
 use framewright::policy::Effort;
-use framewright::vrange::AreaRequest;
+use framewright::vrange::{AreaRequest, RangeError};
 use framewright::{Addr, Context, Page};
 use std::alloc::Layout;
 use std::fmt;
@@ -61,6 +61,9 @@ impl Heap {
     /// The heap with that effort and context; by itself it is asked to fail fast, by a caller who
     /// may do anything.
     ///
+    /// Nobody gives memory back to a heap, so what an effort changes is whether a contiguous object
+    /// is looked for in what other threads have cached: not by [`Effort::FailFast`].
+    ///
     /// Whatever the context: a heap that has not been made is made first, by whoever asks
     /// ([`set_up`](Self::set_up) does it earlier), and a free has no context: a thread without a
     /// seat waits for the shared one to free something.
@@ -109,6 +112,9 @@ impl HeapWith<'_> {
             Place::Contiguous => seat.kmalloc(request),
             Place::Either => seat.kvmalloc(request),
             Place::Mapped => {
+                if !request.effort.is_allowed(request.context) {
+                    return Err(KvError::MustNotWait);
+                }
                 let area = AreaRequest {
                     pages: request.bytes.div_ceil(Page::BYTES),
                     align_bytes: request.align_bytes,
@@ -116,7 +122,12 @@ impl HeapWith<'_> {
                     context: request.context,
                     tag: request.tag,
                 };
-                let page = seat.ranges().vmalloc(&area).map_err(KvError::Ranges)?;
+                let mut page = seat.ranges().vmalloc(&area);
+                // As kvmalloc does: not before what CPUs keep in slabs went back.
+                if matches!(page, Err(RangeError::Frames(_))) && may_block && seat.drain() > 0 {
+                    page = seat.ranges().vmalloc(&area);
+                }
+                let page = page.map_err(KvError::Ranges)?;
                 Ok(Addr(page.0 * Page::BYTES))
             }
         });

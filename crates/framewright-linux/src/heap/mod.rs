@@ -19,6 +19,11 @@
 //! membarrier); and requests for which the engine has no memory. A free finds out by the address
 //! whose the object is. As a [`Memory`] it passes nothing on: there an error is a value.
 //!
+//! # Wrong frees
+//! What is freed twice, or is not the start of an object, is refused, and counted in
+//! [`KvStats::bad_frees`]; in a build with debug assertions it ends the program, with a line that
+//! says what is wrong with the address.
+//!
 //! # Limits
 //! The memory is shared with a process that is forked off, as its file is: such a process must
 //! not use the heap, except to start another program, as [`Command`](std::process::Command) does.
@@ -48,7 +53,8 @@ use std::sync::{Arc, OnceLock};
 /// How large a heap is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeapOptions {
-    /// How many frames it has. They cost nothing until they are used.
+    /// How many frames it has, of 4096 bytes: more than `threads`. They cost nothing until they are
+    /// used.
     pub frames: u64,
     /// How many threads have a seat of their own at a time, 1 to 1022.
     pub threads: u16,
@@ -110,8 +116,12 @@ pub struct Heap {
 pub struct HeapStats {
     /// What the engine has counted.
     pub objects: KvStats,
-    /// Frames that are free, those that threads have cached included.
+    /// Frames that are free, those that threads have cached included. Not those in slabs
+    /// ([`KvStats::slab_frames`]), also if they are empty, nor those of `lazy_pages`.
     pub free_frames: u64,
+    /// Mapped pages that were freed and not unmapped yet, so that they still have their frames; guard
+    /// pages are counted too. The frames go back before a request fails that may wait.
+    pub lazy_pages: u64,
     /// Requests that were passed on to the system's allocator.
     pub system_allocs: u64,
     /// Operations in the seat that threads without one share.
@@ -157,9 +167,11 @@ impl Heap {
     #[must_use]
     pub fn stats(&self) -> Option<HeapStats> {
         let inner = self.inner.get()?.as_ref().ok()?;
+        let areas = inner.kv().space().space().stats();
         Some(HeapStats {
             objects: inner.kv().kv().stats(),
             free_frames: inner.kv().host().zone().stats().nr_free_pages,
+            lazy_pages: areas.kept_pages + areas.vmap_lazy_nr,
             // Relaxed: only counted.
             system_allocs: self.system_allocs.load(Relaxed),
             shared_seat: inner.shared_seat(),

@@ -3,7 +3,7 @@
 use super::*;
 use framewright::kv::{KBox, KVVec, KvError, Place, VBox, VVec};
 use framewright::policy::Effort;
-use framewright::{Context, vrange};
+use framewright::{Context, kv, vrange};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -158,9 +158,102 @@ fn where_there_can_be_no_heap_the_system_serves_and_owners_get_the_reason() {
     let refused = KBox::try_new(5, &heap).unwrap_err();
     assert_eq!((refused.value, refused.error), (5, HeapError::Host(error)));
     assert_eq!(refused.to_string(), format!("there is no heap: {error}"));
-    let none = HeapOptions::new(1 << 20).with_threads(0);
-    let error = Heap::try_new(none).unwrap_err();
-    assert_eq!(error.to_string(), "0 CPUs are not between 1 and 1023");
+}
+
+#[test]
+fn a_heap_has_a_frame_for_each_thread_and_one_more_and_says_so() {
+    let message = |frames: u64, threads| {
+        let options = HeapOptions::new(frames * 4096).with_threads(threads);
+        Heap::try_new(options).unwrap_err().to_string()
+    };
+    for threads in [0, 1023, u16::MAX] {
+        let expected = format!("a heap for {threads} threads: 1 to 1022 are possible");
+        assert_eq!(message(4096, threads), expected);
+    }
+    assert_eq!(
+        message(63, 63),
+        "a heap of 63 frames is too small for 63 threads: at least 64 are needed"
+    );
+    let Some(small) = heap(64, 63) else { return };
+    assert_eq!(*KBox::try_new(5, &small).unwrap(), 5);
+}
+
+#[test]
+fn a_wrong_free_is_refused_or_ends_the_program_with_its_reason() {
+    const CHILD: &str = "FRAMEWRIGHT_TEST_WRONG_FREE";
+    if let Ok(what) = std::env::var(CHILD) {
+        let heap = heap(1024, 1).unwrap();
+        // SAFETY: more than 0 bytes; then what the heap refuses, which this is about.
+        unsafe {
+            let at = heap.alloc(layout(100, 8));
+            heap.dealloc(at, layout(100, 8));
+            match what.as_str() {
+                "free" => heap.dealloc(at, layout(100, 8)),
+                _ => _ = heap.realloc(at, layout(100, 8), 5000),
+            }
+        }
+        assert!(heap.stats().unwrap().objects.bad_frees >= 1);
+        return;
+    }
+    if heap(1024, 1).is_none() {
+        return;
+    }
+    for what in ["free", "realloc"] {
+        let name = "heap::tests::a_wrong_free_is_refused_or_ends_the_program_with_its_reason";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, what)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert_eq!(child.status.success(), !cfg!(debug_assertions), "{said}");
+        if cfg!(debug_assertions) {
+            assert!(said.contains(&format!("a wrong {what}: ")), "{said}");
+            assert!(said.contains("is free already"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn mapped_pages_get_what_others_keep_in_slabs() {
+    const THREADS: u16 = 20;
+    let Some(heap) = heap(1024, THREADS + 1) else {
+        return;
+    };
+    let (heap, all_are_there) = (&heap, &Barrier::new(usize::from(THREADS)));
+    thread::scope(|scope| {
+        // Each thread keeps an empty slab of each length that it used.
+        let worker = || {
+            scope.spawn(|| {
+                all_are_there.wait();
+                for bytes in (100..=2000).step_by(100) {
+                    let one = KVVec::<u8, _>::try_with_capacity(bytes, heap).unwrap();
+                    drop(one);
+                }
+                all_are_there.wait();
+            })
+        };
+        let workers = [(); THREADS as usize].map(|()| worker());
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+    let stats = heap.stats().unwrap();
+    assert!(stats.objects.slab_frames > 200, "{stats:?}");
+    let frames = stats.free_frames + stats.objects.slab_frames / 2;
+    let long = layout(frames as usize * 4096, 4096);
+    let hurried = heap.with(Effort::FailFast, Context::NOWAIT);
+    let alloc = |heap: &dyn kv::Memory<Error = HeapError>| heap.alloc(long, Place::Mapped, false);
+    let error = alloc(&hurried).unwrap_err();
+    assert!(matches!(error, HeapError::Objects(KvError::Ranges(_))));
+    let at = alloc(heap).unwrap();
+    // SAFETY: allocated with this layout.
+    unsafe { kv::Memory::free(heap, at, long) };
+    assert_eq!(objects(heap), 0);
+    let stats = heap.stats().unwrap();
+    // With its guard page.
+    let not_used = stats.free_frames + stats.lazy_pages + stats.objects.slab_frames;
+    assert_eq!(not_used, 1024 + 1, "{stats:?}");
 }
 
 #[test]
@@ -444,11 +537,13 @@ fn effort_and_context_are_the_handles() {
         refused,
         Some(framewright::raw::owned::ReserveError::Memory(error))
     );
+    let refused = VBox::try_new(5, impossible).unwrap_err();
+    assert_eq!(refused.error, error);
     let may = heap.with(Effort::MustSucceed, Context::NOIO);
     let mut some = KVVec::try_with_capacity(10, may).unwrap();
     some.try_extend_from_slice(&[1, 2, 3]).unwrap();
     assert_eq!(*some, [1, 2, 3]);
-    let long = framewright::kv::Memory::alloc(&may, layout(1 << 40, 8), Place::Mapped, false);
+    let long = kv::Memory::alloc(&may, layout(1 << 40, 8), Place::Mapped, false);
     let error = long.unwrap_err();
     assert!(
         matches!(
