@@ -117,11 +117,10 @@ pub struct HeapStats {
     /// What the engine has counted.
     pub objects: KvStats,
     /// Frames that are free, those that threads have cached included. Not those in slabs
-    /// ([`KvStats::slab_frames`]), also if they are empty, nor those of `lazy_pages`.
+    /// ([`KvStats::slab_frames`]), also if they are empty, nor those of mapped pages that were freed
+    /// and are kept for the next ones or wait for a purge: that may be most of them. All of them go
+    /// back before a request fails that may wait.
     pub free_frames: u64,
-    /// Mapped pages that were freed and not unmapped yet, so that they still have their frames; guard
-    /// pages are counted too. The frames go back before a request fails that may wait.
-    pub lazy_pages: u64,
     /// Requests that were passed on to the system's allocator.
     pub system_allocs: u64,
     /// Operations in the seat that threads without one share.
@@ -167,11 +166,9 @@ impl Heap {
     #[must_use]
     pub fn stats(&self) -> Option<HeapStats> {
         let inner = self.inner.get()?.as_ref().ok()?;
-        let areas = inner.kv().space().space().stats();
         Some(HeapStats {
             objects: inner.kv().kv().stats(),
             free_frames: inner.kv().host().zone().stats().nr_free_pages,
-            lazy_pages: areas.kept_pages + areas.vmap_lazy_nr,
             // Relaxed: only counted.
             system_allocs: self.system_allocs.load(Relaxed),
             shared_seat: inner.shared_seat(),
