@@ -204,9 +204,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             // First fit packs closer the more of what is low is free.
             self.purge_all(frames);
         }
-        let found = self
-            .take_waiting(need, frames)
-            .or_else(|| self.alloc_in_arena(need, GIVES, frames));
+        let mut found = self.take_waiting(need, frames);
+        if found.is_none() {
+            found = self.alloc_in_arena(need, GIVES, frames);
+        } else if need.pages > self.space.small_max {
+            // The others that wait have as many frames each, and nobody else to give them back.
+            self.release_areas(GIVES, frames);
+        }
         if let Some(at) = found {
             self.finish_in_arena(at, header);
             return Some(at);
@@ -274,8 +278,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             .or_else(|| self.take_listed(pages, align, Choice::Poor))
     }
 
-    /// An area of the arena that this CPU freed, of just the length asked for, whose generation has
-    /// passed: of the first few in its list the least aligned that will do. It need not go into the
+    /// An area of the arena that this CPU freed, of just the length asked for, that is ready: of the
+    /// first few in its list the least aligned that will do. It need not go into the
     /// tree and be looked for there again.
     ///
     /// Only for what no span serves, and not where first fit should pack closely.
@@ -283,17 +287,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let space = self.space;
         let all = u64::from(space.spans.pages());
         let is_for_spans = need.pages <= space.small_max && need.align_pages <= all;
-        if is_for_spans
-            || !space.config.spans
-            || self.words.link(Own::AreasWait).is_none()
-            || self.words.get(Own::AreasStamp) > space.done()
-            || space.is_crowded()
-        {
+        if is_for_spans || !space.config.spans || space.is_crowded() {
             return None;
         }
+        self.ready_areas();
         let mut best = None;
         let mut least = u32::MAX;
-        let (mut before, mut next) = (None, self.words.link(Own::AreasWait));
+        let (mut before, mut next) = (None, self.words.link(Own::AreasReady));
         for _ in 0..LOOKS {
             let Some(at) = next else { break };
             let header = self.header(at);
@@ -310,7 +310,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         let (at, before, next) = best?;
         match before {
-            None => self.words.set_link(Own::AreasWait, next),
+            None => self.words.set_link(Own::AreasReady, next),
             Some(before) => {
                 let waiting = self.header(before).lazy(next);
                 space.table.set_header(before, waiting);

@@ -1,3 +1,4 @@
+use super::alloc::GIVES;
 use super::bits;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
@@ -108,6 +109,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     self.exit();
                     self.purge_others(pages);
                     self.enter();
+                }
+                if header.pages() > self.space.small_max {
+                    // Of long ones a few have many frames: they do not wait for the next request.
+                    self.held().release_areas(GIVES, &mut self.frames);
                 }
                 break Ok(u64::from(header.pages()) - kind.guard_pages());
             }

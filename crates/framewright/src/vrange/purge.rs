@@ -423,6 +423,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Unmaps some of the arena's areas in the seat's list. Those that cannot be unmapped are put
     /// aside until all others have been tried, so that they hide none.
     fn pass_areas(&self) -> bool {
+        self.ready_areas();
         let mut unmapped = self.pass_until_some();
         if unmapped == 0 {
             self.try_failed_again();
@@ -564,19 +565,18 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Gives the arena's areas that wait back to it, if their generation has passed. Returns
     /// whether there were some.
     pub(super) fn release_areas(&self, most: usize, frames: &mut impl FrameSource) -> bool {
-        if self.words.link(Own::AreasWait).is_none()
-            || self.words.get(Own::AreasStamp) > self.space.done()
-        {
+        self.ready_areas();
+        if self.words.link(Own::AreasReady).is_none() {
             return false;
         }
         let mut areas = [(0, 0); MERGES_MAX];
         let mut count = 0;
         // Frames go back before the arena's lock is taken: nothing is called under it.
         while count < most.min(MERGES_MAX)
-            && let Some(at) = self.words.link(Own::AreasWait)
+            && let Some(at) = self.words.link(Own::AreasReady)
         {
             let header = self.header(at);
-            self.words.set_link(Own::AreasWait, header.next());
+            self.words.set_link(Own::AreasReady, header.next());
             self.give_frames(at, frames);
             self.clear_arena_start(at);
             areas[count] = (at, header.pages());
@@ -584,6 +584,27 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
         self.space.give(self.words, areas[..count].iter().copied());
         true
+    }
+
+    /// Areas of the arena whose generation has passed are ready, before others wait for a later one.
+    /// Time: O(1) if none were, and else O(those that waited).
+    pub(super) fn ready_areas(&self) {
+        let waiting = self.words.link(Own::AreasWait);
+        let Some(first) = waiting else { return };
+        if self.words.get(Own::AreasStamp) > self.space.done() {
+            return;
+        }
+        let ready = self.words.link(Own::AreasReady);
+        if ready.is_some() {
+            let mut last = first;
+            while let Some(next) = self.header(last).next() {
+                last = next;
+            }
+            let linked = self.header(last).lazy(ready);
+            self.space.table.set_header(last, linked);
+        }
+        self.words.set_link(Own::AreasReady, waiting);
+        self.words.set_link(Own::AreasWait, None);
     }
 
     /// Gives back the frames behind an area, if they are the space's.

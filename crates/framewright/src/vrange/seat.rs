@@ -63,6 +63,8 @@ pub(super) enum Own {
     /// Of what can be purged, at most so many pages are those that the last attempt at all of it
     /// could not unmap.
     Stuck = 38,
+    /// Areas of the arena that waited, and whose generation has passed.
+    AreasReady = 39,
 }
 
 /// The counters of a seat: events since the space was made.
@@ -110,7 +112,7 @@ pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
 pub(super) const LISTS: usize = 23;
 const _: () = {
     assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::Undone as usize) < KEPT);
-    assert!((Own::Stuck as usize) < HEADS);
+    assert!((Own::AreasReady as usize) < HEADS);
 };
 
 /// The metadata of one seat.

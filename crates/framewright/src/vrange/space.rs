@@ -398,6 +398,7 @@ impl<'m, P> Space<'m, P> {
             seat.kept(self.table).pages() != 0
                 || seat.link(Own::WaitHead).is_some()
                 || seat.link(Own::AreasWait).is_some()
+                || seat.link(Own::AreasReady).is_some()
         };
         self.look_at_lazy(0) != 0 || self.depot().pages() != 0 || self.all_seats().any(has_some)
     }
