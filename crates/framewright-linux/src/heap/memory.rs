@@ -3,10 +3,9 @@
 use super::inner::{Inner, NoSeat, address};
 use super::{Heap, mine};
 use crate::HostError;
+use framewright::Context;
 use framewright::kv::{KvError, KvRequest, Memory, Place};
 use framewright::policy::Effort;
-use framewright::vrange::{AreaRequest, RangeError};
-use framewright::{Addr, Context, Page};
 use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
@@ -111,25 +110,7 @@ impl HeapWith<'_> {
         let addr = mine::in_seat(inner, may_block, |seat| match place {
             Place::Contiguous => seat.kmalloc(request),
             Place::Either => seat.kvmalloc(request),
-            Place::Mapped => {
-                if !request.effort.is_allowed(request.context) {
-                    return Err(KvError::MustNotWait);
-                }
-                let area = AreaRequest {
-                    pages: request.bytes.div_ceil(Page::BYTES),
-                    align_bytes: request.align_bytes,
-                    zero: request.zero,
-                    context: request.context,
-                    tag: request.tag,
-                };
-                let mut page = seat.ranges().vmalloc(&area);
-                // As kvmalloc does: not before what CPUs keep in slabs went back.
-                if matches!(page, Err(RangeError::Frames(_))) && may_block && seat.drain() > 0 {
-                    page = seat.ranges().vmalloc(&area);
-                }
-                let page = page.map_err(KvError::Ranges)?;
-                Ok(Addr(page.0 * Page::BYTES))
-            }
+            Place::Mapped => seat.vmalloc(request),
         });
         addr?
             .map(|addr| inner.pointer(addr))

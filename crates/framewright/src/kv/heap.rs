@@ -245,6 +245,7 @@ impl<'m, P, R> Kv<'m, P, R> {
             remote_frees: sum(Count::RemoteFrees),
             run_allocs: sum(Count::RunAllocs),
             run_frees: sum(Count::RunFrees),
+            mapped_allocs: sum(Count::MappedAllocs),
             spills: sum(Count::Spills),
             mapped_frees: sum(Count::MappedFrees),
             failures: sum(Count::Failures),

@@ -1,5 +1,6 @@
 //! Objects that need not be contiguous in memory: the same, or mapped pages.
 
+use super::obtain::Need;
 use super::seat::Count;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
@@ -49,6 +50,25 @@ where
     ) -> Result<Addr, KvError> {
         let bytes = KvRequest::array(count, bytes_each)?.bytes;
         self.kvmalloc(&KvRequest { bytes, ..*request }.zeroed())
+    }
+
+    /// Allocates an object of mapped pages, whatever blocks there are \[`vmalloc`\]. Effort and
+    /// context say what is done for it, as for [`kvmalloc`](Self::kvmalloc).
+    ///
+    /// # Errors
+    /// As [`kvmalloc`](Self::kvmalloc).
+    pub fn vmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        let need = Need {
+            class: None,
+            order: None,
+            may_spill: false,
+            ..self.need(request, true)?
+        };
+        if need.pages.is_none() {
+            let bytes = request.bytes;
+            return Err(KvError::TooLong { bytes });
+        }
+        self.obtain(request, &need)
     }
 
     /// Frees an object, whichever kind it is of \[`kvfree`\]. Returns how many bytes it could have

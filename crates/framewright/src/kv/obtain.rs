@@ -23,6 +23,8 @@ pub(super) struct Need {
     pub(super) order: Option<Order>,
     /// Or so many mapped pages.
     pub(super) pages: Option<u64>,
+    /// Whether mapped pages are a spill, and not what was asked for.
+    pub(super) may_spill: bool,
 }
 
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
@@ -63,6 +65,7 @@ where
                 class,
                 order,
                 pages,
+                may_spill: true,
             });
         }
         match order {
@@ -70,6 +73,7 @@ where
                 class,
                 order,
                 pages: None,
+                may_spill: false,
             }),
             None if order_of(bytes, 1).filter(has_block).is_some() => {
                 Err(KvError::AlignContiguous { bytes: align_bytes })
@@ -178,18 +182,18 @@ where
     /// Mapped pages; where frames are missing and it may wait, after what CPUs keep in slabs has
     /// been collected (K9).
     fn map_or_drain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
-        let found = self.map(request);
+        let found = self.map(request, need);
         let is_short = matches!(found, Err(RangeError::Frames(_)));
         if !is_short || !request.context.may_block || !self.drain_for(need.class) {
             return found;
         }
         match self.look(request, need) {
             Some(addr) => Ok(addr),
-            None => self.map(request),
+            None => self.map(request, need),
         }
     }
 
-    pub(super) fn map(&mut self, request: &KvRequest) -> Result<Addr, RangeError> {
+    pub(super) fn map(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
         let area = AreaRequest {
             pages: request.bytes.div_ceil(Page::BYTES),
             align_bytes: request.align_bytes,
@@ -198,7 +202,8 @@ where
             tag: request.tag,
         };
         let page = self.ranges.vmalloc(&area)?;
-        self.words.count(Count::Spills, 1);
+        self.words.count(Count::MappedAllocs, 1);
+        self.words.count(Count::Spills, u64::from(need.may_spill));
         Ok(addr_of(page))
     }
 

@@ -116,7 +116,7 @@ where
         let is_mapped = self.kv.place(addr).is_none();
         let pages = request.bytes.div_ceil(Page::BYTES);
         if is_mapped && pages * Page::BYTES <= enough {
-            return self.map(request).ok();
+            return self.map(request, need).ok();
         }
         None
     }

@@ -41,6 +41,7 @@ pub(super) enum Count {
     SlabReturns,
     RunAllocs,
     RunFrees,
+    MappedAllocs,
     Spills,
     MappedFrees,
     Failures,

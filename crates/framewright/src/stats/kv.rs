@@ -16,11 +16,14 @@ pub struct KvStats {
     pub run_allocs: u64,
     /// Blocks of frames given back.
     pub run_frees: u64,
-    /// Calls of `kvmalloc` that went to mapped pages.
+    /// Objects that became mapped pages: the spills, and those that had to be mapped (`vmalloc`).
+    pub mapped_allocs: u64,
+    /// Those of them that could have been contiguous: of `kvmalloc`, `kvcalloc` and `kvrealloc`.
     pub spills: u64,
-    /// Mapped objects given back.
+    /// Mapped objects given back here, areas that the space itself made among them.
     pub mapped_frees: u64,
-    /// Requests that failed.
+    /// Requests that failed when everything was tried that effort and context allow. What is
+    /// refused before anything is tried is not counted.
     pub failures: u64,
     /// Frames in slabs (`nr_slab_unreclaimable`).
     pub slab_frames: u64,

@@ -95,3 +95,31 @@ fn reallocation_keeps_the_bytes_that_both_lengths_have() {
     seat.kvfree(at).unwrap();
     machine.assert_all_free(seat);
 }
+
+#[test]
+fn what_must_be_mapped_is_counted_and_is_no_spill() {
+    let machine = machine(512);
+    let mut seat = machine.seat(0);
+    let mapped = seat.vmalloc(&KvRequest::new(100).aligned_to(1 << 14));
+    let mapped = mapped.unwrap();
+    assert!(mapped.0.is_multiple_of(1 << 14));
+    assert_eq!(machine.kv.kind(mapped), Kind::Mapped);
+    // No block is so long.
+    let spilled = seat.kvmalloc(&KvRequest::new(300 * 4096).aligned_to(4 << 20));
+    let spilled = spilled.unwrap();
+    let stats = machine.kv.stats();
+    assert_eq!((stats.mapped_allocs, stats.spills), (2, 1));
+    assert_eq!(seat.vmalloc(&KvRequest::new(0)), Err(KvError::Empty));
+    let failed = seat.vmalloc(&KvRequest::new(300 * 4096));
+    assert!(matches!(failed, Err(KvError::Ranges(_))), "{failed:?}");
+    for addr in [mapped, spilled] {
+        seat.kvfree(addr).unwrap();
+    }
+    let stats = machine.kv.stats();
+    assert_eq!((stats.mapped_allocs, stats.mapped_frees), (2, 2));
+    assert_eq!(
+        (stats.run_allocs, stats.slab_allocs, stats.failures),
+        (0, 0, 1)
+    );
+    machine.assert_all_free(seat);
+}
