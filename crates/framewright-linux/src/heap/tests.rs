@@ -493,6 +493,28 @@ fn a_heap_goes_at_once_whichever_threads_had_seats_in_it() {
 }
 
 #[test]
+fn a_thread_may_end_while_a_heap_goes_in_which_it_had_a_seat() {
+    let Some(first) = heap(64, 2) else { return };
+    drop(first);
+    for _ in 0..100 {
+        let short = Arc::new(heap(64, 2).unwrap());
+        let gone = ram(&short);
+        let (did, done) = mpsc::channel();
+        let its = Arc::clone(&short);
+        let worker = thread::spawn(move || {
+            drop(KBox::try_new([1; 50], &*its).unwrap());
+            did.send(()).unwrap();
+            // The last of the two drops the heap; then the thread's seat goes.
+            drop(its);
+        });
+        done.recv().unwrap();
+        drop(short);
+        worker.join().unwrap();
+        assert!(gone.upgrade().is_none());
+    }
+}
+
+#[test]
 fn owners_lie_where_their_names_say_and_stay_there() {
     let Some(heap) = heap(4096, 1) else { return };
     let inner = heap.made().unwrap();

@@ -1,6 +1,7 @@
 // UNSAFETY: address space is asked of the kernel and given back here, and mapped anew inside of
 // it; mmap has no safe form, because the caller must know what it replaces.
 
+use crate::mapping::{after_map, before_unmap};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
 use std::ffi::c_void;
@@ -57,6 +58,7 @@ impl Reservation {
                 none(),
             )?
         };
+        after_map();
         let misaligned = whole.addr() % align_bytes;
         // Never 0 bytes further on: what lies in front is to be reserved too.
         let start = whole.wrapping_byte_add(align_bytes - misaligned).cast();
@@ -163,6 +165,7 @@ impl Drop for Reservation {
             // Which part is whose is not known. What stays is address space, and what it shows.
             return;
         }
+        before_unmap();
         // SAFETY: the whole is this value's (invariant: it is not lost), and no reference into it outlives the
         // value. What the kernel refuses stays reserved until the process ends.
         let _ = unsafe { munmap(self.whole, self.whole_bytes) };
