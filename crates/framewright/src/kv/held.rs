@@ -5,7 +5,10 @@ use super::pool::Pool;
 use super::seat::{Count, SeatWords};
 use super::slab::{Header, Records, State};
 use super::table::{Entry, Part, Table};
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
 use crate::units::{Frame, Order, Page};
 
 /// A seat in the hands of whoever may touch it: its own thread while it is busy, or the holder of
@@ -116,10 +119,12 @@ impl Held<'_> {
     pub(super) fn move_to(&self, number: u32, state: State) {
         let slab = self.records.get(number);
         let header = slab.header();
+        self.words.count(Count::Moves, 1);
         if let Some(head) = self.words.list(header.state(), header.class()) {
             let (next, prev) = (slab.next(), slab.prev());
             match prev {
-                0 => head.store(u64::from(next), Relaxed),
+                // Release: for who looks from elsewhere, see `may_give`.
+                0 => head.store(u64::from(next), Release),
                 _ => self.records.get(prev).set_next(next),
             }
             if next != 0 {

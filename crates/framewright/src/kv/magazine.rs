@@ -189,7 +189,8 @@ impl<'m> Held<'m> {
 
     #[cold]
     fn collect_all(&self) {
-        // Acquire pairs with the Release in `send`.
+        self.words.count(Count::Moves, 1);
+        // Acquire pairs with the Release in `send`; Release is for who looks, see `may_give`.
         let mut next = self.words.inbox().swap(0, AcqRel) as u32;
         while next != 0 {
             let number = next;
