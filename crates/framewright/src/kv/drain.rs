@@ -8,11 +8,7 @@ use super::table::{Entry, Part};
 use super::{Kv, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Watched, Zero};
-use crate::sync::{
-    Lock,
-    Ordering::{Acquire, Relaxed},
-    fence,
-};
+use crate::sync::{Lock, Ordering::Relaxed};
 use crate::vrange::FrameSource;
 
 /// Somebody has the stop lock, and has claimed all seats; they are given up when this is dropped.
@@ -65,24 +61,17 @@ impl<P, R> Kv<'_, P, R> {
     ///
     /// That objects come and go in slabs that are in use brings nobody a block, and so stops nobody.
     fn drain_may_help(&self, cpu: u16, class: Option<Class>) -> bool {
-        // Somebody else is moving slabs between seats.
-        let is_stopped = || self.stop_lock().load(Acquire) != 0;
-        let may_give = |of| {
+        (0..self.shape.cpus).any(|of| {
             let others = class.filter(|_| of != cpu);
             self.held(of).may_give(others)
-        };
-        is_stopped() || (0..self.shape.cpus).any(may_give) || is_stopped()
+        })
     }
 }
 
 impl Held<'_> {
     /// Whether the seat, whosever it is, keeps a slab in which nothing is allocated, perhaps after it
-    /// has collected what others freed; or has a slot of the class. True, too, where it was not to be
-    /// seen, because somebody is in the seat or moved slabs in it meanwhile.
+    /// has collected what others freed; or has a slot of the class.
     fn may_give(&self, class: Option<Class>) -> bool {
-        let turn = self.words.turn();
-        let is_busy = turn.is_busy();
-        let moves = self.words.read(Count::Moves);
         let is_served = |each: Class| {
             let number = Records::named_by(self.words.magazine(each).0);
             (number != 0).then(|| self.records.get(number))
@@ -95,13 +84,10 @@ impl Held<'_> {
             let has_slot = is_served(each).is_some_and(|slab| slab.first_free_word().is_some());
             has_slot || self.words.first(State::Partial, each) != 0
         };
-        let gives = self.words.inbox().load(Relaxed) != 0
+        self.words.inbox().load(Relaxed) != 0
             || self.words.has_surplus()
             || Class::all().any(keeps_empty)
-            || class.is_some_and(|class| class.and_larger().any(has_slot));
-        // Acquire: who saw a list or a magazine in between sees that the seat is busy, or the move.
-        fence(Acquire);
-        gives || is_busy || turn.is_busy() || self.words.read(Count::Moves) != moves
+            || class.is_some_and(|class| class.and_larger().any(has_slot))
     }
 }
 

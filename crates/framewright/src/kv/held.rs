@@ -5,10 +5,7 @@ use super::pool::Pool;
 use super::seat::{Count, SeatWords};
 use super::slab::{Header, Records, State};
 use super::table::{Entry, Part, Table};
-use crate::sync::{
-    AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Order, Page};
 
 /// A seat in the hands of whoever may touch it: its own thread while it is busy, or the holder of
@@ -119,12 +116,10 @@ impl Held<'_> {
     pub(super) fn move_to(&self, number: u32, state: State) {
         let slab = self.records.get(number);
         let header = slab.header();
-        self.words.count(Count::Moves, 1);
         if let Some(head) = self.words.list(header.state(), header.class()) {
             let (next, prev) = (slab.next(), slab.prev());
             match prev {
-                // Release: for who looks from elsewhere, see `may_give`.
-                0 => head.store(u64::from(next), Release),
+                0 => head.store(u64::from(next), Relaxed),
                 _ => self.records.get(prev).set_next(next),
             }
             if next != 0 {

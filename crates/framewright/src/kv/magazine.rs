@@ -189,8 +189,7 @@ impl<'m> Held<'m> {
 
     #[cold]
     fn collect_all(&self) {
-        self.words.count(Count::Moves, 1);
-        // Acquire pairs with the Release in `send`; Release is for who looks, see `may_give`.
+        // Acquire pairs with the Release in `send`.
         let mut next = self.words.inbox().swap(0, AcqRel) as u32;
         while next != 0 {
             let number = next;

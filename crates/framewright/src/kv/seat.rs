@@ -50,9 +50,6 @@ pub(super) enum Count {
     Drains,
     BadFrees,
     DoubleFrees,
-    /// Slabs that changed their list, and inboxes collected: whether who looks from elsewhere may
-    /// have missed one on its way.
-    Moves,
 }
 
 /// Words of one seat: whole cache lines, so that no two seats share one.
@@ -60,7 +57,7 @@ pub(super) const SEAT_WORDS: usize = 128;
 const _: () = {
     assert!(MAGAZINES + 2 * PLACES <= INBOX && INBOX + 8 <= PARTIAL);
     assert!(PARTIAL + PLACES <= EMPTY && EMPTY + PLACES <= COUNTERS);
-    assert!(COUNTERS + (Count::Moves as usize) < SEAT_WORDS);
+    assert!(COUNTERS + (Count::DoubleFrees as usize) < SEAT_WORDS);
 };
 
 /// The metadata of one seat.
@@ -100,8 +97,7 @@ impl<'m> SeatWords<'m> {
 
     pub(super) fn set_magazine(self, class: Class, word: u64, first: u64) {
         let at = MAGAZINES + 2 * class.index();
-        // Release: for who looks from elsewhere, see `Held::may_give`.
-        self.words[at].store(word, Release);
+        self.words[at].store(word, Relaxed);
         self.words[at + 1].store(first, Relaxed);
     }
 

@@ -50,11 +50,6 @@ impl<'m> Turn<'m> {
         self.claimed.load(Acquire) == 0
     }
 
-    /// Whether the seat is busy, for who only looks: if not, what was done in it is seen.
-    pub(crate) fn is_busy(self) -> bool {
-        self.busy.load(Acquire) != 0
-    }
-
     /// The owner, in a busy seat before anything is done in it: lets whoever claims it have it
     /// first.
     #[inline]
