@@ -77,7 +77,7 @@ fn k9_requests_that_fail_again_and_again_stop_nobody_for_objects_that_come_and_g
     // But what has become empty is had, whoever freed it: one frame for each CPU's slab.
     let [theirs, mine] = small.map(Result::unwrap);
     let before = all.len();
-    for addr in [mine, theirs] {
+    for addr in [theirs, mine] {
         seat.kfree(addr).unwrap();
         all.push(seat.kvmalloc(&KvRequest::new(4 * K)).expect("K9"));
     }
