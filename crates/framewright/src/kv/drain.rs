@@ -3,7 +3,7 @@
 use super::class::Class;
 use super::held::Held;
 use super::seat::Count;
-use super::slab::{Records, Slab, State};
+use super::slab::State;
 use super::table::{Entry, Part};
 use super::{Kv, KvSeat};
 use crate::frame::Blocks;
@@ -56,38 +56,12 @@ impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
 }
 
 impl<P, R> Kv<'_, P, R> {
-    /// Whether stopping all CPUs can bring the CPU a block, or a slot of that class: a look that
-    /// stops nobody, in which what happened before the request is seen. Time: O(CPUs).
-    ///
-    /// That objects come and go in slabs that are in use brings nobody a block, and so stops nobody.
-    fn drain_may_help(&self, cpu: u16, class: Option<Class>) -> bool {
-        (0..self.shape.cpus).any(|of| {
-            let others = class.filter(|_| of != cpu);
-            self.held(of).may_give(others)
-        })
-    }
-}
-
-impl Held<'_> {
-    /// Whether the seat, whosever it is, keeps a slab in which nothing is allocated, perhaps after it
-    /// has collected what others freed; or has a slot of the class.
-    fn may_give(&self, class: Option<Class>) -> bool {
-        let is_served = |each: Class| {
-            let number = Records::named_by(self.words.magazine(each).0);
-            (number != 0).then(|| self.records.get(number))
-        };
-        let keeps_empty = |each| {
-            let is_empty = is_served(each).is_some_and(Slab::is_empty);
-            is_empty || self.words.first(State::Empty, each) != 0
-        };
-        let has_slot = |each| {
-            let has_slot = is_served(each).is_some_and(|slab| slab.first_free_word().is_some());
-            has_slot || self.words.first(State::Partial, each) != 0
-        };
-        self.words.inbox().load(Relaxed) != 0
-            || self.words.has_surplus()
-            || Class::all().any(keeps_empty)
-            || class.is_some_and(|class| class.and_larger().any(has_slot))
+    /// How often anybody did what can make stopping all CPUs worth its cost, plus one.
+    fn events(&self) -> u64 {
+        let frees = self.sum(Count::SlabFrees);
+        frees
+            .wrapping_add(self.sum(Count::SlabMakes))
+            .wrapping_add(1)
     }
 }
 
@@ -109,17 +83,22 @@ where
     }
 
     /// The same before a request fails: for a slot of that class, or for a block of frames. What
-    /// others have free of a slab is taken over too. Does nothing if a look shows that it cannot
-    /// help. Returns whether it may have helped.
+    /// others have free of a slab is taken over too. Does nothing if it did not help the last time
+    /// and nothing was freed since. Returns whether it may have helped.
     pub(super) fn drain_for(&mut self, class: Option<Class>) -> bool {
         let kv = self.kv;
-        if !kv.drain_may_help(self.held.cpu, class) {
+        let events = kv.events();
+        if kv.fruitless(class).load(Relaxed) == events {
             return false;
         }
         let claims = kv.stop();
         self.collect_all_empties(&claims);
         let helps = self.words.has_surplus()
             || class.is_some_and(|class| self.take_over_slots(&claims, class));
+        if !helps {
+            // Counters only grow: what is so now was so at any moment between.
+            kv.fruitless(class).store(events, Relaxed);
+        }
         drop(claims);
         self.return_surplus();
         helps

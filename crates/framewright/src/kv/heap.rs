@@ -1,3 +1,4 @@
+use super::class::{Class, PLACES};
 use super::held::Held;
 use super::kvmalloc::addr_of;
 use super::layout::Shape;
@@ -22,9 +23,11 @@ const STOP_ACCOUNT: usize = 1;
 /// The records that no seat has: their list, and how many were ever taken.
 const POOL: usize = 8;
 const FRESH: usize = 9;
+/// By class, and as the last one for blocks: how much had happened when a drain brought nothing.
+const FRUITLESS: usize = 16;
 /// Words of the allocator's own: whole cache lines.
-pub(super) const KV_WORDS: usize = 16;
-const _: () = assert!(FRESH < KV_WORDS && STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
+pub(super) const KV_WORDS: usize = 32;
+const _: () = assert!(FRUITLESS + PLACES <= KV_WORDS && STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
 
 /// An object allocator over zones and a space.
 ///
@@ -197,6 +200,12 @@ impl<'m, P, R> Kv<'m, P, R> {
     pub(super) fn stop_account(&self) -> Account<'m> {
         let account = &self.words[STOP_ACCOUNT..];
         account.first_chunk().expect("the words were counted")
+    }
+
+    /// How much had happened when a drain for that class, or for blocks, brought nothing.
+    pub(super) fn fruitless(&self, class: Option<Class>) -> &'m AtomicU64 {
+        let nth = class.map_or(PLACES - 1, Class::index);
+        &self.words[FRUITLESS + nth]
     }
 
     pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> {

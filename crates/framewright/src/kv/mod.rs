@@ -55,9 +55,7 @@
 //!   once for each kind; `MustSucceed` fails only when nobody gives anything any more.
 //! - **K8** Everything that a request calls is called within its context.
 //! - **K9** A request fails for want of frames only after all CPUs' empty slabs went back, unless
-//!   it may not wait, or must be contiguous and is fail-fast. Nobody is stopped for that where a
-//!   look shows that nobody has an empty slab or something to collect. What looks for contiguous
-//!   memory before it spills never waits, whatever the context.
+//!   it may not wait, or must be contiguous and is fail-fast.
 //!
 //! What a request does next is [`next_step`](crate::policy::next_step)'s choice.
 //!
