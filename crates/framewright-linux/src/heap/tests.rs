@@ -3,7 +3,7 @@
 use super::*;
 use framewright::kv::{KBox, KVVec, KvError, Place, VBox, VVec};
 use framewright::policy::Effort;
-use framewright::{Context, kv, vrange};
+use framewright::{Context, kv};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
 use std::ptr::NonNull;

@@ -55,7 +55,8 @@
 //!   once for each kind; `MustSucceed` fails only when nobody gives anything any more.
 //! - **K8** Everything that a request calls is called within its context.
 //! - **K9** A request fails for want of frames only after all CPUs' empty slabs went back, unless
-//!   it may not wait, or must be contiguous and is fail-fast.
+//!   it may not wait, or must be contiguous and is fail-fast. What looks for contiguous
+//!   memory before it spills never waits, whatever the context.
 //!
 //! What a request does next is [`next_step`](crate::policy::next_step)'s choice.
 //!

@@ -5,8 +5,11 @@ use crate::units::Context;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Effort {
     /// Contiguous if that is there now, in this CPU's caches or by one look at the zone; else
-    /// mapped pages. Never has anybody reclaim or compact, for either. What must be contiguous
-    /// fails at once.
+    /// mapped pages. Never has anybody reclaim or compact, for either. The attempt to be contiguous
+    /// never waits, and what must be contiguous fails at once. Mapped pages may be waited for, if
+    /// the context lets the caller wait: for want of frames or of pages of the space what CPUs keep
+    /// is collected, and what was freed is unmapped and flushed; whoever wants an error at once then
+    /// asks within a context that may not wait.
     #[default]
     FailFast,
     /// Before it spills, it has memory compacted once, if its context allows that; for mapped
