@@ -103,6 +103,7 @@ mod table;
 mod verify;
 
 #[cfg(all(test, loom))]
+#[path = "tests/models.rs"]
 mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
