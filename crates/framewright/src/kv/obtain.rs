@@ -27,6 +27,13 @@ pub(super) struct Need {
     pub(super) may_spill: bool,
 }
 
+/// How often a request collects what CPUs keep, as long as that brings something: others may be
+/// quicker to take it, and to keep some of it again. Each time somebody else was served.
+const COLLECTS: u32 = 16;
+/// And how often it brings nothing before it is given up: what is on its way from one place to
+/// another is in neither for a moment.
+const IN_VAIN: u32 = 2;
+
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
 where
     P: Relax + Barrier + Map + Zero + Direct,
@@ -165,15 +172,20 @@ where
     fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         let bytes = request.bytes;
         let order = need.order.ok_or(KvError::NotNow { bytes })?;
-        let addr = match self.block(need.class, order) {
-            Ok(addr) => addr,
-            Err(_) => {
-                self.drain_for(need.class);
-                self.ranges.drain();
-                match self.at_once(need.class, order) {
-                    Some(addr) => addr,
-                    None => self.block(need.class, order)?,
-                }
+        let (mut left, mut in_vain) = (COLLECTS, 0);
+        let addr = loop {
+            let error = match self.block(need.class, order) {
+                Ok(addr) => break addr,
+                Err(error) => error,
+            };
+            if left == 0 || in_vain == IN_VAIN {
+                return Err(error);
+            }
+            left -= 1;
+            in_vain += u32::from(!self.drain_for(need.class));
+            self.ranges.drain();
+            if let Some(addr) = self.at_once(need.class, order) {
+                break addr;
             }
         };
         Ok(self.zeroed(addr, request))
@@ -182,15 +194,18 @@ where
     /// Mapped pages; where frames are missing and it may wait, after what CPUs keep in slabs has
     /// been collected (K9).
     fn map_or_drain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
-        let found = self.map(request, need);
-        let is_short = matches!(found, Err(RangeError::Frames(_)));
-        if !is_short || !request.context.may_block || !self.drain_for(need.class) {
-            return found;
+        let mut found = self.map(request, need);
+        for _ in 0..COLLECTS {
+            let is_short = matches!(found, Err(RangeError::Frames(_)));
+            if !is_short || !request.context.may_block || !self.drain_for(need.class) {
+                break;
+            }
+            if let Some(addr) = self.look(request, need) {
+                return Ok(addr);
+            }
+            found = self.map(request, need);
         }
-        match self.look(request, need) {
-            Some(addr) => Ok(addr),
-            None => self.map(request, need),
-        }
+        found
     }
 
     pub(super) fn map(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
