@@ -7,6 +7,7 @@ pub mod cmd;
 pub mod experiment;
 pub mod measure;
 #[cfg(target_os = "linux")]
+pub mod pressure;
 pub mod record;
 pub mod replay;
 pub mod report;

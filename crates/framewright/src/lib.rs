@@ -4,7 +4,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv
+//! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv, reclaim
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
@@ -17,6 +17,7 @@ pub mod kv;
 pub mod platform;
 pub mod policy;
 pub mod raw;
+pub mod reclaim;
 pub mod slots;
 pub mod stats;
 pub mod sync;

@@ -4,8 +4,10 @@ mod frame;
 mod kv;
 mod lock;
 mod range;
+mod reclaim;
 
 pub use frame::{FrameStats, PerOrder};
 pub use kv::KvStats;
 pub use lock::LockStats;
 pub use range::{FitCounts, RangeStats};
+pub use reclaim::ReclaimStats;

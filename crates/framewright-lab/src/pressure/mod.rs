@@ -1,0 +1,79 @@
+//! Memory under pressure, in one thread: what a kernel does when a request cannot be served at once.
+//!
+//! A [`Kernel`] is an allocator with all that stands around it: watermarks, a background reclaimer,
+//! direct reclaim, compaction. Who holds the memory, a synthetic phone or the objects of a recorded
+//! trace, is the same for all kernels and knows none of them: they see it through the engine's own
+//! traits, [`Shrink`] and [`Migrate`].
+//!
+//! Time is the caller's: it gives the background what a CPU could do in the time that has passed.
+
+use framewright::reclaim::{Migrate, Shrink};
+use framewright::stats::ReclaimStats;
+use framewright::{Context, CpuId, Frame, Mobility, Order};
+
+/// Into which frames are given back while a kernel reclaims.
+pub trait Frees {
+    /// Frees the block of `order` at `frame`, which was allocated with that order.
+    ///
+    /// # Panics
+    /// If it is not allocated: a fault of who holds memory, which a run must not survive.
+    fn give(&mut self, cpu: CpuId, frame: Frame, order: Order);
+}
+
+/// Somebody who gives frames back into whatever [`Frees`] there is.
+pub trait Gives: for<'f> Shrink<dyn Frees + 'f> {}
+
+impl<T: for<'f> Shrink<dyn Frees + 'f>> Gives for T {}
+
+/// Those who hold the memory.
+pub trait Tenants: Migrate {
+    /// Those who can give it back. Asked in this order.
+    fn shrinkers(&self) -> &[&dyn Gives];
+}
+
+/// A request for memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Who asks.
+    pub cpu: CpuId,
+    /// How much.
+    pub order: Order,
+    /// For what.
+    pub mobility: Mobility,
+    /// What it may wait for. What may not reclaim is atomic, and may go below the min watermark.
+    pub context: Context,
+}
+
+/// A kernel's memory management, over frames from 0 on.
+pub trait Kernel {
+    /// The name of the policy, as the command line knows it.
+    fn name(&self) -> &'static str;
+
+    /// Serves a request, with reclaim and compaction if it must and may. `None`: out of memory, and
+    /// everything is as before but for what was reclaimed.
+    fn alloc(&mut self, tenants: &dyn Tenants, request: Request) -> Option<Frame>;
+
+    /// Frees a block.
+    fn free(&mut self, cpu: CpuId, frame: Frame, order: Order);
+
+    /// Whether the background has been woken and not gone to sleep since.
+    fn background_is_awake(&self) -> bool;
+
+    /// What the background does with the time for looking at `frames` frames. Nothing if it sleeps.
+    fn background(&mut self, tenants: &dyn Tenants, frames: u64);
+
+    /// What was counted, under Linux's names.
+    fn stats(&self) -> ReclaimStats;
+
+    /// Free blocks by list and order, as `/proc/pagetypeinfo` counts them.
+    fn free_blocks(&self) -> [[u64; 11]; LISTS];
+
+    /// Pageblocks by list.
+    fn labels(&self) -> [u64; LISTS];
+}
+
+/// The lists of the document's kernel: the three mobilities, the reserve, the contiguous area.
+pub const LISTS: usize = 5;
+
+/// Their names, in the order of `/proc/pagetypeinfo`.
+pub const LIST_NAMES: [&str; LISTS] = ["Unmovable", "Reclaimable", "Movable", "Reserve", "CMA"];

@@ -1,0 +1,128 @@
+//! Who holds memory: what reclaim asks of them.
+
+use crate::units::{Context, Frame, Order};
+use core::fmt;
+
+/// Somebody who holds frames that he could give back: a cache.
+///
+/// `F` is the calling CPU's source of frames, into which they are freed. What it gives out in turn
+/// is not held back by any watermark, and it never asks for reclaim (R4): a client that needs a frame
+/// in order to free others may take it there.
+pub trait Shrink<F: ?Sized> {
+    /// What it holds at the moment. Cheap, and may be a little old.
+    fn holding(&self) -> Holding;
+
+    /// Looks at up to `ask.scan` frames, coldest first, and frees up to `ask.wanted` of them into
+    /// `frames`. Obeys `ask.context`. Under no lock of the engine; may free nothing.
+    fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk;
+}
+
+/// What a [`Shrink`] could give back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Holding {
+    /// Frames that it could give back, now or after another look.
+    pub frames: u64,
+    /// How hot they are, from 0 (nobody will miss them) to 255 (in use all the time): the hotter,
+    /// the smaller the part that is asked for.
+    pub heat: u8,
+}
+
+/// What reclaim asks of a [`Shrink`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// Frames wanted: more need not be freed.
+    pub wanted: u64,
+    /// Frames that may be looked at.
+    pub scan: u64,
+    /// The order of the request behind it: single frames all over memory do not help a large one.
+    pub order: Order,
+    /// What the request may wait for.
+    pub context: Context,
+}
+
+/// What a [`Shrink`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shrunk {
+    /// Frames looked at (`pgscan`).
+    pub scanned: u64,
+    /// Frames freed (`pgsteal`).
+    pub freed: u64,
+}
+
+/// Somebody whose frames' contents can be moved: movable memory.
+pub trait Migrate {
+    /// Tries to move contents, several at a time so that what is done once for all of them (a flush
+    /// of translations) is done once. Whoever does not know a source leaves its move
+    /// [`Unknown`](MoveState::Unknown), and the next client is asked.
+    ///
+    /// [`Moved`](MoveState::Moved) says: the contents are in the target, every user finds them there, no write to
+    /// them was lost, and nobody uses the source any more: it is the caller's, who frees it. Every other
+    /// state says that nothing has changed. Under no lock of the engine, in no busy seat.
+    fn migrate(&self, moves: &mut [Move]);
+}
+
+/// One block whose contents are to move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// Where they are.
+    pub from: Frame,
+    /// Where they are to be: the caller's until they have [moved](MoveState::Moved).
+    pub to: Frame,
+    /// The order of both blocks.
+    pub order: Order,
+    /// What became of it.
+    pub state: MoveState,
+}
+
+/// What became of a [`Move`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MoveState {
+    /// Nobody has said that the source is his.
+    #[default]
+    Unknown,
+    /// Done.
+    Moved,
+    /// It stays, and will: somebody has pinned it.
+    Pinned,
+    /// It stays for now: somebody was using it, or something failed.
+    Busy,
+}
+
+/// The clients of one call, and what the calling CPU's source of frames is.
+pub struct Clients<'c, F: ?Sized> {
+    /// Those who can give frames back.
+    pub shrink: &'c [&'c dyn Shrink<F>],
+    /// Those whose contents can be moved. Each frame is known to one of them at most.
+    pub migrate: &'c [&'c dyn Migrate],
+}
+
+impl<F: ?Sized> Clients<'_, F> {
+    /// Nobody.
+    pub const NONE: Self = Self {
+        shrink: &[],
+        migrate: &[],
+    };
+
+    /// What all of them hold together.
+    #[must_use]
+    pub fn holding(&self) -> u64 {
+        self.shrink.iter().map(|s| s.holding().frames).sum()
+    }
+}
+
+impl<F: ?Sized> Clone for Clients<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F: ?Sized> Copy for Clients<'_, F> {}
+
+impl<F: ?Sized> fmt::Debug for Clients<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients")
+            .field("shrink", &self.shrink.len())
+            .field("migrate", &self.migrate.len())
+            .finish()
+    }
+}

@@ -1,0 +1,61 @@
+//! Reclaim and compaction: frames back from those who hold them, and whole blocks out of frames.
+//!
+//! ```text
+//!   free frames                            entirely free pageblocks
+//!      high ┄┄┄┄┄┄ the background sleeps ┄┄┄┄┄┄ high
+//!       │                                        │
+//!      low  ┄┄┄┄┄┄ the background is woken ┄┄┄┄ low      a fallback that pollutes raises both
+//!       │             │          │               │
+//!       │          [Shrink]  [Migrate]           │
+//!      min  ┄┄┄┄┄┄ requests do it themselves, and that is a stall
+//!
+//!   a pageblock:   open ──── set apart ────▶ apart ──── emptied, or given up ───▶ open
+//!   a move:        found ──▶ target taken ──▶ offered ──▶ moved: the source is freed
+//!                                                  └────▶ stays: the target is freed
+//! ```
+//!
+//! Clients register by trait and are handed in with each call: [`Shrink`] gives frames back,
+//! [`Migrate`] moves what a frame holds to another. `Reclaim` is what a zone remembers of all this:
+//! where the scanners were, what to pass over, how long to leave off, and the counters. A
+//! `Seat` serves a CPU's requests with it: from the frames' own seat as long as that has
+//! something, then by the watermarks. The background is a function that somebody calls from a
+//! thread or a CPU of its own; the engine has neither.
+//!
+//! # Compaction
+//! The *migrate scanner* chooses what to empty, by the scale of [evacuation
+//! cost](crate::policy::EvacuationCost), from the descriptors of the pageblocks; the *free scanner* finds
+//! frames to move to, where movable contents lie already and no block of the order asked for is broken.
+//! Both remember where they were. A pageblock that is being emptied is set apart: nothing is
+//! allocated there meanwhile, and what was made of it is the caller's before anybody else sees it.
+//!
+//! # Invariants
+//! - **R1** When a call returns, on every way, no pageblock is apart because of it but those that it
+//!   was asked to isolate, and it holds no frame but what it returns.
+//! - **R2** A frame's contents are in one place: the source is freed only after the client said that
+//!   it moved, the target only if it did not.
+//! - **R3** Every call ends: priorities deepen, rounds are counted, and a scanner that has seen
+//!   everything without a gain stops.
+//! - **R4** No recursion: clients are handed the frames' own seat, which knows nothing of reclaim.
+//! - **R5** No client is called while a seat is busy or a lock is held.
+//! - **R6** What is pinned is not moved: a pageblock with a pin is never set apart, and of what a
+//!   client calls pinned neither frame nor bytes change.
+//! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or its
+//!   rounds were over, or its context forbids to try.
+//!
+//! # Locks
+//! None of its own. Setting a pageblock apart stops all CPUs for a moment (rank 1 of the
+//! [frames](crate::frame)); who has set it apart owns it. What is remembered between calls are hints
+//! in atomic words: who reads an old one scans a little more or less.
+//!
+//! # What is not here
+//! What clients hold and in which order they give it back; I/O, which is theirs; a thread.
+//!
+//! # Sources
+//! Two scanners that meet, isolation, deferral: memory compaction in Linux (M. Gorman, 2010).
+//! Priorities and a background that is woken by watermarks: Linux's kswapd. Boosted watermarks:
+//! Linux 5.0 (1c30844d). Background work for whole pageblocks, and reclaim at pageblock order for
+//! what cannot move: Linux 6.15's defrag_mode and its repair in 2026.
+
+mod client;
+
+pub use client::{Ask, Clients, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
