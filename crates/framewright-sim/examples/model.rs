@@ -5,6 +5,7 @@
 //! zone or space each. `--case NAME` runs that one alone, so that the command that a failure prints
 //! repeats it.
 
+use framewright_sim::drive::{Subject, check};
 use framewright_sim::{Summary, frame, object, range};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -21,47 +22,26 @@ struct Case {
 /// Runs so many operations of a seed.
 type Check = Box<dyn Fn(u64, usize) -> Result<Summary, String>>;
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Frames,
-    Ranges,
-    Objects,
+/// The cases of one kind, and the option that chooses it.
+type Kind = (Option<&'static str>, fn() -> Vec<Case>);
+
+/// The first is run where no option says otherwise.
+const KINDS: [Kind; 3] = [
+    kind::<frame::Case>(),
+    kind::<range::Case>(),
+    kind::<object::Case>(),
+];
+
+const fn kind<S: Subject + 'static>() -> Kind {
+    (S::OPTION, cases::<S>)
 }
 
-fn cases(kind: Kind) -> Vec<Case> {
-    let case = |name, check: Check| Case { name, check };
-    match kind {
-        Kind::Frames => {
-            let all = frame::Case::all().into_iter();
-            let run = |all: frame::Case| {
-                case(
-                    all.name,
-                    Box::new(move |seed, ops| frame::check(&all.sparse(), seed, ops)),
-                )
-            };
-            all.map(run).collect()
-        }
-        Kind::Ranges => {
-            let all = range::Case::all().into_iter();
-            let run = |all: range::Case| {
-                case(
-                    all.name,
-                    Box::new(move |seed, ops| range::check(&all.sparse(), seed, ops)),
-                )
-            };
-            all.map(run).collect()
-        }
-        Kind::Objects => {
-            let all = object::Case::all().into_iter();
-            let run = |all: object::Case| {
-                case(
-                    all.name,
-                    Box::new(move |seed, ops| object::check(&all.sparse(), seed, ops)),
-                )
-            };
-            all.map(run).collect()
-        }
-    }
+fn cases<S: Subject + 'static>() -> Vec<Case> {
+    let case = |case: S| Case {
+        name: case.name(),
+        check: Box::new(move |seed, ops| check(&case.sparse(), seed, ops)),
+    };
+    S::all().into_iter().map(case).collect()
 }
 
 struct Options {
@@ -71,16 +51,14 @@ struct Options {
 }
 
 fn options() -> Result<Options, String> {
-    let (mut ops, mut seed, mut kind, mut only) = (1_000_000, 1, Kind::Frames, None);
+    let (mut ops, mut seed, mut cases, mut only) = (1_000_000, 1, KINDS[0].1, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
-        let chosen = match name.as_str() {
-            "--ranges" => Some(Kind::Ranges),
-            "--objects" => Some(Kind::Objects),
-            _ => None,
-        };
-        if let Some(chosen) = chosen {
-            kind = chosen;
+        let chosen = KINDS
+            .iter()
+            .find(|(option, _)| *option == Some(name.as_str()));
+        if let Some((_, chosen)) = chosen {
+            cases = *chosen;
             continue;
         }
         let value = arguments.next().ok_or(format!("{name} needs a value"))?;
@@ -99,7 +77,7 @@ fn options() -> Result<Options, String> {
             }
         }
     }
-    let mut cases = cases(kind);
+    let mut cases = cases();
     if let Some(only) = only {
         let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
         let unknown = format!("{only} is not one of {}", names.join(", "));

@@ -20,8 +20,8 @@ pub(crate) use differ;
 /// The first operation after which engine and model differ.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Its number in the sequence, from 0; the length of the sequence if it was found at the end,
-    /// when everything had been freed.
+    /// Its number in the sequence, from 0, if its own result differs; how many operations there had
+    /// been, if what was compared after one of them does, or what was at the end.
     pub at: usize,
     /// In what they differ.
     pub difference: Difference,

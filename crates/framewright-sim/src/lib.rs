@@ -17,11 +17,14 @@
 //! - [`ObjectModel`](object::ObjectModel): that of objects, with their bytes.
 //! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
 //!   sequence. One `u64` repeats a run. A space has [its own](range::Case), and so have [objects](object::Case).
-//! - [`frame::run`], [`range::run`] and [`object::run`] run a sequence on both; [`shrink`] makes a failing one short.
+//! - [`frame::run`], [`range::run`] and [`object::run`] run a sequence on both. The loops are all
+//!   [`drive`]'s: a run in step, every sequence, each call that fails; [`shrink`] makes a failing
+//!   sequence short.
 //! - [`Hammer`](range::Hammer): threads in one space, with every mapping and word checked.
 #![forbid(unsafe_code)]
 
 mod difference;
+pub mod drive;
 pub mod frame;
 mod machine;
 pub mod object;
@@ -35,4 +38,4 @@ pub use frame::{Case, FrameModel, Op};
 pub use machine::{Call, Injected, Machine, MetadataError};
 pub use paging::{Lie, Paging, PoolFrames, SharedFrames, SharedPaging};
 pub use random::Random;
-pub use shrink::shrink;
+pub use shrink::{shrink, simplify};

@@ -27,6 +27,30 @@ pub fn shrink<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec
     left
 }
 
+/// Makes the items of a failing sequence simpler: each becomes the first of what `simpler` has for
+/// it with which all still fails, until there is none.
+///
+/// It ends if what `simpler` says is simpler in some order that ends.
+pub fn simplify<T: Clone>(
+    items: &[T],
+    simpler: impl Fn(&T) -> Vec<T>,
+    mut fails: impl FnMut(&[T]) -> bool,
+) -> Vec<T> {
+    let mut left = items.to_vec();
+    for at in 0..left.len() {
+        let mut candidates = simpler(&left[at]).into_iter();
+        while let Some(candidate) = candidates.next() {
+            let before = std::mem::replace(&mut left[at], candidate);
+            if fails(&left) {
+                candidates = simpler(&left[at]).into_iter();
+            } else {
+                left[at] = before;
+            }
+        }
+    }
+    left
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +72,14 @@ mod tests {
         }
         assert!(runs < 300, "{runs}");
         assert!(shrink(&items, |_| true).is_empty());
+    }
+
+    #[test]
+    fn what_is_left_is_as_simple_as_it_can_be() {
+        let halves = |&n: &u32| if n == 0 { vec![] } else { vec![n / 2, n - 1] };
+        let left = simplify(&[9, 40, 7], halves, |rest| rest.iter().sum::<u32>() > 30);
+        assert_eq!(left, [0, 24, 7]);
+        assert_eq!(simplify(&[9, 40], |_| vec![], |_| true), [9, 40]);
+        assert_eq!(simplify(&[9, 40], halves, |_| true), [0, 0]);
     }
 }

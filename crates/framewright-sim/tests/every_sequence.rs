@@ -3,7 +3,7 @@
 
 use framewright::policy::Label;
 use framewright::{Mobility, Order};
-use framewright_sim::frame::every_sequence;
+use framewright_sim::frame::{Subject, every_sequence};
 use framewright_sim::{Case, Op};
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn run_all(pageblock: u8, alphabet: &[Op; 10]) {
     let mut case = eight(pageblock);
     // Every prefix of a sequence is the beginning of another one, so that a state that is wrong is
     // verified at some sequence's end.
-    case.verify_every = u32::MAX;
+    case.cadence.verify_every = u32::MAX;
     match every_sequence(&case, alphabet, 6) {
         Ok(sequences) => assert_eq!(sequences, (alphabet.len() as u64).pow(6)),
         Err((sequence, finding)) => panic!("{}\n  after {sequence:#?}", finding.difference),

@@ -3,33 +3,19 @@
 use framewright::frame::{SetupError, Zone};
 use framewright::platform::SingleThread;
 use framewright::{CpuId, Mobility, Order};
-use framewright_sim::{Call, Case, Machine, MetadataError, frame};
+use framewright_sim::drive::{Failures, Subject, each_failure};
+use framewright_sim::{Call, Case, Machine, MetadataError};
 
 #[test]
 fn a_barrier_that_fails_leaves_the_zone_as_it_was() {
     for name in ["eight", "odd", "holes"] {
         let mut case = Case::named(name).unwrap();
         // The next operation must find everything as it was, without a `verify` in between.
-        case.verify_every = 50;
-        frame::run(
-            &case,
-            &Machine::new(case.layout.cpus),
-            case.ops(3).take(400),
-        )
-        .unwrap();
-        let mut hit = 0;
-        for nth in 0..20 {
-            let machine = Machine::new(case.layout.cpus);
-            machine.fail(Call::Barrier, nth);
-            match frame::run(&case, &machine, case.ops(3).take(400)) {
-                Ok(summary) => hit += summary.faults,
-                Err(finding) => panic!(
-                    "{name}, barrier {nth}, operation {}: {}",
-                    finding.at, finding.difference
-                ),
-            }
-        }
-        assert!(hit >= 15, "{name}: only {hit} of 20 barriers were met");
+        case.cadence.verify_every = 50;
+        let Failures { runs, met, .. } = each_failure(&case, Call::Barrier, 3, 400, 20)
+            .unwrap_or_else(|message| panic!("{message}"));
+        assert_eq!(runs, 20, "{name}");
+        assert!(met >= 15, "{name}: only {met} of 20 barriers were met");
     }
 }
 

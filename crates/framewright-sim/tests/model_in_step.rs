@@ -1,5 +1,6 @@
 //! Engine and model in step, compared after every operation.
 
+use framewright_sim::frame::Subject;
 use framewright_sim::{Case, frame};
 
 fn check(case: &Case, seed: u64, ops: usize) -> frame::Summary {
@@ -29,7 +30,7 @@ fn small_zones_agree_with_the_model_after_every_operation() {
 fn larger_zones_agree_with_the_model() {
     for mut case in Case::all() {
         if case.layout.frames > 120 {
-            case.verify_every = case.layout.frames as u32 / 2;
+            case.cadence.verify_every = case.layout.frames as u32 / 2;
             let summary = check(&case, 1, 30_000);
             assert!(summary.served > 7500, "{}: {summary:?}", case.name);
         }

@@ -1,5 +1,6 @@
-use super::Op;
-use crate::Random;
+use super::{Op, run};
+use crate::drive::{Cadence, Subject};
+use crate::{Finding, Machine, Random, Summary};
 use framewright::frame::ZoneLayout;
 use framewright::policy::{Config, Fallback, Label};
 use framewright::{Frame, Mobility, Order};
@@ -15,10 +16,8 @@ pub struct Case {
     pub config: Config,
     /// The mixture of operations.
     pub mixture: Mixture,
-    /// After how many operations the counters are compared; 1 for each.
-    pub compare_every: u32,
-    /// After how many operations `verify` and the recount run.
-    pub verify_every: u32,
+    /// How often engine and model are compared.
+    pub cadence: Cadence,
 }
 
 /// How often what happens, in a thousand operations; the rest are allocations and frees.
@@ -32,11 +31,15 @@ pub struct Mixture {
     pub zone: u64,
 }
 
-impl Case {
+impl Subject for Case {
+    type Op = Op;
+    type Platform = Machine;
+
+    const OPTION: Option<&'static str> = None;
+
     /// The cases that every check runs: small zones, where everything collides; zones that start
     /// at odd frames and have holes; pageblocks of the usual orders, and blocks above them.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
+    fn all() -> Vec<Self> {
         let everything = Mixture {
             misuse: 60,
             pieces: 120,
@@ -61,8 +64,7 @@ impl Case {
                     ..Config::default()
                 },
                 mixture,
-                compare_every: 1,
-                verify_every: 1,
+                cadence: Cadence::EACH,
             };
         use Fallback::{Concentrated, LargestFirst, SmallestWhenCostly};
         vec![
@@ -123,32 +125,17 @@ impl Case {
         ]
     }
 
-    /// The case of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().into_iter().find(|case| case.name == name)
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// The same, compared and verified so seldom that it does not dominate the time: counters each
-    /// 32 operations, everything each few thousand.
-    #[must_use]
-    pub const fn sparse(mut self) -> Self {
-        self.compare_every = 32;
-        self.verify_every = if self.layout.frames < 64 {
-            64
-        } else {
-            self.layout.frames as u32
-        };
+    fn cadence(&mut self) -> &mut Cadence {
+        &mut self.cadence
+    }
+
+    fn sparse(mut self) -> Self {
+        self.cadence = Cadence::sparse(self.layout.frames);
         self
-    }
-
-    /// The sequence of that seed; it never ends.
-    pub fn ops(&self, seed: u64) -> impl Iterator<Item = Op> + use<> {
-        let (case, mut random, mut nth) = (*self, Random::new(seed), 0u64);
-        std::iter::from_fn(move || {
-            nth += 1;
-            Some(case.op(&mut random, nth))
-        })
     }
 
     fn op(&self, random: &mut Random, nth: u64) -> Op {
@@ -165,6 +152,24 @@ impl Case {
         }
     }
 
+    fn platform(&self) -> Machine {
+        Machine::new(self.layout.cpus)
+    }
+
+    fn machine(platform: &Machine) -> &Machine {
+        platform
+    }
+
+    fn run(
+        &self,
+        platform: &Machine,
+        ops: impl IntoIterator<Item = Op>,
+    ) -> Result<Summary, Finding> {
+        run(self, platform, ops)
+    }
+}
+
+impl Case {
     /// Fills, stays, empties and stays again, so that full and empty zones are met often.
     fn plain(&self, random: &mut Random, nth: u64) -> Op {
         let phase = nth / (self.layout.frames / 2 + 20) % 4;

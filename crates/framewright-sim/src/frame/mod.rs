@@ -2,13 +2,12 @@
 
 mod case;
 mod driver;
-mod exhaustive;
 mod model;
 mod op;
 
 pub use crate::difference::{Difference, Finding, Summary};
+pub use crate::drive::{Subject, check, every_sequence};
 pub use case::{Case, Mixture};
-pub use driver::{check, run};
-pub use exhaustive::every_sequence;
+pub use driver::run;
 pub use model::{FrameModel, State};
 pub use op::Op;

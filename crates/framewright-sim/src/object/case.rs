@@ -1,5 +1,6 @@
-use super::{Call, Op, Ram};
-use crate::Random;
+use super::{Call, Op, Ram, run};
+use crate::drive::{Cadence, Subject};
+use crate::{Finding, Machine, Random, Summary};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
 use framewright::policy::Effort;
@@ -23,10 +24,8 @@ pub struct Case {
     pub mixture: Mixture,
     /// Of an object's bytes each so many is written and read, besides those at its ends.
     pub stride: u64,
-    /// After how many operations the counters are compared; 1 for each.
-    pub compare_every: u32,
-    /// After how many operations everything is verified.
-    pub verify_every: u32,
+    /// How often engine and model are compared.
+    pub cadence: Cadence,
 }
 
 /// How often what happens, in a thousand operations; the rest are requests and frees.
@@ -48,10 +47,14 @@ pub struct Mixture {
     pub usual_bytes: u64,
 }
 
-impl Case {
+impl Subject for Case {
+    type Op = Op;
+    type Platform = Ram;
+
+    const OPTION: Option<&'static str> = Some("--objects");
+
     /// The cases that every check runs: from memory of 16 frames to some thousand.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
+    fn all() -> Vec<Self> {
         let mixture = Mixture {
             misuse: 80,
             realloc: 120,
@@ -71,8 +74,7 @@ impl Case {
             slabs_max: frames.div_ceil(4).max(u64::from(cpus)),
             mixture,
             stride: 1,
-            compare_every: 1,
-            verify_every: 1,
+            cadence: Cadence::EACH,
         };
         let mut cases = vec![
             case("sixteen", 0, 16, 2, (0x80_0000, 64, 8)),
@@ -107,53 +109,18 @@ impl Case {
         cases
     }
 
-    /// The case of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().into_iter().find(|case| case.name == name)
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// The same, compared and verified so seldom that it does not dominate the time.
-    #[must_use]
-    pub const fn sparse(mut self) -> Self {
-        self.compare_every = 32;
-        self.verify_every = if self.zone.frames < 64 {
-            64
-        } else {
-            self.zone.frames as u32
-        };
+    fn cadence(&mut self) -> &mut Cadence {
+        &mut self.cadence
+    }
+
+    fn sparse(mut self) -> Self {
+        self.cadence = Cadence::sparse(self.zone.frames);
         self.stride = 251;
         self
-    }
-
-    /// The layout of the object allocator.
-    #[must_use]
-    pub const fn objects(&self) -> KvLayout {
-        KvLayout::new(self.zone.start, self.zone.frames)
-            .with_cpus(self.zone.cpus)
-            .with_slabs_max(self.slabs_max)
-    }
-
-    /// The machine that the case runs on.
-    #[must_use]
-    pub fn ram(&self) -> Ram {
-        Ram::new(
-            self.zone.cpus,
-            self.zone.start,
-            self.zone.frames,
-            self.direct,
-            self.space.start,
-            self.space.pages,
-        )
-    }
-
-    /// The sequence of that seed; it never ends.
-    pub fn ops(&self, seed: u64) -> impl Iterator<Item = Op> + use<> {
-        let (case, mut random, mut nth) = (*self, Random::new(seed), 0u64);
-        std::iter::from_fn(move || {
-            nth += 1;
-            Some(case.op(&mut random, nth))
-        })
     }
 
     fn op(&self, random: &mut Random, nth: u64) -> Op {
@@ -176,6 +143,41 @@ impl Case {
             n if n < misuse + realloc + touch + whole => self.whole(random, cpu),
             _ => self.plain(random, cpu, pick, nth),
         }
+    }
+
+    fn platform(&self) -> Ram {
+        self.ram()
+    }
+
+    fn machine(platform: &Ram) -> &Machine {
+        platform.machine()
+    }
+
+    fn run(&self, platform: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<Summary, Finding> {
+        run(self, platform, ops)
+    }
+}
+
+impl Case {
+    /// The layout of the object allocator.
+    #[must_use]
+    pub const fn objects(&self) -> KvLayout {
+        KvLayout::new(self.zone.start, self.zone.frames)
+            .with_cpus(self.zone.cpus)
+            .with_slabs_max(self.slabs_max)
+    }
+
+    /// The machine that the case runs on.
+    #[must_use]
+    pub fn ram(&self) -> Ram {
+        Ram::new(
+            self.zone.cpus,
+            self.zone.start,
+            self.zone.frames,
+            self.direct,
+            self.space.start,
+            self.space.pages,
+        )
     }
 
     /// Fills, stays, empties and stays again, so that full and empty memory are met often.

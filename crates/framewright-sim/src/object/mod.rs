@@ -3,17 +3,16 @@
 mod cache;
 mod case;
 mod driver;
-mod exhaustive;
 mod model;
 mod op;
 mod ram;
 mod watched;
 
 pub use crate::difference::{Difference, Finding, Summary};
+pub use crate::drive::{Subject, check, every_sequence};
 pub use cache::Cache;
 pub use case::{Case, Mixture};
-pub use driver::{check, run};
-pub use exhaustive::every_sequence;
+pub use driver::run;
 pub use model::{Made, Object, ObjectModel};
 pub use op::{Call, Op};
 pub use ram::Ram;

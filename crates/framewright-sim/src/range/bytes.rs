@@ -1,6 +1,6 @@
-use super::driver::explain;
-use super::{Case, Op, Summary, run};
+use super::{Case, Op, Subject, Summary, run};
 use crate::Call;
+use crate::drive::explain;
 use framewright::vrange::AreaKind;
 use framewright::{Context, Page};
 
@@ -27,7 +27,7 @@ pub fn run_bytes(bytes: &[u8]) -> Result<Summary, String> {
         .filter(|case| case.layout.pages <= PAGES_MAX)
         .collect();
     let mut case = cases[usize::from(case) % cases.len()];
-    case.verify_every = 8;
+    case.cadence.verify_every = 8;
     let ops: Vec<Op> = rest
         .chunks_exact(6)
         .map(|bytes| op(&case, bytes.try_into().expect("six bytes")))

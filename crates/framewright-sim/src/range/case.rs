@@ -1,5 +1,6 @@
-use super::Op;
-use crate::Random;
+use super::{Op, run};
+use crate::drive::{Cadence, Subject};
+use crate::{Finding, Machine, Paging, Random, Summary};
 use framewright::policy::{Insert, RangeConfig};
 use framewright::vrange::{AreaKind, SpaceLayout};
 use framewright::{Context, Page};
@@ -21,10 +22,8 @@ pub struct Case {
     pub is_eager: bool,
     /// The mixture of operations.
     pub mixture: Mixture,
-    /// After how many operations the counters are compared; 1 for each.
-    pub compare_every: u32,
-    /// After how many operations `verify`, `find` and the listing are compared.
-    pub verify_every: u32,
+    /// How often engine and model are compared.
+    pub cadence: Cadence,
 }
 
 /// How often what happens, in a thousand operations; the rest are requests and frees.
@@ -44,11 +43,15 @@ pub struct Mixture {
     pub usual_pages: u64,
 }
 
-impl Case {
+impl Subject for Case {
+    type Op = Op;
+    type Platform = Paging;
+
+    const OPTION: Option<&'static str> = Some("--ranges");
+
     /// The cases that every check runs: windows of one to a thousand spans, with the smallest
     /// spans and the usual ones, and each policy off and on.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
+    fn all() -> Vec<Self> {
         let everything = Mixture {
             misuse: 80,
             touch: 100,
@@ -79,8 +82,7 @@ impl Case {
             mapped_max: u64::MAX,
             is_eager: true,
             mixture: if pages > 4096 { plain } else { everything },
-            compare_every: 1,
-            verify_every: 1,
+            cadence: Cadence::EACH,
         };
         let mut cases = vec![
             case("eight", (0, 8, 4), 2, 4, 0),
@@ -125,35 +127,20 @@ impl Case {
         cases
     }
 
-    /// The case of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().into_iter().find(|case| case.name == name)
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// The same, compared and verified so seldom that it does not dominate the time: counters each
-    /// 32 operations, everything each as many as there are pages.
-    #[must_use]
-    pub const fn sparse(mut self) -> Self {
-        self.compare_every = 32;
-        self.verify_every = if self.layout.pages < 64 {
-            64
-        } else {
-            self.layout.pages as u32
-        };
+    fn cadence(&mut self) -> &mut Cadence {
+        &mut self.cadence
+    }
+
+    fn sparse(mut self) -> Self {
+        self.cadence = Cadence::sparse(self.layout.pages);
         self
     }
 
-    /// The sequence of that seed; it never ends.
-    pub fn ops(&self, seed: u64) -> impl Iterator<Item = Op> + use<> {
-        let (case, mut random, mut nth) = (*self, Random::new(seed), 0u64);
-        std::iter::from_fn(move || {
-            nth += 1;
-            Some(case.op(&mut random, nth))
-        })
-    }
-
-    pub(super) fn op(&self, random: &mut Random, nth: u64) -> Op {
+    fn op(&self, random: &mut Random, nth: u64) -> Op {
         let Mixture {
             misuse,
             touch,
@@ -168,6 +155,24 @@ impl Case {
         }
     }
 
+    fn platform(&self) -> Paging {
+        self.paging()
+    }
+
+    fn machine(platform: &Paging) -> &Machine {
+        platform.machine()
+    }
+
+    fn run(
+        &self,
+        platform: &Paging,
+        ops: impl IntoIterator<Item = Op>,
+    ) -> Result<Summary, Finding> {
+        run(self, platform, ops)
+    }
+}
+
+impl Case {
     /// Fills, stays, empties and stays again, so that full and empty windows are met often.
     fn plain(&self, random: &mut Random, nth: u64) -> Op {
         let phase = nth / (self.layout.pages / 4 + 20) % 4;

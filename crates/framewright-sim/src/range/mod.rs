@@ -4,16 +4,15 @@ mod bytes;
 mod calls;
 mod case;
 mod driver;
-mod exhaustive;
 mod hammer;
 mod model;
 mod op;
 
 pub use crate::difference::{Difference, Finding, Summary};
+pub use crate::drive::{Subject, check, every_sequence};
 pub use bytes::run_bytes;
 pub use case::{Case, Mixture};
-pub use driver::{check, run};
-pub use exhaustive::every_sequence;
+pub use driver::run;
 pub use hammer::{Hammer, Work};
 pub use model::{Area, RangeModel};
 pub use op::Op;

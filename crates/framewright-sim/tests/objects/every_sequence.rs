@@ -3,7 +3,7 @@
 
 use framewright::Context;
 use framewright::policy::Effort::{self, FailFast, MayCompact, MustSucceed};
-use framewright_sim::object::{Call, Case, Op, every_sequence};
+use framewright_sim::object::{Call, Case, Op, Subject, every_sequence};
 
 const K: u64 = 1024;
 
@@ -43,7 +43,7 @@ fn run_all(alphabet: &[Op; 7]) {
     let mut case = Case::named("sixteen").unwrap();
     case.stride = 509;
     // Every prefix of a sequence is the beginning of another one.
-    case.verify_every = u32::MAX;
+    case.cadence.verify_every = u32::MAX;
     let alphabet = if cfg!(debug_assertions) {
         &alphabet[..4]
     } else {

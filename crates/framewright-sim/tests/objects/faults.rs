@@ -2,7 +2,8 @@
 //! on.
 
 use framewright_sim::Call;
-use framewright_sim::object::{self, Case};
+use framewright_sim::drive::{Failures, each_failure};
+use framewright_sim::object::{Case, Subject};
 
 /// Runs 200 operations of the case as often as it makes such calls, at most `runs` times, with
 /// another one failing each time; each must be met.
@@ -10,28 +11,11 @@ fn each_fails_once(name: &str, call: Call, runs: u64) {
     let mut case = Case::named(name).unwrap();
     case.stride = 251;
     // What the next operation does must not need a `verify` in between.
-    case.verify_every = 100;
-    let ram = case.ram();
-    object::run(&case, &ram, case.ops(3).take(200)).unwrap();
-    let calls = ram.machine().calls(call);
-    assert!(calls > 0, "{name}: no {call:?} at all");
-    let mut met = 0;
-    for nth in 0..calls.min(runs) {
-        let ram = case.ram();
-        ram.machine().fail(call, nth);
-        match object::run(&case, &ram, case.ops(3).take(200)) {
-            Ok(summary) => met += summary.faults,
-            Err(finding) => panic!(
-                "{name}, {call:?} {nth}, operation {}: {}",
-                finding.at, finding.difference
-            ),
-        }
-    }
+    case.cadence.verify_every = 100;
+    let Failures { calls, runs, met } =
+        each_failure(&case, call, 3, 200, runs).unwrap_or_else(|message| panic!("{message}"));
     // Some are made by the drains at the end.
-    assert!(
-        met * 2 > calls.min(runs),
-        "{name}: {met} of {calls} {call:?}"
-    );
+    assert!(met * 2 > runs, "{name}: {met} of {calls} {call:?}");
 }
 
 /// Each of them with `--release`, some hundred without.

@@ -1,6 +1,6 @@
 //! Engine and model in step, compared after every operation.
 
-use framewright_sim::object::{self, Case};
+use framewright_sim::object::{self, Case, Subject};
 
 fn check(case: &Case, seed: u64, ops: usize) -> object::Summary {
     match object::check(case, seed, ops) {

@@ -2,7 +2,7 @@
 //! broken promise is found.
 
 use framewright_sim::Lie;
-use framewright_sim::object::{self, Case};
+use framewright_sim::object::{self, Case, Subject};
 
 /// What is found when the platform lies, under each of some seeds.
 fn found(name: &str, lie: Lie) -> Vec<String> {

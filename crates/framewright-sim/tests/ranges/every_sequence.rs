@@ -4,7 +4,7 @@
 use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::{Context, Page};
 use framewright_sim::Summary;
-use framewright_sim::range::{self, Case, Op, every_sequence};
+use framewright_sim::range::{self, Case, Op, Subject, every_sequence};
 use std::collections::BTreeSet;
 
 const fn alloc(kind: AreaKind, pages: u64) -> Op {
@@ -31,7 +31,7 @@ fn eight(span_pages: u32) -> Case {
     case.layout = case.layout.with_span_pages(span_pages);
     // Every prefix of a sequence is the beginning of another one, so that a state that is wrong is
     // verified at some sequence's end.
-    case.verify_every = u32::MAX;
+    case.cadence.verify_every = u32::MAX;
     case
 }
 

@@ -2,35 +2,19 @@
 //! on.
 
 use framewright_sim::Call;
-use framewright_sim::range::{self, Case};
+use framewright_sim::drive::{Failures, each_failure};
+use framewright_sim::range::{Case, Subject};
 
 /// Runs 300 operations of the case as often as it makes such calls, at most `runs` times, with
 /// another one failing each time; each must be met.
 fn each_fails_once(name: &str, call: Call, runs: u64) {
     let mut case = Case::named(name).unwrap();
     // What the next operation does must not need a `verify` in between.
-    case.verify_every = 50;
-    let paging = case.paging();
-    range::run(&case, &paging, case.ops(3).take(300)).unwrap();
-    let calls = paging.machine().calls(call);
-    assert!(calls > 0, "{name}: no {call:?} at all");
-    let mut met = 0;
-    for nth in 0..calls.min(runs) {
-        let paging = case.paging();
-        paging.machine().fail(call, nth);
-        match range::run(&case, &paging, case.ops(3).take(300)) {
-            Ok(summary) => met += summary.faults,
-            Err(finding) => panic!(
-                "{name}, {call:?} {nth}, operation {}: {}",
-                finding.at, finding.difference
-            ),
-        }
-    }
+    case.cadence.verify_every = 50;
+    let Failures { calls, runs, met } =
+        each_failure(&case, call, 3, 300, runs).unwrap_or_else(|message| panic!("{message}"));
     // Some are made by the drains at the end.
-    assert!(
-        met * 2 > calls.min(runs),
-        "{name}: {met} of {calls} {call:?}"
-    );
+    assert!(met * 2 > runs, "{name}: {met} of {calls} {call:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Engine and model in step, compared after every operation.
 
-use framewright_sim::range::{self, Case};
+use framewright_sim::range::{self, Case, Subject};
 
 fn check(case: &Case, seed: u64, ops: usize) -> range::Summary {
     match range::check(case, seed, ops) {

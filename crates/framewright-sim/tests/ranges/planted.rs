@@ -2,7 +2,7 @@
 //! broken promise is found.
 
 use framewright_sim::Lie;
-use framewright_sim::range::{self, Case};
+use framewright_sim::range::{self, Case, Subject};
 
 /// What is found when the platform lies, in the cases of that name, under some seed.
 fn found(names: &[&str], lie: Lie) -> Vec<String> {

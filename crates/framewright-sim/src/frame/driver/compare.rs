@@ -4,7 +4,7 @@ use framewright::stats::FrameStats;
 
 /// What is compared between operations.
 impl Pair<'_, '_> {
-    pub(super) fn compare_counters(&self) -> Result<(), Difference> {
+    pub(super) fn compare_stats(&self) -> Result<(), Difference> {
         let stats = self.zone.stats();
         let mut expected = self.expected;
         expected.nr_free_pages = self.model.free_frames();
@@ -24,7 +24,7 @@ impl Pair<'_, '_> {
         }
     }
 
-    pub(super) fn verify(&self) -> Result<(), Difference> {
+    pub(super) fn verify_all(&self) -> Result<(), Difference> {
         if let Err(broken) = self.zone.verify() {
             return differ!("{broken}");
         }

@@ -2,8 +2,9 @@ mod compare;
 mod zone;
 
 use super::{Case, FrameModel, Op, State};
-use crate::difference::{Difference, Finding, Summary, differ, guarded};
-use crate::{Call, Injected, Machine, shrink};
+use crate::difference::{Difference, Finding, Summary, differ};
+use crate::drive::{self, in_step};
+use crate::{Call, Injected, Machine};
 use framewright::frame::{AllocError, Seat, Zone};
 use framewright::stats::FrameStats;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
@@ -12,48 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Engine and model, in step.
 struct Pair<'z, 'm> {
+    case: Case,
     machine: &'z Machine,
     zone: &'z Zone<'m, &'z Machine>,
     seats: Vec<Option<Seat<'z, 'm, &'z Machine>>>,
     model: FrameModel,
     expected: FrameStats,
     summary: Summary,
-}
-
-/// Runs the first `ops` operations of `case` with `seed` on engine and model; what differs is made
-/// short and explained, with the command that repeats it.
-///
-/// # Errors
-/// The explanation.
-pub fn check(case: &Case, seed: u64, ops: usize) -> Result<Summary, String> {
-    run(
-        case,
-        &Machine::new(case.layout.cpus),
-        case.ops(seed).take(ops),
-    )
-    .map_err(|finding| {
-        let all: Vec<Op> = case.ops(seed).take((finding.at + 1).min(ops)).collect();
-        let thorough = Case {
-            compare_every: 1,
-            verify_every: 1,
-            ..*case
-        };
-        let again = |ops: &[Op]| {
-            run(
-                &thorough,
-                &Machine::new(case.layout.cpus),
-                ops.iter().copied(),
-            )
-        };
-        let short = shrink(&all, |ops| again(ops).is_err());
-        let last = again(&short).map_or_else(|short| short.difference, |_| finding.difference);
-        let list: String = short.iter().map(|op| format!("    {op:?},\n")).collect();
-        format!(
-            "{} seed {seed}, operation {}: {last}\n  after\n{list}  repeat: cargo run --release -p \
-             framewright-sim --example model -- --case {} --seed {seed} --ops {ops}",
-            case.name, finding.at, case.name
-        )
-    })
 }
 
 /// Runs a sequence on engine and model: each operation's result, the counters and the engine's own
@@ -81,6 +47,7 @@ pub fn run(
     let zone = Zone::new(&case.layout, &case.config, &mut memory, machine)
         .expect("enough metadata and a good configuration");
     let mut pair = Pair {
+        case: *case,
         machine,
         zone: &zone,
         seats: (0..case.layout.cpus)
@@ -90,76 +57,32 @@ pub fn run(
         expected: FrameStats::default(),
         summary: Summary::default(),
     };
-    let offset = (case.layout.start.0 % case.layout.pageblock_order.frames()) as u32;
-    let everything = Op::Add {
-        at: offset,
-        frames: case.layout.frames as u32,
-    };
-    let mut at = 0;
-    let result = guarded(|| {
-        pair.step(everything)?;
-        for op in ops {
-            pair.machine.arm(true);
-            let step = pair.step_or_fault(op);
-            pair.machine.arm(false);
-            step?;
-            at += 1;
-            if (at as u32).is_multiple_of(case.compare_every) {
-                pair.compare_counters()?;
-            }
-            if (at as u32).is_multiple_of(case.verify_every) {
-                pair.verify()?;
-            }
-        }
-        pair.verify()?;
-        pair.free_everything()
-    });
-    pair.summary.ops = at as u64;
-    match result {
-        Ok(()) => Ok(pair.summary),
-        Err(difference) => Err(Finding { at, difference }),
-    }
+    in_step(&mut pair, case.cadence, ops)
 }
 
 fn order_of(order: u8) -> Order {
     Order::new(order).unwrap_or(Order::MAX)
 }
 
-impl<'z, 'm> Pair<'z, 'm> {
-    fn seat(&mut self, cpu: u16) -> &mut Seat<'z, 'm, &'z Machine> {
-        self.machine.run_on(CpuId(cpu));
-        self.seats[usize::from(cpu)]
-            .as_mut()
-            .expect("every CPU has its seat between operations")
+impl drive::Pair for Pair<'_, '_> {
+    type Op = Op;
+
+    fn machine(&self) -> &Machine {
+        self.machine
     }
 
-    fn frame(&self, at: u32) -> Frame {
-        self.model.frame(at as usize)
+    fn summary(&mut self) -> &mut Summary {
+        &mut self.summary
     }
 
-    fn run_of(&self, at: u32, frames: u32) -> Run {
-        Run::new(self.frame(at), u64::from(frames)).expect("small numbers")
-    }
-
-    fn step_or_fault(&mut self, op: Op) -> Result<(), Difference> {
-        if !self.machine.has_fault() {
-            return self.step(op);
-        }
-        // A bulk's first blocks would be the caller's when a later one fails, but the caller is
-        // unwound; single operations show all there is to see.
-        if matches!(op, Op::AllocBulk { .. }) {
-            return Ok(());
-        }
-        match catch_unwind(AssertUnwindSafe(|| self.step(op))) {
-            Ok(result) => result,
-            Err(payload) if payload.is::<Injected>() => {
-                // As if the operation had not been: the model has not seen it, and what follows
-                // shows whether the engine thinks so too.
-                self.summary.faults += 1;
-                Ok(())
-            }
-            Err(payload) => resume_unwind(payload),
-        }
+    /// All of the zone's frames are there.
+    fn begin(&mut self) -> Result<(), Difference> {
+        let layout = &self.case.layout;
+        let offset = layout.start.0 % layout.pageblock_order.frames();
+        self.step(Op::Add {
+            at: offset as u32,
+            frames: layout.frames as u32,
+        })
     }
 
     fn step(&mut self, op: Op) -> Result<(), Difference> {
@@ -239,6 +162,67 @@ impl<'z, 'm> Pair<'z, 'm> {
             }
             _ => self.step_zone(op),
         }
+    }
+
+    fn step_or_fault(&mut self, op: Op) -> Result<(), Difference> {
+        if !self.machine.has_fault() {
+            return self.step(op);
+        }
+        // A bulk's first blocks would be the caller's when a later one fails, but the caller is
+        // unwound; single operations show all there is to see.
+        if matches!(op, Op::AllocBulk { .. }) {
+            return Ok(());
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.step(op))) {
+            Ok(result) => result,
+            Err(payload) if payload.is::<Injected>() => {
+                // As if the operation had not been: the model has not seen it, and what follows
+                // shows whether the engine thinks so too.
+                self.summary.faults += 1;
+                Ok(())
+            }
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    fn compare_counters(&mut self) -> Result<(), Difference> {
+        self.compare_stats()
+    }
+
+    fn verify(&mut self) -> Result<(), Difference> {
+        self.verify_all()
+    }
+
+    /// The law of every allocator: when all is freed, all is as at first.
+    fn free_everything(&mut self) -> Result<(), Difference> {
+        let cpus = self.seats.len();
+        while let Some((at, order, _)) = self.model.pick(0) {
+            self.free((at % cpus) as u16, at, order)?;
+        }
+        self.step(Op::Drain)?;
+        self.verify()?;
+        self.compare_counters()?;
+        if self.machine.calls(Call::Relax) > 0 && self.summary.faults == 0 {
+            return differ!("the engine waited, although one CPU runs at a time");
+        }
+        Ok(())
+    }
+}
+
+impl<'z, 'm> Pair<'z, 'm> {
+    fn seat(&mut self, cpu: u16) -> &mut Seat<'z, 'm, &'z Machine> {
+        self.machine.run_on(CpuId(cpu));
+        self.seats[usize::from(cpu)]
+            .as_mut()
+            .expect("every CPU has its seat between operations")
+    }
+
+    fn frame(&self, at: u32) -> Frame {
+        self.model.frame(at as usize)
+    }
+
+    fn run_of(&self, at: u32, frames: u32) -> Run {
+        Run::new(self.frame(at), u64::from(frames)).expect("small numbers")
     }
 
     /// The engine refuses if and only if the model does.
@@ -388,21 +372,6 @@ impl<'z, 'm> Pair<'z, 'm> {
             let freed = self.model.free(at, order);
             debug_assert!(freed.is_ok(), "what covers a run is allocated");
             self.expected.pgfree += order.frames();
-        }
-        Ok(())
-    }
-
-    /// The law of every allocator: when all is freed, all is as at first.
-    fn free_everything(&mut self) -> Result<(), Difference> {
-        let cpus = self.seats.len();
-        while let Some((at, order, _)) = self.model.pick(0) {
-            self.free((at % cpus) as u16, at, order)?;
-        }
-        self.step(Op::Drain)?;
-        self.verify()?;
-        self.compare_counters()?;
-        if self.machine.calls(Call::Relax) > 0 && self.summary.faults == 0 {
-            return differ!("the engine waited, although one CPU runs at a time");
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
 use super::{Difference, Object, Pair, differ};
+use crate::drive::Pair as _;
 use framewright::{Addr, CpuId, Page};
 
 /// So many bytes at each end of an object are always used.
@@ -62,7 +63,7 @@ impl Pair<'_, '_> {
         self.check_platform()
     }
 
-    pub(super) fn compare_counters(&mut self) -> Result<(), Difference> {
+    pub(super) fn compare_stats(&mut self) -> Result<(), Difference> {
         let (found, expected) = (self.kv.stats(), &self.expected);
         let pairs = [
             (
@@ -91,7 +92,7 @@ impl Pair<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn verify(&mut self) -> Result<(), Difference> {
+    pub(super) fn verify_all(&mut self) -> Result<(), Difference> {
         if let Err(broken) = self.zone.verify() {
             return differ!("the zone: {broken}");
         }

@@ -2,9 +2,10 @@ mod compare;
 mod length;
 
 use super::{Cache, Call, Case, Made, Object, ObjectModel, Op, Ram, Watched};
-use crate::difference::{Difference, Finding, Summary, differ, guarded};
+use crate::Machine;
+use crate::difference::{Difference, Finding, Summary, differ};
+use crate::drive::{self, in_step};
 use crate::range::RangeModel;
-use crate::shrink;
 use framewright::frame::{AllocError, Zone};
 use framewright::kv::{Kind, Kv, KvError, KvFreeError, KvRequest, KvSeat};
 use framewright::platform::MapError;
@@ -37,38 +38,6 @@ struct Asked {
     cpu: u16,
     made: Made,
     request: KvRequest,
-}
-
-/// Runs the first `ops` operations of `case` with `seed` on engine and model; what differs is made
-/// short and explained, with the command that repeats it.
-///
-/// # Errors
-/// The explanation.
-pub fn check(case: &Case, seed: u64, ops: usize) -> Result<Summary, String> {
-    run(case, &case.ram(), case.ops(seed).take(ops)).map_err(|finding| {
-        let all: Vec<Op> = case.ops(seed).take((finding.at + 1).min(ops)).collect();
-        format!(
-            "{} seed {seed}, {}\n  repeat: cargo run --release -p framewright-sim --example model \
-             -- --objects --case {} --seed {seed} --ops {ops}",
-            case.name,
-            explain(case, &all, &finding),
-            case.name
-        )
-    })
-}
-
-/// Makes a sequence that differs short, and writes it down with its difference.
-fn explain(case: &Case, ops: &[Op], finding: &Finding) -> String {
-    let thorough = Case {
-        compare_every: 1,
-        verify_every: 1,
-        ..*case
-    };
-    let again = |ops: &[Op]| run(&thorough, &case.ram(), ops.iter().copied());
-    let short = shrink(ops, |ops| again(ops).is_err());
-    let last = again(&short).map_or_else(|short| short.difference, |_| finding.difference.clone());
-    let list: String = short.iter().map(|op| format!("    {op:?},\n")).collect();
-    format!("operation {}: {last}\n  after\n{list}", finding.at)
 }
 
 /// Runs a sequence on engine and model: each operation's result, the bytes of objects, the
@@ -120,86 +89,22 @@ pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<
         expected: KvStats::default(),
         summary: Summary::default(),
     };
-    let mut at = 0;
-    let result = guarded(|| {
-        for cpu in 0..case.zone.cpus {
-            pair.take_seat(cpu)?;
-        }
-        for op in ops {
-            pair.ram.machine().arm(true);
-            let step = pair.step_or_fault(op);
-            pair.ram.machine().arm(false);
-            step?;
-            at += 1;
-            if (at as u32).is_multiple_of(case.compare_every) {
-                pair.compare_counters()?;
-            }
-            if (at as u32).is_multiple_of(case.verify_every) {
-                pair.verify()?;
-            }
-        }
-        pair.verify()?;
-        pair.free_everything()
-    });
-    pair.summary.ops = at as u64;
-    match result {
-        Ok(()) => Ok(pair.summary),
-        Err(difference) => Err(Finding { at, difference }),
-    }
+    in_step(&mut pair, case.cadence, ops)
 }
 
-impl<'s, 'm> Pair<'s, 'm> {
-    fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
-        self.ram.machine().run_on(CpuId(cpu));
-        self.seats[usize::from(cpu)]
-            .as_mut()
-            .expect("every CPU has its seat between operations")
+impl drive::Pair for Pair<'_, '_> {
+    type Op = Op;
+
+    fn machine(&self) -> &Machine {
+        self.ram.machine()
     }
 
-    fn take_seat(&mut self, cpu: u16) -> Result<(), Difference> {
-        let ram = self.ram;
-        let said = |error: &dyn std::fmt::Display| Difference(format!("a free seat: {error}"));
-        let seat = self.zone.seat(CpuId(cpu)).map_err(|error| said(&error))?;
-        let ranges = self.space.seat(CpuId(cpu), Watched { seat, ram });
-        let ranges = ranges.map_err(|error| said(&error))?;
-        let seat = self.kv.seat(ranges).map_err(|error| said(&error))?;
-        self.seats[usize::from(cpu)] = Some(seat);
-        Ok(())
+    fn summary(&mut self) -> &mut Summary {
+        &mut self.summary
     }
 
-    fn size_of(&self, cpu: u16, addr: Addr) -> Result<u64, KvFreeError> {
-        self.seats[usize::from(cpu)]
-            .as_ref()
-            .expect("every CPU has its seat between operations")
-            .kvsize(addr)
-    }
-
-    /// Whether a fault came since `had_fault`.
-    fn was_hit(&self, had_fault: bool) -> bool {
-        had_fault && !self.ram.machine().has_fault()
-    }
-
-    /// One operation; if a call of the platform's was made to fail in it, everything is compared
-    /// at once.
-    fn step_or_fault(&mut self, op: Op) -> Result<(), Difference> {
-        let machine = self.ram.machine();
-        let had_fault = machine.has_fault();
-        self.step(op)?;
-        if had_fault && !machine.has_fault() {
-            self.summary.faults += 1;
-            machine.arm(false);
-            self.compare_counters()?;
-            self.verify()?;
-            self.drained(0)?;
-        }
-        self.check_platform()
-    }
-
-    fn check_platform(&self) -> Result<(), Difference> {
-        match self.ram.paging().broken() {
-            Some(broken) => differ!("the platform was misused: {broken}"),
-            None => Ok(()),
-        }
+    fn begin(&mut self) -> Result<(), Difference> {
+        (0..self.case.zone.cpus).try_for_each(|cpu| self.take_seat(cpu))
     }
 
     fn step(&mut self, op: Op) -> Result<(), Difference> {
@@ -301,6 +206,87 @@ impl<'s, 'm> Pair<'s, 'm> {
                 self.take_seat(cpu)
             }
         }
+    }
+
+    fn compare_counters(&mut self) -> Result<(), Difference> {
+        self.compare_stats()
+    }
+
+    fn verify(&mut self) -> Result<(), Difference> {
+        self.verify_all()
+    }
+
+    fn check_platform(&self) -> Result<(), Difference> {
+        match self.ram.paging().broken() {
+            Some(broken) => differ!("the platform was misused: {broken}"),
+            None => Ok(()),
+        }
+    }
+
+    fn compare_after_fault(&mut self) -> Result<(), Difference> {
+        self.compare_counters()?;
+        self.verify()?;
+        self.drained(0)
+    }
+
+    /// The law of every allocator: when all is freed, all is as at first.
+    fn free_everything(&mut self) -> Result<(), Difference> {
+        let cpus = self.seats.len() as u64;
+        while let Some(object) = self.model.pick(0) {
+            let cpu = (object.id % cpus) as u16;
+            self.free(cpu, object.addr, false)?;
+        }
+        self.step(Op::Drop {
+            cpu: 0,
+            frames: u64::MAX,
+        })?;
+        // Twice: a call that was made to fail may have left something for the next time.
+        self.drain(0);
+        self.drained(0)?;
+        self.check_platform()?;
+        self.compare_counters()?;
+        self.verify()?;
+        self.zone.drain();
+        let (taken, mapped) = (self.ram.taken_frames(), self.ram.paging().mapped_pages());
+        let free = self.zone.stats().nr_free_pages;
+        if (taken, mapped, free) != (0, 0, self.case.zone.frames) {
+            return differ!(
+                "K6: at the end {taken} frames are taken, {mapped} pages mapped, {free} frames free"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl<'s, 'm> Pair<'s, 'm> {
+    fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
+        self.ram.machine().run_on(CpuId(cpu));
+        self.seats[usize::from(cpu)]
+            .as_mut()
+            .expect("every CPU has its seat between operations")
+    }
+
+    fn take_seat(&mut self, cpu: u16) -> Result<(), Difference> {
+        let ram = self.ram;
+        let said = |error: &dyn std::fmt::Display| Difference(format!("a free seat: {error}"));
+        let seat = self.zone.seat(CpuId(cpu)).map_err(|error| said(&error))?;
+        let ranges = self.space.seat(CpuId(cpu), Watched { seat, ram });
+        let ranges = ranges.map_err(|error| said(&error))?;
+        let seat = self.kv.seat(ranges).map_err(|error| said(&error))?;
+        self.seats[usize::from(cpu)] = Some(seat);
+        Ok(())
+    }
+
+    fn size_of(&self, cpu: u16, addr: Addr) -> Result<u64, KvFreeError> {
+        self.seats[usize::from(cpu)]
+            .as_ref()
+            .expect("every CPU has its seat between operations")
+            .kvsize(addr)
+    }
+
+    /// Whether a fault came since `had_fault`.
+    fn was_hit(&self, had_fault: bool) -> bool {
+        had_fault && !self.ram.machine().has_fault()
     }
 
     /// Asks of the engine what an effort allows, and no more.
@@ -491,7 +477,7 @@ impl<'s, 'm> Pair<'s, 'm> {
 
     /// Before a request that may wait failed for want of frames, all empty slabs went back.
     fn check_collected(&mut self, cpu: u16) -> Result<(), Difference> {
-        if self.case.compare_every > 1 {
+        if self.case.cadence.compare_every > 1 {
             // It would spoil what the next operations meet.
             return Ok(());
         }
@@ -595,33 +581,5 @@ impl<'s, 'm> Pair<'s, 'm> {
     fn drain(&mut self, cpu: u16) {
         self.seat(cpu).drain();
         self.seat(cpu).ranges().drain();
-    }
-
-    /// The law of every allocator: when all is freed, all is as at first.
-    fn free_everything(&mut self) -> Result<(), Difference> {
-        let cpus = self.seats.len() as u64;
-        while let Some(object) = self.model.pick(0) {
-            let cpu = (object.id % cpus) as u16;
-            self.free(cpu, object.addr, false)?;
-        }
-        self.step(Op::Drop {
-            cpu: 0,
-            frames: u64::MAX,
-        })?;
-        // Twice: a call that was made to fail may have left something for the next time.
-        self.drain(0);
-        self.drained(0)?;
-        self.check_platform()?;
-        self.compare_counters()?;
-        self.verify()?;
-        self.zone.drain();
-        let (taken, mapped) = (self.ram.taken_frames(), self.ram.paging().mapped_pages());
-        let free = self.zone.stats().nr_free_pages;
-        if (taken, mapped, free) != (0, 0, self.case.zone.frames) {
-            return differ!(
-                "K6: at the end {taken} frames are taken, {mapped} pages mapped, {free} frames free"
-            );
-        }
-        Ok(())
     }
 }

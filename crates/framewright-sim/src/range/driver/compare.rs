@@ -1,5 +1,6 @@
 use super::{Difference, Pair, differ};
 use crate::Call;
+use crate::drive::Pair as _;
 use framewright::Page;
 use framewright::stats::RangeStats;
 use framewright::vrange::{AreaInfo, AreaState};
@@ -8,7 +9,7 @@ use framewright::vrange::{AreaInfo, AreaState};
 const FIND_ALL_PAGES: u64 = 512;
 
 impl Pair<'_, '_> {
-    pub(super) fn compare_counters(&mut self) -> Result<(), Difference> {
+    pub(super) fn compare_stats(&mut self) -> Result<(), Difference> {
         let (found, expected) = (self.space.stats(), &self.expected);
         let calls = |call| self.paging.machine().calls(call);
         // An area of `vmalloc` whose mapping failed half way goes the way of all areas.
@@ -59,7 +60,7 @@ impl Pair<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn verify(&mut self) -> Result<(), Difference> {
+    pub(super) fn verify_all(&mut self) -> Result<(), Difference> {
         if let Err(broken) = self.space.verify() {
             return differ!("{broken}");
         }

@@ -2,8 +2,9 @@ mod compare;
 
 use super::calls::{self, OWN_FRAMES, Request, covers};
 use super::{Area, Case, Op, RangeModel};
-use crate::difference::{Difference, Finding, Summary, differ, guarded};
-use crate::{Paging, PoolFrames, Random, shrink};
+use crate::difference::{Difference, Finding, Summary, differ};
+use crate::drive::{self, Pair as _, in_step};
+use crate::{Machine, Paging, PoolFrames, Random};
 use framewright::frame::AllocError;
 use framewright::platform::MapError;
 use framewright::stats::RangeStats;
@@ -42,38 +43,6 @@ impl Case {
         .eager(self.is_eager)
         .limited(self.mapped_max)
     }
-}
-
-/// Runs the first `ops` operations of `case` with `seed` on engine and model; what differs is made
-/// short and explained, with the command that repeats it.
-///
-/// # Errors
-/// The explanation.
-pub fn check(case: &Case, seed: u64, ops: usize) -> Result<Summary, String> {
-    run(case, &case.paging(), case.ops(seed).take(ops)).map_err(|finding| {
-        let all: Vec<Op> = case.ops(seed).take((finding.at + 1).min(ops)).collect();
-        format!(
-            "{} seed {seed}, {}\n  repeat: cargo run --release -p framewright-sim --example model \
-             -- --ranges --case {} --seed {seed} --ops {ops}",
-            case.name,
-            explain(case, &all, &finding),
-            case.name
-        )
-    })
-}
-
-/// Makes a sequence that differs short, and writes it down with its difference.
-pub(super) fn explain(case: &Case, ops: &[Op], finding: &Finding) -> String {
-    let thorough = Case {
-        compare_every: 1,
-        verify_every: 1,
-        ..*case
-    };
-    let again = |ops: &[Op]| run(&thorough, &case.paging(), ops.iter().copied());
-    let short = shrink(ops, |ops| again(ops).is_err());
-    let last = again(&short).map_or_else(|short| short.difference, |_| finding.difference.clone());
-    let list: String = short.iter().map(|op| format!("    {op:?},\n")).collect();
-    format!("operation {}: {last}\n  after\n{list}", finding.at)
 }
 
 /// Runs a sequence on engine and model: each operation's result, the counters, every translation
@@ -116,63 +85,18 @@ pub fn run(
         summary: Summary::default(),
         random: Random::new(case.layout.pages),
     };
-    let mut at = 0;
-    let result = guarded(|| {
-        for op in ops {
-            pair.paging.machine().arm(true);
-            let step = pair.step_or_fault(op);
-            pair.paging.machine().arm(false);
-            step?;
-            at += 1;
-            if (at as u32).is_multiple_of(case.compare_every) {
-                pair.compare_counters()?;
-            }
-            if (at as u32).is_multiple_of(case.verify_every) {
-                pair.verify()?;
-            }
-        }
-        pair.verify()?;
-        pair.free_everything()
-    });
-    pair.summary.ops = at as u64;
-    match result {
-        Ok(()) => Ok(pair.summary),
-        Err(difference) => Err(Finding { at, difference }),
-    }
+    in_step(&mut pair, case.cadence, ops)
 }
 
-impl<'s, 'm> Pair<'s, 'm> {
-    fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
-        self.paging.machine().run_on(CpuId(cpu));
-        self.seats[usize::from(cpu)]
-            .as_mut()
-            .expect("every CPU has its seat between operations")
+impl drive::Pair for Pair<'_, '_> {
+    type Op = Op;
+
+    fn machine(&self) -> &Machine {
+        self.paging.machine()
     }
 
-    fn page(&self, at: u64) -> Page {
-        Page(self.case.layout.start.0.wrapping_add(at))
-    }
-
-    /// One operation; if a call of the platform's was made to fail in it, everything is compared
-    /// at once.
-    fn step_or_fault(&mut self, op: Op) -> Result<(), Difference> {
-        let machine = self.paging.machine();
-        let had_fault = machine.has_fault();
-        self.step(op)?;
-        if had_fault && !machine.has_fault() {
-            self.summary.faults += 1;
-            machine.arm(false);
-            self.compare_counters()?;
-            self.verify()?;
-        }
-        self.check_platform()
-    }
-
-    fn check_platform(&self) -> Result<(), Difference> {
-        match self.paging.broken() {
-            Some(broken) => differ!("the platform was misused: {broken}"),
-            None => Ok(()),
-        }
+    fn summary(&mut self) -> &mut Summary {
+        &mut self.summary
     }
 
     fn step(&mut self, op: Op) -> Result<(), Difference> {
@@ -269,6 +193,58 @@ impl<'s, 'm> Pair<'s, 'm> {
             }
             Op::Reseat { cpu } => self.reseat(cpu),
         }
+    }
+
+    fn compare_counters(&mut self) -> Result<(), Difference> {
+        self.compare_stats()
+    }
+
+    fn verify(&mut self) -> Result<(), Difference> {
+        self.verify_all()
+    }
+
+    fn check_platform(&self) -> Result<(), Difference> {
+        match self.paging.broken() {
+            Some(broken) => differ!("the platform was misused: {broken}"),
+            None => Ok(()),
+        }
+    }
+
+    /// The law of every allocator: when all is freed, all is as at first.
+    fn free_everything(&mut self) -> Result<(), Difference> {
+        let cpus = self.seats.len() as u64;
+        while let Some(area) = self.model.pick(0) {
+            let cpu = (area.start.0 % cpus) as u16;
+            self.free(cpu, area.start, area.kind, area.pages)?;
+        }
+        // Twice: a call that was made to fail may have left something for the next time.
+        self.step(Op::Drain { cpu: 0 })?;
+        self.step(Op::Drain { cpu: 0 })?;
+        self.check_platform()?;
+        self.compare_counters()?;
+        self.compare_drained()?;
+        self.verify()?;
+        let (free, pool) = (self.paging.free_frames(), u64::from(self.case.pool_frames));
+        let mapped = self.paging.mapped_pages();
+        if (free, mapped) != (pool, 0) {
+            return differ!(
+                "at the end {free} of {pool} frames are back, and {mapped} pages mapped"
+            );
+        }
+        self.whole_window()
+    }
+}
+
+impl<'s, 'm> Pair<'s, 'm> {
+    fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
+        self.paging.machine().run_on(CpuId(cpu));
+        self.seats[usize::from(cpu)]
+            .as_mut()
+            .expect("every CPU has its seat between operations")
+    }
+
+    fn page(&self, at: u64) -> Page {
+        Page(self.case.layout.start.0.wrapping_add(at))
     }
 
     fn reseat(&mut self, cpu: u16) -> Result<(), Difference> {
@@ -427,30 +403,6 @@ impl<'s, 'm> Pair<'s, 'm> {
         is_such
             && reasons.contains(&RangeFreeError::NotAllocated(page))
             && self.paging.failed_maps() > 0
-    }
-
-    /// The law of every allocator: when all is freed, all is as at first.
-    fn free_everything(&mut self) -> Result<(), Difference> {
-        let cpus = self.seats.len() as u64;
-        while let Some(area) = self.model.pick(0) {
-            let cpu = (area.start.0 % cpus) as u16;
-            self.free(cpu, area.start, area.kind, area.pages)?;
-        }
-        // Twice: a call that was made to fail may have left something for the next time.
-        self.step(Op::Drain { cpu: 0 })?;
-        self.step(Op::Drain { cpu: 0 })?;
-        self.check_platform()?;
-        self.compare_counters()?;
-        self.compare_drained()?;
-        self.verify()?;
-        let (free, pool) = (self.paging.free_frames(), u64::from(self.case.pool_frames));
-        let mapped = self.paging.mapped_pages();
-        if (free, mapped) != (pool, 0) {
-            return differ!(
-                "at the end {free} of {pool} frames are back, and {mapped} pages mapped"
-            );
-        }
-        self.whole_window()
     }
 
     /// The window is one gap: all but the guard page can be had at once.

@@ -1,0 +1,117 @@
+use super::{Cadence, Subject};
+use crate::Call;
+use crate::difference::{Finding, Summary};
+use crate::shrink::{shrink, simplify};
+
+/// Runs the first `ops` operations of `case` with `seed` on engine and model; what differs is made
+/// short and explained, with the command that repeats it.
+///
+/// # Errors
+/// The explanation.
+pub fn check<S: Subject>(case: &S, seed: u64, ops: usize) -> Result<Summary, String> {
+    let found = case.run(&case.platform(), case.ops(seed).take(ops));
+    found.map_err(|finding| {
+        let all: Vec<S::Op> = case.ops(seed).take((finding.at + 1).min(ops)).collect();
+        let name = case.name();
+        let explained = explain(case, &all, &finding);
+        // An option stands apart, behind an empty line.
+        let (apart, option) = match S::OPTION {
+            Some(option) => ("\n", format!(" {option}")),
+            None => ("", String::new()),
+        };
+        format!(
+            "{name} seed {seed}, {explained}{apart}  repeat: cargo run --release -p framewright-sim \
+             --example model --{option} --case {name} --seed {seed} --ops {ops}"
+        )
+    })
+}
+
+/// Makes a sequence that differs short, and writes it down with its difference.
+pub(crate) fn explain<S: Subject>(case: &S, ops: &[S::Op], finding: &Finding) -> String {
+    let thorough = case.checked(Cadence::EACH);
+    let again = |ops: &[S::Op]| thorough.run(&thorough.platform(), ops.iter().copied());
+    let fails = |ops: &[S::Op]| again(ops).is_err();
+    let dropped = shrink(ops, fails);
+    let mut short = simplify(&dropped, |&op| thorough.simpler(op), fails);
+    if short != dropped {
+        // What has become simpler may no longer need the others.
+        short = shrink(&short, fails);
+    }
+    let last = again(&short).map_or_else(|short| short.difference, |_| finding.difference.clone());
+    let list: String = short.iter().map(|op| format!("    {op:?},\n")).collect();
+    format!("operation {}: {last}\n  after\n{list}", finding.at)
+}
+
+/// Runs every sequence of `length` operations out of `alphabet` on engine and model, each on a new
+/// platform; returns how many there were.
+///
+/// Time: `alphabet.len().pow(length)` runs.
+///
+/// # Errors
+/// The first sequence after which they differ.
+pub fn every_sequence<S: Subject>(
+    case: &S,
+    alphabet: &[S::Op],
+    length: u32,
+) -> Result<u64, (Vec<S::Op>, Finding)> {
+    let sequences = (alphabet.len() as u64).pow(length);
+    for number in 0..sequences {
+        let mut rest = number;
+        let sequence = (0..length).map(|_| {
+            let op = alphabet[(rest % alphabet.len() as u64) as usize];
+            rest /= alphabet.len() as u64;
+            op
+        });
+        let sequence: Vec<S::Op> = sequence.collect();
+        if let Err(finding) = case.run(&case.platform(), sequence.iter().copied()) {
+            return Err((sequence, finding));
+        }
+    }
+    Ok(sequences)
+}
+
+/// What [`each_failure`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failures {
+    /// How many calls there are in the sequence, those at its end included.
+    pub calls: u64,
+    /// How many of them were made to fail, each in a run of its own.
+    pub runs: u64,
+    /// How many of those failed during an operation. Fewer than `runs`, where some calls are made
+    /// by what frees everything at the end, when nothing fails any more.
+    pub met: u64,
+}
+
+/// Runs the first `ops` operations of `case` with `seed` as often as they make such calls, at most
+/// `runs_max` times, with another one failing each time; and once before with none.
+///
+/// # Errors
+/// The first difference, or that there is no such call at all: then nothing was checked.
+pub fn each_failure<S: Subject>(
+    case: &S,
+    call: Call,
+    seed: u64,
+    ops: usize,
+    runs_max: u64,
+) -> Result<Failures, String> {
+    let name = case.name();
+    let platform = case.platform();
+    let explained = |finding: Finding| format!("operation {}: {}", finding.at, finding.difference);
+    case.run(&platform, case.ops(seed).take(ops))
+        .map_err(|finding| format!("{name}, nothing fails, {}", explained(finding)))?;
+    let calls = S::machine(&platform).calls(call);
+    if calls == 0 {
+        return Err(format!("{name}: no {call:?} at all"));
+    }
+    let runs = calls.min(runs_max);
+    let mut met = 0;
+    for nth in 0..runs {
+        let platform = case.platform();
+        S::machine(&platform).fail(call, nth);
+        let summary = case
+            .run(&platform, case.ops(seed).take(ops))
+            .map_err(|finding| format!("{name}, {call:?} {nth}, {}", explained(finding)))?;
+        met += summary.faults;
+    }
+    Ok(Failures { calls, runs, met })
+}

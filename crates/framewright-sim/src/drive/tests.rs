@@ -1,0 +1,273 @@
+//! The loops on a tank of ten litres, the smallest thing that can be wrong.
+
+use super::{Cadence, Failures, Pair, Subject, check, each_failure, every_sequence, in_step};
+use crate::difference::{Difference, Finding, Summary, differ};
+use crate::{Call, Machine, Random};
+use std::cell::Cell;
+
+const LITRES_MAX: u32 = 10;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Op {
+    Fill(u32),
+    Empty,
+}
+
+/// What is wrong with the tank.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fault {
+    Nothing,
+    /// Of more than six litres one is lost.
+    Leak,
+    /// A fill that fails has filled already.
+    Half,
+    /// Seven litres at once are too much for it.
+    Burst,
+    /// A litre is left in it when it is emptied the last time.
+    Rest,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    fault: Fault,
+    cadence: Cadence,
+}
+
+/// A machine, and how often what was compared.
+struct Yard {
+    machine: Machine,
+    compared: Cell<u32>,
+    verified: Cell<u32>,
+}
+
+impl Subject for Case {
+    type Op = Op;
+    type Platform = Yard;
+
+    const OPTION: Option<&'static str> = Some("--tanks");
+
+    fn all() -> Vec<Self> {
+        let all = [
+            Fault::Nothing,
+            Fault::Leak,
+            Fault::Half,
+            Fault::Burst,
+            Fault::Rest,
+        ];
+        let case = |fault| Self {
+            fault,
+            cadence: Cadence::EACH,
+        };
+        all.map(case).to_vec()
+    }
+
+    fn name(&self) -> &'static str {
+        match self.fault {
+            Fault::Nothing => "good",
+            Fault::Leak => "leak",
+            Fault::Half => "half",
+            Fault::Burst => "burst",
+            Fault::Rest => "rest",
+        }
+    }
+
+    fn cadence(&mut self) -> &mut Cadence {
+        &mut self.cadence
+    }
+
+    fn sparse(self) -> Self {
+        self.checked(Cadence::sparse(u64::from(LITRES_MAX)))
+    }
+
+    fn op(&self, random: &mut Random, _nth: u64) -> Op {
+        match random.chance(30) {
+            true => Op::Empty,
+            false => Op::Fill(random.below(9) as u32),
+        }
+    }
+
+    fn simpler(&self, op: Op) -> Vec<Op> {
+        match op {
+            Op::Fill(litres @ 1..) => vec![Op::Fill(litres / 2), Op::Fill(litres - 1)],
+            _ => vec![],
+        }
+    }
+
+    fn platform(&self) -> Yard {
+        Yard {
+            machine: Machine::new(1),
+            compared: Cell::new(0),
+            verified: Cell::new(0),
+        }
+    }
+
+    fn machine(platform: &Yard) -> &Machine {
+        &platform.machine
+    }
+
+    fn run(&self, yard: &Yard, ops: impl IntoIterator<Item = Op>) -> Result<Summary, Finding> {
+        let mut tank = Tank {
+            fault: self.fault,
+            yard,
+            litres: 0,
+            model_litres: 0,
+            summary: Summary::default(),
+        };
+        in_step(&mut tank, self.cadence, ops)
+    }
+}
+
+struct Tank<'y> {
+    fault: Fault,
+    yard: &'y Yard,
+    /// The engine.
+    litres: u32,
+    /// The model.
+    model_litres: u32,
+    summary: Summary,
+}
+
+impl Tank<'_> {
+    fn fill(&mut self, litres: u32) -> bool {
+        let after = self.litres + litres;
+        assert!(self.fault != Fault::Burst || litres != 7, "burst");
+        if after > LITRES_MAX {
+            return false;
+        }
+        if self.fault == Fault::Half {
+            self.litres = after;
+        }
+        if self.yard.machine.metadata(1).is_err() {
+            return false;
+        }
+        self.litres = after - u32::from(self.fault == Fault::Leak && after > 6);
+        true
+    }
+}
+
+impl Pair for Tank<'_> {
+    type Op = Op;
+
+    fn machine(&self) -> &Machine {
+        &self.yard.machine
+    }
+
+    fn summary(&mut self) -> &mut Summary {
+        &mut self.summary
+    }
+
+    fn step(&mut self, op: Op) -> Result<(), Difference> {
+        match op {
+            Op::Fill(litres) => {
+                let had_fault = self.yard.machine.has_fault();
+                let (is_served, after) = (self.fill(litres), self.model_litres + litres);
+                let was_hit = had_fault && !self.yard.machine.has_fault();
+                if is_served != (after <= LITRES_MAX) && !was_hit {
+                    return differ!("{litres} litres, served: {is_served}");
+                }
+                if is_served {
+                    self.model_litres = after;
+                    self.summary.served += 1;
+                } else {
+                    self.summary.refused += 1;
+                }
+            }
+            Op::Empty => (self.litres, self.model_litres) = (0, 0),
+        }
+        Ok(())
+    }
+
+    fn compare_counters(&mut self) -> Result<(), Difference> {
+        self.yard.compared.set(self.yard.compared.get() + 1);
+        Ok(())
+    }
+
+    fn verify(&mut self) -> Result<(), Difference> {
+        self.yard.verified.set(self.yard.verified.get() + 1);
+        if self.litres == self.model_litres {
+            return Ok(());
+        }
+        differ!("{} litres, not {}", self.litres, self.model_litres)
+    }
+
+    fn free_everything(&mut self) -> Result<(), Difference> {
+        self.step(Op::Empty)?;
+        self.litres = u32::from(self.fault == Fault::Rest);
+        self.verify()
+    }
+}
+
+fn case(name: &str) -> Case {
+    Case::named(name).unwrap()
+}
+
+#[test]
+fn a_run_is_compared_as_often_as_its_cadence_says_and_at_its_end() {
+    let case = case("good").checked(Cadence {
+        compare_every: 10,
+        verify_every: 30,
+    });
+    let yard = case.platform();
+    let summary = case.run(&yard, case.ops(1).take(100)).unwrap();
+    assert_eq!((summary.ops, summary.faults), (100, 0));
+    assert!(summary.served > 20 && summary.refused > 20, "{summary:?}");
+    // Each tenth; each thirtieth, before everything is freed, and after.
+    assert_eq!((yard.compared.get(), yard.verified.get()), (10, 3 + 2));
+}
+
+#[test]
+fn what_differs_is_short_and_simple_with_the_command_that_repeats_it() {
+    let said = check(&case("leak").sparse(), 2, 500).unwrap_err();
+    let (found, rest) = said.split_once(": ").unwrap();
+    assert!(found.starts_with("leak seed 2, operation "), "{said}");
+    assert_eq!(
+        rest,
+        "6 litres, not 7\n  after\n    Fill(7),\n\n  repeat: cargo run --release -p \
+         framewright-sim --example model -- --tanks --case leak --seed 2 --ops 500"
+    );
+}
+
+#[test]
+fn a_panic_and_what_is_left_at_the_end_are_differences() {
+    let run = |name, ops: &[Op]| {
+        let case = case(name);
+        let found = case.run(&case.platform(), ops.iter().copied());
+        found.map_err(|finding| (finding.at, finding.difference.0))
+    };
+    let fills = [Op::Fill(3), Op::Fill(7)];
+    assert!(run("good", &fills).is_ok());
+    let burst = "the engine panicked: burst".to_string();
+    assert_eq!(run("burst", &fills), Err((1, burst)));
+    assert_eq!(run("rest", &fills), Err((2, "1 litres, not 0".to_string())));
+}
+
+#[test]
+fn every_sequence_is_run_and_the_first_that_differs_is_told() {
+    let alphabet = [Op::Empty, Op::Fill(3), Op::Fill(4)];
+    assert_eq!(every_sequence(&case("good"), &alphabet, 4).unwrap(), 81);
+    assert_eq!(every_sequence(&case("leak"), &alphabet, 1).unwrap(), 3);
+    let (sequence, finding) = every_sequence(&case("leak"), &alphabet, 2).unwrap_err();
+    assert_eq!((sequence, finding.at), (vec![Op::Fill(4), Op::Fill(3)], 2));
+}
+
+#[test]
+fn each_call_fails_once_and_what_half_succeeded_is_found() {
+    let sweep = |name, call, runs_max| each_failure(&case(name), call, 3, 60, runs_max);
+    let all = sweep("good", Call::Metadata, u64::MAX).unwrap();
+    assert!(all.calls > 10 && all.runs == all.calls && all.met == all.calls);
+    let some = Failures {
+        runs: 5,
+        met: 5,
+        ..all
+    };
+    assert_eq!(sweep("good", Call::Metadata, 5), Ok(some));
+    let said = sweep("half", Call::Metadata, 5).unwrap_err();
+    assert!(said.starts_with("half, Metadata 0, operation "), "{said}");
+    let none = Err("good: no Barrier at all".to_string());
+    assert_eq!(sweep("good", Call::Barrier, 5), none);
+    let said = sweep("leak", Call::Metadata, 5).unwrap_err();
+    assert!(
+        said.starts_with("leak, nothing fails, operation "),
+        "{said}"
+    );
+}
