@@ -64,6 +64,8 @@ pub enum ConfigError {
     CachePermille(u16),
     /// `cache_blocks_max` is above 64.
     CacheBlocks(u16),
+    /// `defer_shift_max` is above 16.
+    DeferShift(u8),
 }
 
 impl fmt::Display for ConfigError {
@@ -74,6 +76,9 @@ impl fmt::Display for ConfigError {
             }
             Self::CacheBlocks(found) => {
                 write!(f, "cache_blocks_max {found} is above the maximum 64")
+            }
+            Self::DeferShift(found) => {
+                write!(f, "defer_shift_max {found} is above the maximum 16")
             }
         }
     }

@@ -57,5 +57,8 @@
 //! what cannot move: Linux 6.15's defrag_mode and its repair in 2026.
 
 mod client;
+#[allow(dead_code, reason = "its users follow")]
+mod state;
 
 pub use client::{Ask, Clients, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+pub use state::Reclaim;

@@ -1,0 +1,160 @@
+use crate::frame::{SetupError, Zone};
+use crate::platform::{Barrier, Relax};
+use crate::policy::ReclaimConfig;
+use crate::raw::atomic_words;
+use crate::stats::ReclaimStats;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::units::Order;
+
+/// The words that are remembered between calls.
+///
+/// All of them are hints or counts: each is changed by itself, with relaxed operations, and nobody
+/// infers another word's value from it.
+pub(super) mod word {
+    /// Compaction's deferral: see `Deferral`.
+    pub(in super::super) const DEFERRED: usize = 0;
+    /// Where the migrate scanner begins among equals: a pageblock.
+    pub(in super::super) const MIGRATE_AT: usize = 1;
+    /// Pageblocks with a skip bit, more or less.
+    pub(in super::super) const SKIPPED: usize = 2;
+    /// How many words there are, in whole cache lines.
+    pub(in super::super) const COUNT: usize = 16;
+}
+
+/// Names the counters but the stalls by order, in one list for all that is done to each.
+macro_rules! counters {
+    ($($name:ident = $field:ident),* $(,)?) => {
+        /// A counter of [`ReclaimStats`].
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(super) enum Counter {
+            $(#[doc = concat!("`", stringify!($field), "`")] $name),*
+        }
+
+        impl Counter {
+            const COUNT: usize = [$(Self::$name),*].len();
+        }
+
+        fn read(count: impl Fn(Counter) -> u64) -> ReclaimStats {
+            ReclaimStats {
+                $($field: count(Counter::$name),)*
+                ..ReclaimStats::default()
+            }
+        }
+    };
+}
+
+counters! {
+    ScanBackground = pgscan_kswapd,
+    ScanDirect = pgscan_direct,
+    StealBackground = pgsteal_kswapd,
+    StealDirect = pgsteal_direct,
+    Wake = kswapd_wake,
+    LowHitQuickly = kswapd_low_wmark_hit_quickly,
+    HighHitQuickly = kswapd_high_wmark_hit_quickly,
+    CompactStall = compact_stall,
+    CompactSuccess = compact_success,
+    CompactFail = compact_fail,
+    CompactWake = compact_daemon_wake,
+    MigrateScanned = compact_migrate_scanned,
+    FreeScanned = compact_free_scanned,
+    Isolated = compact_isolated,
+    Migrated = pgmigrate_success,
+    NotMigrated = pgmigrate_fail,
+}
+
+const ORDERS: usize = Order::MAX.index() + 1;
+/// Counters: the stalls by order, then the others.
+const COUNTERS: usize = ORDERS + Counter::COUNT;
+
+/// What a zone remembers of reclaim and compaction: where the scanners were, what to pass over, how
+/// long to leave off, and the counters.
+///
+/// Shared by reference between CPUs. One for a zone: two would not know of each other's deferral.
+#[derive(Debug)]
+pub struct Reclaim<'z, 'm, P> {
+    zone: &'z Zone<'m, P>,
+    pub(super) config: ReclaimConfig,
+    words: &'m [AtomicU64],
+    counters: &'m [AtomicU64],
+    /// One bit a pageblock: it gave nothing when it was last tried.
+    pub(super) skips: &'m [AtomicU64],
+}
+
+impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+    /// How many words of memory it takes to remember what is to be remembered of `zone`.
+    #[must_use]
+    pub fn words_needed(zone: &Zone<'_, P>) -> usize {
+        word::COUNT + COUNTERS + zone.pageblocks().div_ceil(64)
+    }
+
+    /// Reclaim for `zone`, with nothing remembered and all counters at zero, in `memory`, which has at
+    /// least as many words as [`words_needed`](Self::words_needed) says; their values do not matter.
+    ///
+    /// # Errors
+    /// What is wrong with configuration or memory, with the number.
+    pub fn new(
+        zone: &'z Zone<'m, P>,
+        config: &ReclaimConfig,
+        memory: &'m mut [u64],
+    ) -> Result<Self, SetupError> {
+        config.check().map_err(SetupError::Config)?;
+        let (found, needed) = (memory.len(), Self::words_needed(zone));
+        let Some(memory) = memory.get_mut(..needed) else {
+            return Err(SetupError::Memory { found, needed });
+        };
+        memory.fill(0);
+        let (words, rest) = atomic_words(memory).split_at(word::COUNT);
+        let (counters, skips) = rest.split_at(COUNTERS);
+        Ok(Self {
+            zone,
+            config: *config,
+            words,
+            counters,
+            skips,
+        })
+    }
+}
+
+impl<'z, 'm, P> Reclaim<'z, 'm, P> {
+    /// The zone.
+    #[must_use]
+    pub const fn zone(&self) -> &'z Zone<'m, P> {
+        self.zone
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub const fn config(&self) -> &ReclaimConfig {
+        &self.config
+    }
+
+    /// All counters, since it was made. Taken one by one: while CPUs work they may be some operations
+    /// apart.
+    #[must_use]
+    pub fn stats(&self) -> ReclaimStats {
+        let (stalls, others) = self.counters.split_at(ORDERS);
+        let mut stats = read(|counter| others[counter as usize].load(Relaxed));
+        for (sum, stalls) in stats.allocstall.iter_mut().zip(stalls) {
+            *sum = stalls.load(Relaxed);
+        }
+        stats
+    }
+
+    /// Adds to a counter.
+    pub(super) fn count(&self, counter: Counter, by: u64) {
+        if by > 0 {
+            // Relaxed: a counter orders nothing.
+            self.counters[ORDERS + counter as usize].fetch_add(by, Relaxed);
+        }
+    }
+
+    /// Counts a request of `order` that reclaimed.
+    pub(super) fn count_stall(&self, order: Order) {
+        self.counters[order.index()].fetch_add(1, Relaxed);
+    }
+
+    /// One of the [words](word).
+    pub(super) fn word(&self, word: usize) -> &'m AtomicU64 {
+        &self.words[word]
+    }
+}
