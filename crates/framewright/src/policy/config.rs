@@ -57,15 +57,31 @@ impl Default for Config {
     }
 }
 
-/// Why a [`Config`] was refused.
+/// Why a [`Config`], or a [`ReclaimConfig`](super::ReclaimConfig), was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// `cache_permille` is above 100.
     CachePermille(u16),
     /// `cache_blocks_max` is above 64.
     CacheBlocks(u16),
-    /// `defer_shift_max` is above 16.
-    DeferShift(u8),
+    /// A number of a [`ReclaimConfig`](super::ReclaimConfig) is too large.
+    Above {
+        /// Its name.
+        field: &'static str,
+        /// What it is.
+        found: u64,
+        /// What it may be at most.
+        max: u64,
+    },
+    /// A number of a [`ReclaimConfig`](super::ReclaimConfig) is too small.
+    Below {
+        /// Its name.
+        field: &'static str,
+        /// What it is.
+        found: u64,
+        /// What it must be at least.
+        min: u64,
+    },
 }
 
 impl fmt::Display for ConfigError {
@@ -77,8 +93,11 @@ impl fmt::Display for ConfigError {
             Self::CacheBlocks(found) => {
                 write!(f, "cache_blocks_max {found} is above the maximum 64")
             }
-            Self::DeferShift(found) => {
-                write!(f, "defer_shift_max {found} is above the maximum 16")
+            Self::Above { field, found, max } => {
+                write!(f, "{field} {found} is above the maximum {max}")
+            }
+            Self::Below { field, found, min } => {
+                write!(f, "{field} {found} is below the minimum {min}")
             }
         }
     }

@@ -31,7 +31,9 @@ mod watermark;
 pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
 pub use config::{Config, ConfigError, Fallback};
 pub use cost::{EvacuationCost, evacuation_cost};
-pub use pressure::ReclaimConfig;
+pub use pressure::{
+    ReclaimConfig, Remedy, Targets, boost_after, boosted, gap, next_priority, quota, remedy, share,
+};
 pub use range::{Insert, RangeConfig};
 pub use spill::{Effort, SpillFacts, Step, Tried, next_step};
 pub use watermark::{Level, Watermarks};

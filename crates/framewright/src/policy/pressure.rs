@@ -1,17 +1,57 @@
-use super::ConfigError;
+//! What is done about pressure: how much is asked of whom, for how long, and where it ends.
+
+use super::{ConfigError, Watermarks};
+use crate::units::Order;
 
 /// How reclaim and compaction of one zone go about it, as a plain value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReclaimConfig {
+    /// Where priorities begin, 31 at most: at priority p a client is asked to look at what it holds,
+    /// divided by 2^p. Each round that does not bring enough goes one deeper, down to 0, which is all.
+    pub priority_first: u8,
+    /// The most rounds of direct reclaim for one request. More than `priority_first`, so that the
+    /// deepest priority is reached before a request fails; 1024 at most.
+    pub rounds_max: u16,
+    /// Frames that a request wants at least when it reclaims, and the background at a time: 1 to
+    /// 4096. What is called once for that many costs little for each.
+    pub batch_frames: u16,
+    /// Frames that a CPU takes at most between two looks at the watermarks, 1 to 4096; fewer, the
+    /// nearer free memory is to `min`.
+    pub quota_frames: u16,
+    /// The most attempts of compaction for one request, 1 to 16: before reclaim, and again when
+    /// reclaim has brought enough for another.
+    pub compactions_max: u8,
     /// After that many attempts of compaction in vain, each leaving off for twice as many requests as
-    /// the one before, the number of requests does not grow any more: 2 to the power of this.
+    /// the one before, the number of requests does not grow any more: 2 to the power of this, 16 at
+    /// most.
     pub defer_shift_max: u8,
+    /// How much of the [watermarks in whole pageblocks](Watermarks::in_pageblocks) the background
+    /// keeps, in percent, 1000 at most; 0: it does not care for whole pageblocks.
+    pub pageblocks_percent: u16,
+    /// How far fallbacks that pollute may raise the background's targets, in percent of the high
+    /// watermark, 400 at most; 0: they do not.
+    pub boost_percent: u16,
+    /// Whether a request that cannot move, and may reclaim, has the cheapest pageblock emptied
+    /// before it goes into a pageblock in which everything can.
+    pub empties_for_nonmovable: bool,
 }
 
 impl Default for ReclaimConfig {
-    /// As Linux has it: up to 64 requests.
+    /// Linux's numbers, where it has one: `DEF_PRIORITY` 12, `SWAP_CLUSTER_MAX` 32,
+    /// `MAX_RECLAIM_RETRIES` 16 beyond the 13 priorities (rounded up), `COMPACT_MAX_DEFER_SHIFT` 6,
+    /// `watermark_boost_factor` 150 %, `defrag_mode`'s high watermark in whole pageblocks.
     fn default() -> Self {
-        Self { defer_shift_max: 6 }
+        Self {
+            priority_first: 12,
+            rounds_max: 32,
+            batch_frames: 32,
+            quota_frames: 32,
+            compactions_max: 3,
+            defer_shift_max: 6,
+            pageblocks_percent: 100,
+            boost_percent: 150,
+            empties_for_nonmovable: true,
+        }
     }
 }
 
@@ -21,11 +61,204 @@ impl ReclaimConfig {
     /// # Errors
     /// The first limit that is not kept.
     pub const fn check(&self) -> Result<(), ConfigError> {
-        if self.defer_shift_max > 16 {
-            return Err(ConfigError::DeferShift(self.defer_shift_max));
+        let rounds_min = self.priority_first as u64 + 1;
+        let limits = [
+            ("priority_first", self.priority_first as u64, 0, 31),
+            ("rounds_max", self.rounds_max as u64, rounds_min, 1024),
+            ("batch_frames", self.batch_frames as u64, 1, 4096),
+            ("quota_frames", self.quota_frames as u64, 1, 4096),
+            ("compactions_max", self.compactions_max as u64, 1, 16),
+            ("defer_shift_max", self.defer_shift_max as u64, 0, 16),
+            (
+                "pageblocks_percent",
+                self.pageblocks_percent as u64,
+                0,
+                1000,
+            ),
+            ("boost_percent", self.boost_percent as u64, 0, 400),
+        ];
+        let mut nth = 0;
+        while nth < limits.len() {
+            let (field, found, min, max) = limits[nth];
+            if found > max {
+                return Err(ConfigError::Above { field, found, max });
+            }
+            if found < min {
+                return Err(ConfigError::Below { field, found, min });
+            }
+            nth += 1;
         }
         Ok(())
     }
+}
+
+/// How many of the `held` frames a client is asked to look at, at `priority`.
+///
+/// What is held, divided by 2^priority; of that, the hotter it is, the less: all of heat 0, a 256th
+/// of heat 255. At priority 0 everything, however hot (R7). So caches are asked in proportion to what
+/// they hold and to how little it is missed, whoever is asked first.
+#[must_use]
+pub const fn share(held: u64, heat: u8, priority: u8) -> u64 {
+    if priority == 0 {
+        return held;
+    }
+    let asked = if priority < u64::BITS as u8 {
+        held >> priority
+    } else {
+        0
+    };
+    // A 256th of what is left: without a product that could overflow.
+    let cold = 256 - heat as u64;
+    asked / 256 * cold + asked % 256 * cold / 256
+}
+
+/// Frames that must be free for compaction to make a block of `order`: the block and as much again,
+/// because for a while sources and targets are both there (`compact_gap`).
+#[must_use]
+pub const fn gap(order: Order) -> u64 {
+    2 << order.get()
+}
+
+/// What helps a request of an order above 0 that found no block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remedy {
+    /// Enough is free: it only lies in pieces.
+    Compact,
+    /// Too little is free, but there would be enough if others gave some back.
+    Reclaim,
+    /// Neither: not even all that could be given back would be enough.
+    Nothing,
+}
+
+/// What helps a request of `order`, when `free` frames are free that it might use, `min` of which
+/// are not for it, and clients hold `held`.
+///
+/// High-order reclaim goes on only as long as it can help: beyond what compaction needs, more free
+/// frames do not make a block (`should_continue_reclaim`).
+#[must_use]
+pub const fn remedy(order: Order, free: u64, min: u64, held: u64) -> Remedy {
+    let needed = min.saturating_add(gap(order));
+    if free >= needed {
+        Remedy::Compact
+    } else if free.saturating_add(held) >= needed {
+        Remedy::Reclaim
+    } else {
+        Remedy::Nothing
+    }
+}
+
+/// The priority of the next round, or `None` if it was the last: the rounds are over, or the deepest
+/// priority brought nothing (R3, R7). `rounds` are those so far.
+#[must_use]
+pub const fn next_priority(
+    config: &ReclaimConfig,
+    priority: u8,
+    rounds: u16,
+    freed: u64,
+) -> Option<u8> {
+    if rounds >= config.rounds_max || priority == 0 && freed == 0 {
+        None
+    } else {
+        Some(priority.saturating_sub(1))
+    }
+}
+
+/// How many frames one of `cpus` CPUs may take before it looks at the watermarks again: so few that
+/// all of them together stay above `min`.
+#[must_use]
+pub const fn quota(config: &ReclaimConfig, free: u64, min: u64, cpus: u16) -> u32 {
+    let cpus = if cpus == 0 { 1 } else { cpus as u64 };
+    let each = free.saturating_sub(min) / cpus;
+    if each < config.quota_frames as u64 {
+        each as u32
+    } else {
+        config.quota_frames as u32
+    }
+}
+
+/// Where the background begins and ends, and where requests help themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Targets {
+    /// In free frames. `min` is the zone's; `low` and `high` are so much above the zone's as lies in the
+    /// free pageblocks that are to be kept: these are no use to those who need frames.
+    pub frames: Watermarks,
+    /// In entirely free pageblocks. All zero if nobody cares for them.
+    pub pageblocks: Watermarks,
+}
+
+impl Targets {
+    /// The targets of a zone with the watermarks `marks` and pageblocks of `pageblock_order`, raised by
+    /// `boost` pageblocks.
+    #[must_use]
+    pub const fn of(
+        config: &ReclaimConfig,
+        marks: Watermarks,
+        pageblock_order: Order,
+        boost: u64,
+    ) -> Self {
+        let percent = config.pageblocks_percent as u64;
+        let part = Watermarks {
+            min: marks.min * percent / 100,
+            low: marks.low * percent / 100,
+            high: marks.high * percent / 100,
+        };
+        let mut pageblocks = part.in_pageblocks(pageblock_order);
+        if percent > 0 {
+            pageblocks.low += boost;
+            // Rounding makes small watermarks equal: the background needs a way to go.
+            let high = pageblocks.high + boost;
+            pageblocks.high = if high > pageblocks.low {
+                high
+            } else {
+                pageblocks.low + 1
+            };
+        }
+        let each = pageblock_order.frames();
+        let kept = if percent > 0 { pageblocks } else { MARKS_ZERO };
+        let boosted = if percent > 0 { 0 } else { boost * each };
+        Self {
+            frames: Watermarks {
+                min: marks.min,
+                low: marks.low + kept.low * each + boosted,
+                high: marks.high + kept.high * each + boosted,
+            },
+            pageblocks: kept,
+        }
+    }
+}
+
+const MARKS_ZERO: Watermarks = Watermarks {
+    min: 0,
+    low: 0,
+    high: 0,
+};
+
+/// The boost, in pageblocks, after `fallbacks` more that polluted: one pageblock for each, up to
+/// the configured part of the high watermark `high`, and at least one if there is any (Linux raises
+/// by one pageblock, too).
+#[must_use]
+pub const fn boosted(
+    config: &ReclaimConfig,
+    boost: u64,
+    fallbacks: u64,
+    high: u64,
+    pageblock_order: Order,
+) -> u64 {
+    if config.boost_percent == 0 || fallbacks == 0 {
+        return boost;
+    }
+    let frames = high * config.boost_percent as u64 / 100;
+    let max = frames >> pageblock_order.get();
+    let max = if max == 0 { 1 } else { max };
+    let sum = boost.saturating_add(fallbacks);
+    if sum < max { sum } else { max }
+}
+
+/// The boost when the background goes to sleep: none if it reached the raised targets, and half if it
+/// did not, so that what cannot be reached is not striven for for ever.
+#[must_use]
+pub const fn boost_after(boost: u64, reached: bool) -> u64 {
+    if reached { 0 } else { boost / 2 }
 }
 
 #[cfg(test)]
@@ -34,13 +267,178 @@ mod tests {
     use super::*;
     use std::string::ToString;
 
+    const CONFIG: ReclaimConfig = ReclaimConfig {
+        priority_first: 12,
+        rounds_max: 32,
+        batch_frames: 32,
+        quota_frames: 32,
+        compactions_max: 3,
+        defer_shift_max: 6,
+        pageblocks_percent: 100,
+        boost_percent: 150,
+        empties_for_nonmovable: true,
+    };
+
+    fn order(order: u8) -> Order {
+        Order::new(order).unwrap()
+    }
+
     #[test]
     fn each_limit_is_named_with_the_number_that_broke_it() {
         assert_eq!(ReclaimConfig::default().check(), Ok(()));
-        let config = ReclaimConfig {
-            defer_shift_max: 17,
+        let broken = [
+            (
+                ReclaimConfig {
+                    priority_first: 32,
+                    ..CONFIG
+                },
+                "priority_first 32 is above the maximum 31",
+            ),
+            (
+                ReclaimConfig {
+                    rounds_max: 12,
+                    ..CONFIG
+                },
+                "rounds_max 12 is below the minimum 13",
+            ),
+            (
+                ReclaimConfig {
+                    batch_frames: 0,
+                    ..CONFIG
+                },
+                "batch_frames 0 is below the minimum 1",
+            ),
+            (
+                ReclaimConfig {
+                    quota_frames: 4097,
+                    ..CONFIG
+                },
+                "quota_frames 4097 is above the maximum 4096",
+            ),
+            (
+                ReclaimConfig {
+                    compactions_max: 17,
+                    ..CONFIG
+                },
+                "compactions_max 17 is above the maximum 16",
+            ),
+            (
+                ReclaimConfig {
+                    defer_shift_max: 17,
+                    ..CONFIG
+                },
+                "defer_shift_max 17 is above the maximum 16",
+            ),
+            (
+                ReclaimConfig {
+                    pageblocks_percent: 1001,
+                    ..CONFIG
+                },
+                "pageblocks_percent 1001 is above the maximum 1000",
+            ),
+            (
+                ReclaimConfig {
+                    boost_percent: 401,
+                    ..CONFIG
+                },
+                "boost_percent 401 is above the maximum 400",
+            ),
+        ];
+        for (config, message) in broken {
+            assert_eq!(config.check().unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_client_is_asked_for_more_the_deeper_the_colder_and_the_more_it_holds() {
+        assert_eq!(share(1 << 20, 0, 12), 256);
+        assert_eq!(share(1 << 20, 128, 12), 128);
+        assert_eq!(share(1 << 20, 255, 12), 1);
+        assert_eq!(share(u64::MAX, 0, 1), u64::MAX / 2);
+        for heat in [0, 1, 100, 255] {
+            let shares = [12, 11, 5, 1, 0].map(|priority| share(100_000, heat, priority));
+            assert!(shares.is_sorted(), "{shares:?}");
+            assert_eq!(shares[4], 100_000, "at the deepest everything");
+        }
+        assert!(share(100_000, 10, 3) > share(100_000, 11, 3));
+        assert_eq!(share(4095, 0, 12), 0);
+        assert_eq!(share(u64::MAX, 0, 200), 0);
+    }
+
+    #[test]
+    fn high_order_reclaim_goes_on_only_while_it_can_help() {
+        // Order 3: 8 frames and as many again.
+        assert_eq!(remedy(order(3), 116, 100, 0), Remedy::Compact);
+        assert_eq!(remedy(order(3), 115, 100, 1), Remedy::Reclaim);
+        assert_eq!(remedy(order(3), 115, 100, 0), Remedy::Nothing);
+        assert_eq!(remedy(order(20), 0, u64::MAX, u64::MAX), Remedy::Reclaim);
+    }
+
+    #[test]
+    fn r3_rounds_deepen_and_end() {
+        let mut priority = CONFIG.priority_first;
+        let mut rounds = 1;
+        while let Some(next) = next_priority(&CONFIG, priority, rounds, 0) {
+            assert_eq!(next, priority - 1);
+            priority = next;
+            rounds += 1;
+        }
+        assert_eq!(
+            (priority, rounds),
+            (0, 13),
+            "R7: the deepest came to nothing"
+        );
+        assert_eq!(next_priority(&CONFIG, 0, 31, 1), Some(0));
+        assert_eq!(next_priority(&CONFIG, 0, 32, 1), None);
+    }
+
+    #[test]
+    fn the_quota_keeps_all_cpus_together_above_min() {
+        assert_eq!(quota(&CONFIG, 10_000, 1000, 4), 32);
+        assert_eq!(quota(&CONFIG, 1100, 1000, 4), 25);
+        assert_eq!(quota(&CONFIG, 1003, 1000, 4), 0);
+        assert_eq!(quota(&CONFIG, 0, 1000, 0), 0);
+    }
+
+    #[test]
+    fn targets_in_frames_stand_above_what_lies_in_the_pageblocks_that_are_kept() {
+        // The document's device: 698,142 frames, pageblocks of 1024.
+        let marks = Watermarks::of(698_142);
+        assert_eq!((marks.min, marks.low, marks.high), (1670, 2087, 2505));
+        let targets = Targets::of(&CONFIG, marks, order(10), 0);
+        let pageblocks = targets.pageblocks;
+        assert_eq!((pageblocks.min, pageblocks.low, pageblocks.high), (2, 3, 4));
+        let frames = targets.frames;
+        assert_eq!(frames.min, 1670);
+        assert_eq!(frames.low, 2087 + 3 * 1024);
+        assert_eq!(frames.high, 2505 + 4 * 1024);
+        let raised = Targets::of(&CONFIG, marks, order(10), 2);
+        assert_eq!(raised.pageblocks.high, 6);
+        assert_eq!(raised.frames.high, frames.high + 2048);
+        assert_eq!(raised.frames.min, frames.min);
+        let without = ReclaimConfig {
+            pageblocks_percent: 0,
+            ..CONFIG
         };
-        let message = config.check().unwrap_err().to_string();
-        assert_eq!(message, "defer_shift_max 17 is above the maximum 16");
+        let plain = Targets::of(&without, marks, order(10), 1);
+        assert_eq!(plain.pageblocks, Watermarks::default());
+        assert_eq!(plain.frames.high, marks.high + 1024);
+    }
+
+    #[test]
+    fn a_boost_grows_by_pageblocks_up_to_its_limit_and_ends_when_it_was_reached() {
+        // 150 % of 4096 are 6144 frames: 12 pageblocks of 512.
+        let grown = |boost, fallbacks| boosted(&CONFIG, boost, fallbacks, 4096, order(9));
+        assert_eq!(grown(0, 0), 0);
+        assert_eq!(grown(0, 3), 3);
+        assert_eq!(grown(3, 100), 12);
+        assert_eq!(boosted(&CONFIG, 0, 1, 10, order(9)), 1);
+        let without = ReclaimConfig {
+            boost_percent: 0,
+            ..CONFIG
+        };
+        assert_eq!(boosted(&without, 0, 5, 4096, order(9)), 0);
+        assert_eq!((boost_after(5, true), boost_after(5, false)), (0, 2));
+        assert_eq!(boost_after(1, false), 0);
     }
 }
