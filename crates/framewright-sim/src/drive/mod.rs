@@ -13,16 +13,19 @@
 //! - [`Subject`] for what is chosen before a run, plain data: layouts, policies, the mixture of
 //!   operations. Its `run` sets engine and model up on a platform, and hands both to [`in_step`].
 //! - [`Pair`] for the two of them while they run. An operation that the engine and the model answer
-//!   differently is a [`Difference`]; so is a panic.
+//!   differently is a [`Difference`]; so is a panic. Its CPUs' seats are [`Seats`].
 //!
 //! An operation must mean something in every state (`pick` is a live thing modulo the number of live
 //! ones, and nothing where there are none): only so is any part of a sequence a sequence, which is
-//! what makes it short.
+//! what makes it short. What the mixtures draw alike is in [`draw`].
 
+pub mod draw;
+mod seats;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use seats::Seats;
 pub(crate) use sweep::explain;
 pub use sweep::{Failures, check, each_failure, every_sequence};
 

@@ -1,5 +1,5 @@
 use super::{Op, run};
-use crate::drive::{Cadence, Subject};
+use crate::drive::{Cadence, Subject, draw};
 use crate::{Finding, Machine, Random, Summary};
 use framewright::frame::ZoneLayout;
 use framewright::policy::{Config, Fallback, Label};
@@ -170,11 +170,11 @@ impl Subject for Case {
 }
 
 impl Case {
-    /// Fills, stays, empties and stays again, so that full and empty zones are met often.
+    /// A request or a free.
     fn plain(&self, random: &mut Random, nth: u64) -> Op {
-        let phase = nth / (self.layout.frames / 2 + 20) % 4;
+        let phase_ops = self.layout.frames / 2 + 20;
         let cpu = self.cpu(random);
-        if random.chance([75, 52, 20, 45][phase as usize]) {
+        if draw::is_request(random, nth, phase_ops) {
             Op::Alloc {
                 cpu,
                 order: self.order(random),
@@ -276,7 +276,7 @@ impl Case {
     }
 
     fn cpu(&self, random: &mut Random) -> u16 {
-        random.below(u64::from(self.layout.cpus)) as u16
+        draw::cpu(random, self.layout.cpus)
     }
 
     /// Mostly small, sometimes any, seldom above the maximum.

@@ -1,5 +1,5 @@
 use super::{Call, Op, Ram, run};
-use crate::drive::{Cadence, Subject};
+use crate::drive::{Cadence, Subject, draw};
 use crate::{Finding, Machine, Random, Summary};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
@@ -180,10 +180,10 @@ impl Case {
         )
     }
 
-    /// Fills, stays, empties and stays again, so that full and empty memory are met often.
+    /// A request or a free.
     fn plain(&self, random: &mut Random, cpu: u16, pick: u32, nth: u64) -> Op {
-        let phase = nth / (self.zone.frames + 40) % 4;
-        if random.chance([75, 52, 20, 45][phase as usize]) {
+        let phase_ops = self.zone.frames + 40;
+        if draw::is_request(random, nth, phase_ops) {
             let (bytes, align_bytes) = (self.bytes(random), self.align_bytes(random));
             self.request(random, cpu, bytes, align_bytes)
         } else {
@@ -247,12 +247,7 @@ impl Case {
                 bytes: self.bytes(random),
             },
             7 | 8 => {
-                let bytes = match random.below(6) {
-                    0 => 0,
-                    1 => u64::MAX - random.below(3),
-                    2 => 1 << random.below(64),
-                    _ => (self.zone.frames * Page::BYTES + 3).saturating_sub(random.below(6)),
-                };
+                let bytes = draw::odd_length(random, self.zone.frames * Page::BYTES);
                 if random.chance(30) {
                     self.realloc(random, cpu, pick, bytes)
                 } else {
@@ -260,11 +255,7 @@ impl Case {
                 }
             }
             _ => {
-                let align_bytes = match random.below(4) {
-                    0 => random.bits() >> random.below(64),
-                    1 => 0,
-                    _ => 1 << random.below(64),
-                };
+                let align_bytes = draw::odd_alignment(random);
                 let bytes = self.bytes(random);
                 self.request(random, cpu, bytes, align_bytes)
             }
@@ -282,7 +273,7 @@ impl Case {
     }
 
     fn cpu(&self, random: &mut Random) -> u16 {
-        random.below(u64::from(self.zone.cpus)) as u16
+        draw::cpu(random, self.zone.cpus)
     }
 
     fn context(&self, random: &mut Random) -> Context {

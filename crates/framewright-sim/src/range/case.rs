@@ -1,5 +1,5 @@
 use super::{Op, run};
-use crate::drive::{Cadence, Subject};
+use crate::drive::{Cadence, Subject, draw};
 use crate::{Finding, Machine, Paging, Random, Summary};
 use framewright::policy::{Insert, RangeConfig};
 use framewright::vrange::{AreaKind, SpaceLayout};
@@ -173,11 +173,11 @@ impl Subject for Case {
 }
 
 impl Case {
-    /// Fills, stays, empties and stays again, so that full and empty windows are met often.
+    /// A request or a free.
     fn plain(&self, random: &mut Random, nth: u64) -> Op {
-        let phase = nth / (self.layout.pages / 4 + 20) % 4;
+        let phase_ops = self.layout.pages / 4 + 20;
         let cpu = self.cpu(random);
-        if random.chance([75, 52, 20, 45][phase as usize]) {
+        if draw::is_request(random, nth, phase_ops) {
             let (pages, align_bytes) = (self.pages(random), self.align_bytes(random));
             self.request(random, cpu, pages, align_bytes)
         } else {
@@ -228,20 +228,11 @@ impl Case {
                 pages: random.below(self.mixture.usual_pages + 1),
             },
             6 => {
-                let pages = match random.below(6) {
-                    0 => 0,
-                    1 => u64::MAX - random.below(3),
-                    2 => 1 << random.below(64),
-                    _ => (self.layout.pages + 3).saturating_sub(random.below(6)),
-                };
+                let pages = draw::odd_length(random, self.layout.pages);
                 self.request(random, cpu, pages, 4096)
             }
             _ => {
-                let align_bytes = match random.below(4) {
-                    0 => random.bits() >> random.below(64),
-                    1 => 0,
-                    _ => 1 << random.below(64),
-                };
+                let align_bytes = draw::odd_alignment(random);
                 let pages = random.below(3);
                 self.request(random, cpu, pages, align_bytes)
             }
@@ -276,7 +267,7 @@ impl Case {
     }
 
     fn cpu(&self, random: &mut Random) -> u16 {
-        random.below(u64::from(self.layout.cpus)) as u16
+        draw::cpu(random, self.layout.cpus)
     }
 
     /// Mostly small, sometimes about a span, seldom up to the whole window.

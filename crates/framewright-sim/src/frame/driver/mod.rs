@@ -3,7 +3,7 @@ mod zone;
 
 use super::{Case, FrameModel, Op, State};
 use crate::difference::{Difference, Finding, Summary, differ};
-use crate::drive::{self, in_step};
+use crate::drive::{self, Seats, in_step};
 use crate::{Call, Injected, Machine};
 use framewright::frame::{AllocError, Seat, Zone};
 use framewright::stats::FrameStats;
@@ -16,7 +16,7 @@ struct Pair<'z, 'm> {
     case: Case,
     machine: &'z Machine,
     zone: &'z Zone<'m, &'z Machine>,
-    seats: Vec<Option<Seat<'z, 'm, &'z Machine>>>,
+    seats: Seats<Seat<'z, 'm, &'z Machine>>,
     model: FrameModel,
     expected: FrameStats,
     summary: Summary,
@@ -50,13 +50,16 @@ pub fn run(
         case: *case,
         machine,
         zone: &zone,
-        seats: (0..case.layout.cpus)
-            .map(|cpu| Some(zone.seat(CpuId(cpu)).expect("a new zone's seats are free")))
-            .collect(),
+        seats: Seats::new(case.layout.cpus),
         model: FrameModel::new(&case.layout),
         expected: FrameStats::default(),
         summary: Summary::default(),
     };
+    for cpu in 0..case.layout.cpus {
+        let seat = zone.seat(CpuId(cpu));
+        pair.seats
+            .put(cpu, seat.expect("a new zone's seats are free"));
+    }
     in_step(&mut pair, case.cadence, ops)
 }
 
@@ -153,12 +156,12 @@ impl drive::Pair for Pair<'_, '_> {
                 if self.zone.seat(CpuId(cpu)).is_ok() {
                     return differ!("a seat was given out twice");
                 }
-                self.seats[usize::from(cpu)] = None;
-                self.seats[usize::from(cpu)] = self.zone.seat(CpuId(cpu)).ok();
-                match self.seats[usize::from(cpu)] {
-                    Some(_) => Ok(()),
-                    None => differ!("a seat that was given back is still taken"),
+                self.seats.give_back(cpu);
+                match self.zone.seat(CpuId(cpu)) {
+                    Ok(seat) => self.seats.put(cpu, seat),
+                    Err(_) => return differ!("a seat that was given back is still taken"),
                 }
+                Ok(())
             }
             _ => self.step_zone(op),
         }
@@ -195,7 +198,7 @@ impl drive::Pair for Pair<'_, '_> {
 
     /// The law of every allocator: when all is freed, all is as at first.
     fn free_everything(&mut self) -> Result<(), Difference> {
-        let cpus = self.seats.len();
+        let cpus = usize::from(self.seats.cpus());
         while let Some((at, order, _)) = self.model.pick(0) {
             self.free((at % cpus) as u16, at, order)?;
         }
@@ -211,10 +214,7 @@ impl drive::Pair for Pair<'_, '_> {
 
 impl<'z, 'm> Pair<'z, 'm> {
     fn seat(&mut self, cpu: u16) -> &mut Seat<'z, 'm, &'z Machine> {
-        self.machine.run_on(CpuId(cpu));
-        self.seats[usize::from(cpu)]
-            .as_mut()
-            .expect("every CPU has its seat between operations")
+        self.seats.run_on(self.machine, cpu)
     }
 
     fn frame(&self, at: u32) -> Frame {

@@ -4,7 +4,7 @@ mod length;
 use super::{Cache, Call, Case, Made, Object, ObjectModel, Op, Ram, Watched};
 use crate::Machine;
 use crate::difference::{Difference, Finding, Summary, differ};
-use crate::drive::{self, in_step};
+use crate::drive::{self, Seats, in_step};
 use crate::range::RangeModel;
 use framewright::frame::{AllocError, Zone};
 use framewright::kv::{Kind, Kv, KvError, KvFreeError, KvRequest, KvSeat};
@@ -24,7 +24,7 @@ struct Pair<'s, 'm> {
     zone: &'s Zone<'m, &'s Ram>,
     space: &'s Space<'m, &'s Ram>,
     kv: &'s Kv<'m, &'s Ram, &'s Cache<'s>>,
-    seats: Vec<Option<Seat<'s, 'm>>>,
+    seats: Seats<Seat<'s, 'm>>,
     model: ObjectModel,
     /// The mapped objects as areas.
     ranges: RangeModel,
@@ -78,7 +78,7 @@ pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<
         zone: &zone,
         space: &space,
         kv: &kv,
-        seats: (0..case.zone.cpus).map(|_| None).collect(),
+        seats: Seats::new(case.zone.cpus),
         model: ObjectModel::new(
             bytes(first, case.zone.frames),
             bytes(case.space.start.0 * Page::BYTES, case.space.pages),
@@ -202,7 +202,7 @@ impl drive::Pair for Pair<'_, '_> {
                 self.compare_drained()
             }
             Op::Reseat { cpu } => {
-                self.seats[usize::from(cpu)] = None;
+                self.seats.give_back(cpu);
                 self.take_seat(cpu)
             }
         }
@@ -231,7 +231,7 @@ impl drive::Pair for Pair<'_, '_> {
 
     /// The law of every allocator: when all is freed, all is as at first.
     fn free_everything(&mut self) -> Result<(), Difference> {
-        let cpus = self.seats.len() as u64;
+        let cpus = u64::from(self.seats.cpus());
         while let Some(object) = self.model.pick(0) {
             let cpu = (object.id % cpus) as u16;
             self.free(cpu, object.addr, false)?;
@@ -260,10 +260,7 @@ impl drive::Pair for Pair<'_, '_> {
 
 impl<'s, 'm> Pair<'s, 'm> {
     fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
-        self.ram.machine().run_on(CpuId(cpu));
-        self.seats[usize::from(cpu)]
-            .as_mut()
-            .expect("every CPU has its seat between operations")
+        self.seats.run_on(self.ram.machine(), cpu)
     }
 
     fn take_seat(&mut self, cpu: u16) -> Result<(), Difference> {
@@ -273,15 +270,12 @@ impl<'s, 'm> Pair<'s, 'm> {
         let ranges = self.space.seat(CpuId(cpu), Watched { seat, ram });
         let ranges = ranges.map_err(|error| said(&error))?;
         let seat = self.kv.seat(ranges).map_err(|error| said(&error))?;
-        self.seats[usize::from(cpu)] = Some(seat);
+        self.seats.put(cpu, seat);
         Ok(())
     }
 
     fn size_of(&self, cpu: u16, addr: Addr) -> Result<u64, KvFreeError> {
-        self.seats[usize::from(cpu)]
-            .as_ref()
-            .expect("every CPU has its seat between operations")
-            .kvsize(addr)
+        self.seats.of(cpu).kvsize(addr)
     }
 
     /// Whether a fault came since `had_fault`.

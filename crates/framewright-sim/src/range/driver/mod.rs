@@ -3,7 +3,7 @@ mod compare;
 use super::calls::{self, OWN_FRAMES, Request, covers};
 use super::{Area, Case, Op, RangeModel};
 use crate::difference::{Difference, Finding, Summary, differ};
-use crate::drive::{self, Pair as _, in_step};
+use crate::drive::{self, Pair as _, Seats, in_step};
 use crate::{Machine, Paging, PoolFrames, Random};
 use framewright::frame::AllocError;
 use framewright::platform::MapError;
@@ -18,7 +18,7 @@ struct Pair<'s, 'm> {
     case: Case,
     paging: &'s Paging,
     space: &'s Space<'m, &'s Paging>,
-    seats: Vec<Option<Seat<'s, 'm>>>,
+    seats: Seats<Seat<'s, 'm>>,
     model: RangeModel,
     expected: RangeStats,
     /// Pages of live areas of `vmalloc`.
@@ -69,15 +69,11 @@ pub fn run(
     let mut memory = vec![0xa5a5_a5a5_a5a5_a5a5; words];
     let space = Space::new(&case.layout, &case.config, &mut memory, paging)
         .expect("enough metadata and a good layout");
-    let seat = |cpu| {
-        let seat = space.seat(CpuId(cpu), PoolFrames(paging));
-        Some(seat.expect("a new space's seats are free"))
-    };
     let mut pair = Pair {
         case: *case,
         paging,
         space: &space,
-        seats: (0..case.layout.cpus).map(seat).collect(),
+        seats: Seats::new(case.layout.cpus),
         model: RangeModel::new(&case.layout),
         expected: RangeStats::default(),
         vmalloc_pages: 0,
@@ -85,6 +81,11 @@ pub fn run(
         summary: Summary::default(),
         random: Random::new(case.layout.pages),
     };
+    for cpu in 0..case.layout.cpus {
+        let seat = space.seat(CpuId(cpu), PoolFrames(paging));
+        pair.seats
+            .put(cpu, seat.expect("a new space's seats are free"));
+    }
     in_step(&mut pair, case.cadence, ops)
 }
 
@@ -212,7 +213,7 @@ impl drive::Pair for Pair<'_, '_> {
 
     /// The law of every allocator: when all is freed, all is as at first.
     fn free_everything(&mut self) -> Result<(), Difference> {
-        let cpus = self.seats.len() as u64;
+        let cpus = u64::from(self.seats.cpus());
         while let Some(area) = self.model.pick(0) {
             let cpu = (area.start.0 % cpus) as u16;
             self.free(cpu, area.start, area.kind, area.pages)?;
@@ -237,10 +238,7 @@ impl drive::Pair for Pair<'_, '_> {
 
 impl<'s, 'm> Pair<'s, 'm> {
     fn seat(&mut self, cpu: u16) -> &mut Seat<'s, 'm> {
-        self.paging.machine().run_on(CpuId(cpu));
-        self.seats[usize::from(cpu)]
-            .as_mut()
-            .expect("every CPU has its seat between operations")
+        self.seats.run_on(self.paging.machine(), cpu)
     }
 
     fn page(&self, at: u64) -> Page {
@@ -253,10 +251,10 @@ impl<'s, 'm> Pair<'s, 'm> {
         if taken(self.space, self.paging).is_ok() {
             return differ!("a seat was given out twice");
         }
-        self.seats[usize::from(cpu)] = None;
+        self.seats.give_back(cpu);
         match taken(self.space, self.paging) {
             Ok(seat) => {
-                self.seats[usize::from(cpu)] = Some(seat);
+                self.seats.put(cpu, seat);
                 Ok(())
             }
             Err(error) => differ!("a seat that was given back: {error}"),

@@ -1,0 +1,58 @@
+use crate::Machine;
+use framewright::CpuId;
+use std::fmt;
+
+/// The seats of a machine's CPUs, one each, used in turn by one thread.
+pub struct Seats<T>(Vec<Option<T>>);
+
+impl<T> fmt::Debug for Seats<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the seats of {} CPUs", self.0.len())
+    }
+}
+
+impl<T> Seats<T> {
+    /// So many CPUs, of which none has its seat yet.
+    #[must_use]
+    pub fn new(cpus: u16) -> Self {
+        Self((0..cpus).map(|_| None).collect())
+    }
+
+    /// How many CPUs there are.
+    #[must_use]
+    pub fn cpus(&self) -> u16 {
+        self.0.len() as u16
+    }
+
+    /// From here on `cpu` runs on the machine; its seat.
+    ///
+    /// # Panics
+    /// If it has none: between operations every CPU has.
+    pub fn run_on(&mut self, machine: &Machine, cpu: u16) -> &mut T {
+        machine.run_on(CpuId(cpu));
+        self.0[usize::from(cpu)]
+            .as_mut()
+            .expect("every CPU has its seat between operations")
+    }
+
+    /// A CPU's seat, whichever CPU runs.
+    ///
+    /// # Panics
+    /// If it has none: between operations every CPU has.
+    #[must_use]
+    pub fn of(&self, cpu: u16) -> &T {
+        self.0[usize::from(cpu)]
+            .as_ref()
+            .expect("every CPU has its seat between operations")
+    }
+
+    /// The CPU has that seat now.
+    pub fn put(&mut self, cpu: u16, seat: T) {
+        self.0[usize::from(cpu)] = Some(seat);
+    }
+
+    /// Gives a CPU's seat back to the engine, where it has one.
+    pub fn give_back(&mut self, cpu: u16) {
+        self.0[usize::from(cpu)] = None;
+    }
+}
