@@ -72,6 +72,14 @@ impl Budget {
         Err(MapError::Limit { max })
     }
 
+    /// Whether there is room for `changes` more changes at this moment.
+    pub(super) fn has_room(&self, changes: u64) -> bool {
+        let cuts = changes.saturating_mul(CUTS);
+        let has_room = |now: u64, max: u64| now.saturating_add(cuts) <= max;
+        has_room(self.mine.load(Relaxed), self.mine_max)
+            && has_room(WINDOWS.load(Relaxed), self.windows_max)
+    }
+
     /// What is to be said of a mapping that the kernel had no memory for, if the process has as
     /// many as it may: others have used up what the budget left them.
     ///

@@ -344,6 +344,52 @@ impl Window {
         self.reservation.start().as_ptr().wrapping_byte_add(byte)
     }
 
+    /// Whether `changes` more calls of [`map`](Map::map) and [`unmap`](Map::unmap) would be within
+    /// the limit at this moment.
+    pub(crate) fn has_room(&self, changes: u64) -> bool {
+        !self.reservation.is_lost() && self.budget.has_room(changes)
+    }
+
+    /// [`map`](Map::map) over whatever was mapped there before, page tables filled only if `fill`.
+    /// It needs little stack and allocates nothing: a signal handler may call it.
+    ///
+    /// # Errors
+    /// If the limit or the kernel refuses. The pages are as they were, or show nothing.
+    ///
+    /// # Panics
+    /// If a page is not in the window, or a frame not in RAM.
+    pub(crate) fn remap(&self, at: Page, frames: Run, fill: bool) -> Result<(), Refused> {
+        let all = self.ram.frames();
+        let inside = all.contains(frames.start()) && frames.end() <= all.end();
+        assert!(inside, "frames outside of RAM cannot be shown");
+        let range = PageRange::new(at, frames.frames()).expect("the pages are in the window");
+        assert!(self.bytes_of(range).is_ok(), "the pages are in the window");
+        if self.reservation.is_lost() {
+            return Err(Refused);
+        }
+        self.budget.take().map_err(|_| Refused)?;
+        let shown = self.show(range, frames.start(), fill);
+        shown.map_err(|_| {
+            let pages = self.pages_of(range);
+            let gone = self.reservation.is_lost().then(|| self.edges.unmap(&pages));
+            self.budget
+                .settle(gone.unwrap_or(0) + self.edges.tear(&pages));
+            Refused
+        })
+    }
+
+    /// Maps the pages of `range`, for which there is room in the budget, to frames from `first` on.
+    fn show(&self, range: PageRange, first: Frame, fill: bool) -> Result<(), Errno> {
+        let pages = self.pages_of(range);
+        let bytes = pages.start * FRAME_BYTES..pages.end * FRAME_BYTES;
+        let offset = (first.0 - self.ram.frames().start().0) * Frame::BYTES;
+        self.reservation
+            .map(&bytes, self.ram.as_fd(), offset, fill)?;
+        self.shown.set(&pages, offset / Frame::BYTES);
+        self.budget.settle(self.edges.map(&pages));
+        Ok(())
+    }
+
     /// What is to be said, and remembered, of a change that the kernel refused.
     fn refused(&self, pages: &Range<usize>, errno: Errno) -> MapError {
         // What is lost must not be accessed either: not as mapped, that is.
@@ -357,6 +403,10 @@ impl Window {
         }
     }
 }
+
+/// The limit of mappings, or the kernel, did not allow to show frames somewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Refused;
 
 impl Drop for Window {
     fn drop(&mut self) {
@@ -384,22 +434,14 @@ impl Map for Window {
             }));
         }
         let range = PageRange::new(at, frames.frames()).ok_or(MapError::Page(at))?;
-        let bytes = self.bytes_of(range).map_err(MapError::Page)?;
-        let pages = self.pages_of(range);
+        self.bytes_of(range).map_err(MapError::Page)?;
         if self.reservation.is_lost() {
             return Err(MapError::NoMemory);
         }
         self.budget.take()?;
-        let offset = (frames.start().0 - all.start().0) * Frame::BYTES;
         let fill = frames.frames() > 1;
-        let mapped = self
-            .reservation
-            .map(&bytes, self.ram.as_fd(), offset, fill)
-            .map_err(|errno| self.refused(&pages, errno));
-        mapped?;
-        self.shown.set(&pages, offset / Frame::BYTES);
-        self.budget.settle(self.edges.map(&pages));
-        Ok(())
+        self.show(range, frames.start(), fill)
+            .map_err(|errno| self.refused(&self.pages_of(range), errno))
     }
 
     /// One mmap of nothing over all of it.

@@ -58,6 +58,10 @@ pub trait Migrate {
     /// [`Moved`](MoveState::Moved) says: the contents are in the target, every user finds them there, no write to
     /// them was lost, and nobody uses the source any more: it is the caller's, who frees it. Every other
     /// state says that nothing has changed. Under no lock of the engine, in no busy seat.
+    ///
+    /// It may exchange targets of the same order among moves of the call: what counts is the
+    /// [`to`](Move::to) that a move has afterwards. Where what a mapping costs depends on which
+    /// frame follows which, that is the difference between one mapping and one for each page.
     fn migrate(&self, moves: &mut [Move]);
 }
 
@@ -66,7 +70,8 @@ pub trait Migrate {
 pub struct Move {
     /// Where they are.
     pub from: Frame,
-    /// Where they are to be: the caller's until they have [moved](MoveState::Moved).
+    /// Where they are to be: the caller's until they have [moved](MoveState::Moved). May be another
+    /// move's target after [`migrate`](Migrate::migrate).
     pub to: Frame,
     /// The order of both blocks.
     pub order: Order,
