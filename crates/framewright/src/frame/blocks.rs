@@ -3,6 +3,9 @@ use crate::platform::{Barrier, Relax};
 use crate::units::{Frame, Mobility, Order};
 
 /// Where blocks of frames come from and go back to: a CPU's seat, in one zone or in several.
+///
+/// [`kv`](crate::kv) takes what is there at once, and gives back, while others wait for its seat:
+/// neither may call it.
 pub trait Blocks {
     /// A block of `order` if it is there at once: in this CPU's caches, or by one look at the
     /// zone; nobody is stopped.

@@ -31,6 +31,17 @@ impl<'m, P, R> Claims<'_, 'm, P, R> {
     }
 }
 
+/// What a drain before a request fails brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Drained {
+    /// Nobody was stopped: it brought nothing the last time, and nothing was freed or made since.
+    NotAgain,
+    /// Nothing was kept for nobody; but what was on its way to the zones has arrived.
+    Nothing,
+    /// Frames, which are in the zones now, or a slab with free slots, unless others were quicker.
+    Something,
+}
+
 impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
     /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
     /// no seat.
@@ -84,12 +95,12 @@ where
 
     /// The same before a request fails: for a slot of that class, or for a block of frames. What
     /// others have free of a slab is taken over too. Does nothing if it did not help the last time
-    /// and nothing was freed since. Returns whether it may have helped.
-    pub(super) fn drain_for(&mut self, class: Option<Class>) -> bool {
+    /// and nothing was freed since.
+    pub(super) fn drain_for(&mut self, class: Option<Class>) -> Drained {
         let kv = self.kv;
         let events = kv.events();
         if kv.fruitless(class).load(Relaxed) == events {
-            return false;
+            return Drained::NotAgain;
         }
         let claims = kv.stop();
         self.collect_all_empties(&claims);
@@ -101,7 +112,10 @@ where
         }
         drop(claims);
         self.return_surplus();
-        helps
+        match helps {
+            true => Drained::Something,
+            false => Drained::Nothing,
+        }
     }
 
     /// With all CPUs stopped: what is freed is where it belongs, no class is served from any slab,

@@ -117,10 +117,9 @@ where
         let block = self.ranges.frames().block(order, Mobility::Unmovable);
         let frame = block.map_err(KvError::Frames)?;
         let addr = match class {
-            Some(class) => self.slab_of(class, order, frame),
+            Some(class) => self.slab_or_run(class, frame),
             None => self.run_of(order, frame),
         };
-        // A single frame is a run where there is no record for a slab.
         addr.ok_or(KvError::Outside(frame))
     }
 
@@ -153,33 +152,46 @@ where
         found
     }
 
-    /// A slot of a new slab, of the class's order or a smaller one.
+    /// A slot of a new slab, of the class's order or a smaller one, if a record and frames are
+    /// there at once.
     fn new_slab(&mut self, class: Class) -> Option<Addr> {
-        let orders = (0..=class.order().get()).rev().filter_map(Order::new);
-        for order in orders {
-            let frame = self.ranges.frames().try_block(order, Mobility::Unmovable);
-            if let Some(frame) = frame {
-                return self.slab_of(class, order, frame);
-            }
-        }
-        None
+        self.enter();
+        // All of it in the seat: what the zones gave is a slab's before anybody stops all CPUs,
+        // and the record is not taken away meanwhile.
+        let addr = match self.held.has_record() {
+            true => self.new_slab_held(class),
+            false => None,
+        };
+        self.exit();
+        addr
     }
 
-    /// Makes a block that was just taken a slab, and takes a slot. Where there is no record, a
-    /// single frame is a run.
-    fn slab_of(&mut self, class: Class, order: Order, frame: Frame) -> Option<Addr> {
+    fn new_slab_held(&mut self, class: Class) -> Option<Addr> {
+        let mut orders = (0..=class.order().get()).rev().filter_map(Order::new);
+        let blocks = self.ranges.frames();
+        let (order, frame) = orders.find_map(|order| {
+            let frame = blocks.try_block(order, Mobility::Unmovable)?;
+            Some((order, frame))
+        })?;
         let place = self.place_of(frame, order)?;
+        self.slab_of(class, order, place)
+    }
+
+    /// Makes a frame that was just taken a slab, and takes a slot. Where there is no record, it is
+    /// a run.
+    fn slab_or_run(&mut self, class: Class, frame: Frame) -> Option<Addr> {
+        let place = self.place_of(frame, Order::ZERO)?;
         self.enter();
-        let made = self.held.make(class, order, place);
-        let addr = made.then(|| self.held.take(class)).flatten();
+        let addr = self.slab_of(class, Order::ZERO, place);
         self.exit();
-        if addr.is_none() && order == Order::ZERO {
-            return self.run_of(order, frame);
-        }
-        if addr.is_none() {
-            self.free_block(frame, order);
-        }
-        addr
+        addr.or_else(|| self.run_of(Order::ZERO, frame))
+    }
+
+    /// In the busy seat: makes a block that was just taken a slab, and takes a slot. `None` if
+    /// there is no record.
+    fn slab_of(&self, class: Class, order: Order, place: usize) -> Option<Addr> {
+        let made = self.held.make(class, order, place);
+        made.then(|| self.held.take(class)).flatten()
     }
 
     /// A block of frames, if it is there at once.
@@ -252,16 +264,17 @@ where
     #[cold]
     fn return_all_surplus(&mut self) -> u64 {
         let mut frames = 0;
-        loop {
-            self.enter();
-            let block = self.held.unmake_surplus();
-            self.exit();
-            let Some((frame, order)) = block else {
-                return frames;
-            };
+        self.enter();
+        while let Some((frame, order)) = self.held.unmake_surplus() {
+            // Still in the seat: whoever stops all CPUs finds the block here or in the zones.
             self.free_block(frame, order);
             frames += order.frames();
+            // Whoever stops all CPUs waits for one block, not for all.
+            self.exit();
+            self.enter();
         }
+        self.exit();
+        frames
     }
 
     /// Gives all slabs back whose slots are all free and which are not served from. Returns

@@ -63,8 +63,12 @@
 //! # Locks
 //! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`. Never taken by a busy seat,
 //!   and given up before the zones are asked or given anything.
-//! - Below it the ranks of the zones and the space, whose seats are entered when no seat of `kv` is
-//!   busy.
+//! - Below it the ranks of the zones. A busy seat asks them for what is there at once, and gives
+//!   blocks back: so with all CPUs stopped no block is on its way from a slab to a zone, nor from a
+//!   zone to a new slab that may come to nothing. It waits there while a zone is stopped, and whoever
+//!   stops `kv` waits for it; but whoever stops a zone waits for no seat of `kv`, and the zones
+//!   call nothing of it: so nobody waits in a circle.
+//! - And those of the space, whose seats are entered when no seat of `kv` is busy.
 //! - Records, inboxes and tables have no lock: what several CPUs change is changed by one atomic
 //!   operation.
 //!

@@ -4,6 +4,7 @@
 //! them does. None of them is taken in a busy seat, and each within the request's context (K8).
 
 use super::class::Class;
+use super::drain::Drained;
 use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
 use super::seat::Count;
@@ -27,12 +28,11 @@ pub(super) struct Need {
     pub(super) may_spill: bool,
 }
 
-/// How often a request collects what CPUs keep, as long as that brings something: others may be
-/// quicker to take it, and to keep some of it again. Each time somebody else was served.
+/// How often a request collects what CPUs keep, as long as that brings something. Mostly once is
+/// enough. Others may be quicker to take what it gave back, and keep some of it again by the time
+/// that this request looks: they were served each time, so all together get on; but one must not
+/// stop all CPUs for ever on their account.
 const COLLECTS: u32 = 16;
-/// And how often it brings nothing before it is given up: what is on its way from one place to
-/// another is in neither for a moment.
-const IN_VAIN: u32 = 2;
 
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
 where
@@ -169,20 +169,23 @@ where
     }
 
     /// What is contiguous with all that is kept for nobody collected, of all CPUs.
+    ///
+    /// The zones are asked once more after a drain that brought nothing. With all CPUs stopped each
+    /// frame was in use or in a zone, in no slab for nobody: if there is none in the zones now, then
+    /// others were served with those since, and to stop them again would not be for this request's
+    /// sake (K9).
     fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         let bytes = request.bytes;
         let order = need.order.ok_or(KvError::NotNow { bytes })?;
-        let (mut left, mut in_vain) = (COLLECTS, 0);
+        let (mut left, mut helps) = (COLLECTS, true);
         let addr = loop {
-            let error = match self.block(need.class, order) {
+            match self.block(need.class, order) {
                 Ok(addr) => break addr,
-                Err(error) => error,
-            };
-            if left == 0 || in_vain == IN_VAIN {
-                return Err(error);
+                Err(error) if !helps => return Err(error),
+                Err(_) => {}
             }
             left -= 1;
-            in_vain += u32::from(!self.drain_for(need.class));
+            helps = self.drain_for(need.class) == Drained::Something && left > 0;
             self.ranges.drain();
             if let Some(addr) = self.at_once(need.class, order) {
                 break addr;
@@ -192,20 +195,24 @@ where
     }
 
     /// Mapped pages; where frames are missing and it may wait, after what CPUs keep in slabs has
-    /// been collected (K9).
+    /// been collected (K9), as [`collect`](Self::collect) does.
     fn map_or_drain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
-        let mut found = self.map(request, need);
-        for _ in 0..COLLECTS {
-            let is_short = matches!(found, Err(RangeError::Frames(_)));
-            if !is_short || !request.context.may_block || !self.drain_for(need.class) {
-                break;
+        let (mut left, mut helps) = (COLLECTS, request.context.may_block);
+        loop {
+            let found = self.map(request, need);
+            if !matches!(found, Err(RangeError::Frames(_))) || !helps {
+                return found;
             }
+            left -= 1;
+            let drained = self.drain_for(need.class);
+            if drained == Drained::NotAgain {
+                return found;
+            }
+            helps = drained == Drained::Something && left > 0;
             if let Some(addr) = self.look(request, need) {
                 return Ok(addr);
             }
-            found = self.map(request, need);
         }
-        found
     }
 
     pub(super) fn map(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {

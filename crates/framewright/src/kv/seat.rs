@@ -204,7 +204,8 @@ impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + B
     }
 
     /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
-    /// CPUs goes on. In between one must not enter the seats in the space and the zones.
+    /// CPUs goes on. In between one must not enter the seat in the space, and ask the zones for no
+    /// more than what is there at once, and give them blocks back.
     #[inline(always)]
     pub(super) fn enter(&self) {
         if !self.try_enter() {
