@@ -1,6 +1,6 @@
 /// Links are 32 bits wide, and lists need numbers too: 2^16 CPUs with 14 lists each, and the free
 /// lists, stay below 2^20.
-pub(super) const MAX_FRAMES: u64 = (1 << 32) - (1 << 20);
+pub(in crate::before) const MAX_FRAMES: u64 = (1 << 32) - (1 << 20);
 
 #[derive(Debug, Clone, Copy)]
 struct Link {
@@ -10,7 +10,7 @@ struct Link {
 
 /// Which end of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(in crate::before) enum End {
     Head,
     Tail,
 }
@@ -20,10 +20,10 @@ pub(super) enum End {
 /// One link a frame, then one sentinel a list: the lists are circular, so that taking a frame out
 /// needs no list. A list's name is its sentinel's number.
 #[derive(Debug)]
-pub(super) struct Links(Vec<Link>);
+pub(in crate::before) struct Links(Vec<Link>);
 
 impl Links {
-    pub(super) fn new(frames: usize, lists: usize) -> Self {
+    pub(in crate::before) fn new(frames: usize, lists: usize) -> Self {
         let mut links = vec![Link { next: 0, prev: 0 }; frames];
         for list in frames..frames + lists {
             let own = list as u32;
@@ -36,7 +36,7 @@ impl Links {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, list: u32, frame: u32, end: End) {
+    pub(in crate::before) fn push(&mut self, list: u32, frame: u32, end: End) {
         let sentinel = self.0[list as usize];
         let (prev, next) = match end {
             End::Head => (list, sentinel.next),
@@ -48,7 +48,7 @@ impl Links {
     }
 
     #[inline]
-    pub(super) fn unlink(&mut self, frame: u32) {
+    pub(in crate::before) fn unlink(&mut self, frame: u32) {
         let Link { next, prev } = self.0[frame as usize];
         self.0[prev as usize].next = next;
         self.0[next as usize].prev = prev;
@@ -56,7 +56,7 @@ impl Links {
 
     /// The frame at one end of a list, or `None` if the list is empty: a sentinel alone.
     #[inline]
-    pub(super) fn end_of(&self, list: u32, end: End) -> Option<u32> {
+    pub(in crate::before) fn end_of(&self, list: u32, end: End) -> Option<u32> {
         let link = self.0[list as usize];
         let frame = match end {
             End::Head => link.next,
@@ -66,7 +66,7 @@ impl Links {
     }
 
     /// Walks a list from its head.
-    pub(super) fn walk(&self, list: u32) -> impl Iterator<Item = u32> {
+    pub(in crate::before) fn walk(&self, list: u32) -> impl Iterator<Item = u32> {
         let mut at = list;
         core::iter::from_fn(move || {
             at = self.0[at as usize].next;

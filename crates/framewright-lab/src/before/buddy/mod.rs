@@ -43,7 +43,7 @@
 
 mod fallback;
 mod frames;
-mod links;
+pub(super) mod links;
 mod percpu;
 mod policy;
 mod start;
