@@ -344,7 +344,7 @@ impl<P> Zone<'_, P> {
         Ok(start..start + run.frames() as usize)
     }
 
-    fn pageblocks_of(&self, run: Run) -> Result<Range<usize>, RangeError> {
+    pub(crate) fn pageblocks_of(&self, run: Run) -> Result<Range<usize>, RangeError> {
         let offsets = self.offsets(run)?;
         if self.slot(offsets.start) != 0 || self.slot(offsets.end) != 0 {
             return Err(RangeError::NotWholePageblocks);

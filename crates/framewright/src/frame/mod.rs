@@ -68,7 +68,8 @@
 //! Remote frees need no seat of the pageblock's, but the freeing context needs a seat.
 //!
 //! # What is not here
-//! Watermarks that act, reclaim, compaction (a later module's); zeroing, mapping, NUMA distances.
+//! Watermarks that act, reclaim, compaction ([another module's](crate::reclaim), which sets pageblocks
+//! apart here and empties them); zeroing, mapping, NUMA distances.
 //!
 //! # Sources
 //! A bitmap and a counter for each 2 MiB, allocated with atomics: LLFree (Wrenger et al., USENIX
@@ -77,6 +78,7 @@
 //! groups by largest free order: ext4's mballoc. Claiming idle CPUs' seats with a barrier on their
 //! behalf: the asymmetric fences of membarrier(2), and hazard pointers in folly.
 
+mod apart;
 mod big;
 mod block;
 mod blocks;
@@ -94,6 +96,7 @@ mod seat;
 mod slow;
 mod stock;
 mod tag;
+mod target;
 mod verify;
 mod whole;
 mod zone;
@@ -101,6 +104,7 @@ mod zone;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
+pub(crate) use apart::{Apart, Content, NotApart};
 pub use blocks::Blocks;
 pub use error::{AllocError, FreeError, RangeError, SeatError, SetupError};
 pub use frames::{Frames, Seats};
@@ -108,5 +112,6 @@ pub use layout::ZoneLayout;
 pub use report::{FreeBlocks, Region, Standing};
 pub(crate) use seat::CACHED_ORDERS;
 pub use seat::Seat;
+pub(crate) use target::Room;
 pub use verify::{Broken, Recount};
 pub use zone::Zone;

@@ -98,6 +98,11 @@ impl Tag {
         self.0 & (CACHED | REMOTE) != 0
     }
 
+    /// Whether a cached block starts here, or a word of a stock.
+    pub(super) const fn is_cached(self) -> bool {
+        self.0 & CACHED != 0
+    }
+
     /// Seat, order and mobility, if a cached block starts here, or a word of a stock.
     pub(super) fn as_cached(self) -> Option<(u16, Order, Mobility)> {
         if self.0 & CACHED == 0 {

@@ -19,6 +19,7 @@
 //! see each policy.
 
 mod class;
+mod compaction;
 mod concentrated;
 mod config;
 mod cost;
@@ -29,6 +30,7 @@ mod spill;
 mod watermark;
 
 pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
+pub use compaction::{Deferral, compaction_cost};
 pub use config::{Config, ConfigError, Fallback};
 pub use cost::{EvacuationCost, evacuation_cost};
 pub use pressure::{

@@ -23,10 +23,12 @@
 //!
 //! # Compaction
 //! The *migrate scanner* chooses what to empty, by the scale of [evacuation
-//! cost](crate::policy::EvacuationCost), from the descriptors of the pageblocks; the *free scanner* finds
-//! frames to move to, where movable contents lie already and no block of the order asked for is broken.
-//! Both remember where they were. A pageblock that is being emptied is set apart: nothing is
-//! allocated there meanwhile, and what was made of it is the caller's before anybody else sees it.
+//! cost](crate::policy::EvacuationCost), from the descriptors of the pageblocks. Among equals it goes on
+//! from where it was, and what gave nothing has a skip bit until all has been tried. The *free scanner*
+//! finds frames to move to, where movable contents lie already and no block of the order asked for is
+//! broken; the index of the frames keeps its place. A pageblock that is being emptied is set apart:
+//! nothing is allocated there meanwhile, and what was made of it is the caller's before anybody else
+//! sees it.
 //!
 //! # Invariants
 //! - **R1** When a call returns, on every way, no pageblock is apart because of it but those that it
@@ -57,8 +59,16 @@
 //! what cannot move: Linux 6.15's defrag_mode and its repair in 2026.
 
 mod client;
-#[allow(dead_code, reason = "its users follow")]
+mod compact;
+mod evacuate;
+mod moving;
 mod state;
 
 pub use client::{Ask, Clients, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+pub use compact::{CompactEffort, Compaction};
+pub use evacuate::{EvacuateError, Evacuated};
+pub use moving::Obstacle;
 pub use state::Reclaim;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -15,8 +15,6 @@ pub(super) mod word {
     pub(in super::super) const DEFERRED: usize = 0;
     /// Where the migrate scanner begins among equals: a pageblock.
     pub(in super::super) const MIGRATE_AT: usize = 1;
-    /// Pageblocks with a skip bit, more or less.
-    pub(in super::super) const SKIPPED: usize = 2;
     /// How many words there are, in whole cache lines.
     pub(in super::super) const COUNT: usize = 16;
 }
@@ -76,7 +74,8 @@ pub struct Reclaim<'z, 'm, P> {
     pub(super) config: ReclaimConfig,
     words: &'m [AtomicU64],
     counters: &'m [AtomicU64],
-    /// One bit a pageblock: it gave nothing when it was last tried.
+    /// One bit a pageblock, twice, for the whole and for what is smaller: it gave nothing when it was
+    /// last tried.
     pub(super) skips: &'m [AtomicU64],
 }
 
@@ -84,7 +83,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// How many words of memory it takes to remember what is to be remembered of `zone`.
     #[must_use]
     pub fn words_needed(zone: &Zone<'_, P>) -> usize {
-        word::COUNT + COUNTERS + zone.pageblocks().div_ceil(64)
+        word::COUNT + COUNTERS + 2 * zone.pageblocks().div_ceil(64)
     }
 
     /// Reclaim for `zone`, with nothing remembered and all counters at zero, in `memory`, which has at
@@ -149,6 +148,7 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
     }
 
     /// Counts a request of `order` that reclaimed.
+    #[allow(dead_code, reason = "requests that reclaim follow")]
     pub(super) fn count_stall(&self, order: Order) {
         self.counters[order.index()].fetch_add(1, Relaxed);
     }

@@ -1,0 +1,319 @@
+//! Pageblocks set apart: their owner empties them, and nobody allocates there meanwhile.
+//!
+//! ```text
+//!     open ── set_apart ──▶ apart ── dropped ─────────────▶ open
+//!                             │  └── open_with_block ─────▶ open, with a block of the owner's in it
+//!                             └───── keep_isolated ───────▶ isolated, until `unisolate`
+//! ```
+//!
+//! Each of these stops all CPUs for a moment. A pageblock apart is isolated, so no search finds it and
+//! what is freed there is not cached. What some CPU had cached of it goes back in the same moment, and
+//! of other pageblocks nothing does: so from then on its frames are live, or free, or on their way from
+//! the one to the other, and nothing of it can become live any more.
+//!
+//! # Invariants
+//! - **A1** A pageblock is isolated by one owner: who finds it isolated is refused.
+//! - **A2** A pageblock with a pin, and one of the high-order reserve, is never set apart.
+//! - **A3** However an [`Apart`] ends, its pageblocks are open, except by `keep_isolated`.
+
+use super::search::Wanted;
+use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
+use super::tag::Tag;
+use super::zone::{Stopped, Zone};
+use crate::platform::{Barrier, Relax};
+use crate::policy::Label;
+use crate::sync::Ordering::Relaxed;
+use crate::units::{Frame, Mobility, Order};
+use core::mem;
+use core::ops::Range;
+
+/// Pageblocks that are apart as long as this lives.
+#[must_use = "pageblocks are apart as long as this lives"]
+pub(crate) struct Apart<'z, 'm, P: Relax + Barrier> {
+    zone: &'z Zone<'m, P>,
+    ids: Range<usize>,
+}
+
+/// Why a pageblock was not set apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotApart {
+    /// It has a pin.
+    Pinned(usize),
+    /// It is isolated: somebody else's.
+    Isolated(usize),
+    /// It is part of the high-order reserve.
+    Reserved(usize),
+}
+
+/// What a frame that is not free belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Content {
+    /// A live block starts here.
+    Block(Order, Mobility),
+    /// It is the first frame of a block in some CPU's cache.
+    Cached(Order),
+    /// It does not exist.
+    Absent,
+    /// Nothing that starts here: inside a larger block, or on its way to be free or live.
+    Unknown,
+}
+
+impl<'m, P: Relax + Barrier> Zone<'m, P> {
+    /// Sets the pageblocks `ids` apart, all or none. Stops all CPUs; O(frames of `ids`), and if
+    /// something of them is cached, O(cached blocks).
+    ///
+    /// # Errors
+    /// The first one that must not be; nothing has changed then.
+    pub(crate) fn set_apart(&self, ids: Range<usize>) -> Result<Apart<'_, 'm, P>, NotApart> {
+        let stopped = self.stop();
+        for id in ids.clone() {
+            let meta = self.meta(id);
+            if meta.is_isolated() {
+                return Err(NotApart::Isolated(id));
+            }
+            if self.pins(id) > 0 {
+                return Err(NotApart::Pinned(id));
+            }
+            if meta.label() == Label::HighOrder {
+                return Err(NotApart::Reserved(id));
+            }
+        }
+        for id in ids.clone() {
+            stopped.relabel(id, self.meta(id).label(), true);
+        }
+        stopped.drain_from(&self.offsets_of(&ids));
+        drop(stopped);
+        Ok(Apart { zone: self, ids })
+    }
+}
+
+impl<P> Zone<'_, P> {
+    /// The offsets of the frames of pageblocks.
+    pub(crate) const fn offsets_of(&self, ids: &Range<usize>) -> Range<usize> {
+        ids.start << self.map.pageblock_order..ids.end << self.map.pageblock_order
+    }
+
+    /// The pageblock of the frame at `offset`.
+    pub(crate) const fn pageblock_of(&self, offset: usize) -> usize {
+        offset >> self.map.pageblock_order
+    }
+
+    /// How many pageblocks lie before the first aligned block of `order`, which is larger than one,
+    /// and how many make one.
+    pub(crate) const fn alignment(&self, order: Order) -> (usize, usize) {
+        let run = 1 << (order.get() - self.map.pageblock_order);
+        let first = (self.map.origin >> self.map.pageblock_order) as usize;
+        (first.next_multiple_of(run) - first, run)
+    }
+
+    /// Pins and isolation of a pageblock, as of some moment: `None` if it is isolated.
+    #[inline]
+    pub(crate) fn pins_if_open(&self, id: usize) -> Option<u32> {
+        (!self.meta(id).is_isolated()).then(|| self.pins(id))
+    }
+
+    /// The first frame in `offsets` that is not free, as of some moment. In a pageblock apart what is
+    /// free stays free.
+    #[inline]
+    pub(crate) fn next_taken(&self, offsets: Range<usize>) -> Option<usize> {
+        let mut at = offsets.start;
+        while at < offsets.end {
+            let slot = self.slot(at);
+            let bits = self.bitmap(self.pageblock_of(at))[slot / 64].load(Relaxed);
+            let free = (bits >> (slot % 64)).trailing_ones() as usize;
+            // A pageblock of less than a word ends before its word does.
+            let here = (64 - slot % 64).min(self.map.block_frames() as usize - slot);
+            if free < here {
+                let taken = at + free;
+                return (taken < offsets.end).then_some(taken);
+            }
+            at += here;
+        }
+        None
+    }
+
+    /// What the frame at `offset`, which is not free, belongs to.
+    #[inline]
+    pub(crate) fn content(&self, offset: usize) -> Content {
+        let tag = self.tag(offset);
+        if let Some((order, mobility)) = tag.as_live() {
+            return Content::Block(order, mobility);
+        }
+        if let Some((_, order, _)) = tag.as_cached() {
+            return Content::Cached(order);
+        }
+        if tag == Tag::ABSENT {
+            Content::Absent
+        } else {
+            Content::Unknown
+        }
+    }
+
+    /// The live block that starts before `offset` and reaches it, if one does: where it starts, its
+    /// order and its mobility.
+    pub(crate) fn block_around(&self, offset: usize) -> Option<(usize, Order, Mobility)> {
+        self.enclosing(offset, Order::ZERO)
+            .filter(|&(start, _, _)| start < offset)
+    }
+
+    /// Whether the live block of `order` at `offset` is still there and movable.
+    #[inline]
+    pub(crate) fn is_movable_block(&self, offset: usize, order: Order) -> bool {
+        self.tag(offset) == Tag::live(order, Mobility::Movable)
+    }
+
+    /// The frame at `offset`.
+    #[inline]
+    pub(crate) const fn frame_at(&self, offset: usize) -> Frame {
+        self.frame(offset)
+    }
+
+    /// The offset of `frame`, if it is inside.
+    #[inline]
+    pub(crate) fn offset_of(&self, frame: Frame) -> Option<usize> {
+        self.offset(frame)
+    }
+
+    /// Free frames in pageblocks, those in caches not counted; more or less, while CPUs work.
+    pub(crate) fn free_in_pageblocks(&self) -> u64 {
+        self.pageblock_free_frames()
+    }
+}
+
+impl<'m, P: Relax + Barrier> Apart<'_, 'm, P> {
+    /// The pageblocks.
+    pub(crate) fn ids(&self) -> Range<usize> {
+        self.ids.clone()
+    }
+
+    /// The first pageblock that somebody has pinned since.
+    pub(crate) fn pinned(&self) -> Option<usize> {
+        self.ids.clone().find(|&id| self.zone.pins(id) > 0)
+    }
+
+    /// Opens the pageblocks, and takes the block of `order` at `offset` as an allocation of `seat`'s
+    /// for contents of `mobility` before anybody else can. `None` if one of its frames is not free: then
+    /// they are only opened.
+    ///
+    /// A label of another mobility is treated as when a request falls back.
+    pub(crate) fn open_with_block(
+        mut self,
+        seat: &mut Seat<'_, 'm, P>,
+        offset: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Option<Frame> {
+        let zone = self.zone;
+        let stopped = zone.stop();
+        let ids =
+            zone.pageblock_of(offset)..zone.pageblock_of(offset + order.frames() as usize - 1) + 1;
+        let frames = offset..offset + order.frames() as usize;
+        let is_there = ids.start >= self.ids.start
+            && ids.end <= self.ids.end
+            && zone.next_taken(frames).is_none();
+        if is_there {
+            for id in ids {
+                stopped.take_apart(
+                    seat.words,
+                    id,
+                    zone.slot(offset),
+                    Wanted { order, mobility },
+                );
+            }
+            zone.set_tag(offset, Tag::live(order, mobility));
+            seat.words
+                .count(counter::PGALLOC + mobility.index(), order.frames());
+            seat.words.count(counter::NET, order.frames());
+        }
+        self.open(&stopped);
+        is_there.then(|| zone.frame(offset))
+    }
+
+    /// Leaves the pageblocks isolated, until [`Zone::unisolate`].
+    pub(crate) fn keep_isolated(mut self) {
+        self.ids = 0..0;
+    }
+
+    fn open(&mut self, stopped: &Stopped<'_, 'm, P>) {
+        for id in mem::take(&mut self.ids) {
+            stopped.relabel(id, self.zone.meta(id).label(), false);
+        }
+    }
+}
+
+impl<P: Relax + Barrier> Drop for Apart<'_, '_, P> {
+    fn drop(&mut self) {
+        if !self.ids.is_empty() {
+            let zone = self.zone;
+            let stopped = zone.stop();
+            self.open(&stopped);
+        }
+    }
+}
+
+impl<'m, P> Stopped<'_, 'm, P> {
+    /// Gives what is cached of `offsets` back.
+    fn drain_from(&self, offsets: &Range<usize>) {
+        let zone = self.zone;
+        if !offsets.clone().any(|offset| zone.tag(offset).is_cached()) {
+            return;
+        }
+        for seat in zone.all_seats() {
+            seat.drain_from(zone, offsets);
+        }
+    }
+
+    /// Takes what `wanted` takes of the isolated pageblock `id`, from `slot` on. It is free.
+    fn take_apart(&self, seat: SeatWords<'m>, id: usize, slot: usize, wanted: Wanted) {
+        let zone = self.zone;
+        let part = wanted.order.min(zone.pageblock_order());
+        let mut held = self.hold(id);
+        let label = held.meta().label();
+        let is_own = label == Label::Of(wanted.mobility) || label == Label::Contiguous;
+        let becomes = if is_own {
+            label
+        } else {
+            zone.fall_back(seat, &held, wanted, part.get())
+        };
+        let taken = held.take_at(slot, part, wanted.mobility);
+        debug_assert!(taken, "all its frames are free, and no CPU moves");
+        held.unlock_as(becomes, true);
+    }
+}
+
+impl<'m> SeatWords<'m> {
+    /// Gives those cached blocks back that lie in `offsets`, whole pageblocks.
+    fn drain_from<P>(self, zone: &Zone<'m, P>, offsets: &Range<usize>) {
+        for mobility in Mobility::ALL {
+            // A stock lies in one pageblock.
+            if self
+                .stock(mobility)
+                .is_some_and(|(at, _)| offsets.contains(&at))
+            {
+                self.give_stock(zone, mobility);
+            }
+            for order in (0..CACHED_ORDERS as u8).filter_map(Order::new) {
+                let cached = self.cached(mobility, order.index());
+                let entries = &self.entries(mobility, order.index())[..cached];
+                // Those to go before those that stay, both as they were: the oldest go.
+                let mut stay = [0; CACHE_MAX];
+                let mut staying = 0;
+                let mut going = 0;
+                for entry in entries {
+                    let block = entry.load(Relaxed);
+                    if offsets.contains(&(block as usize)) {
+                        entries[going].store(block, Relaxed);
+                        going += 1;
+                    } else {
+                        stay[staying] = block;
+                        staying += 1;
+                    }
+                }
+                for (entry, &block) in entries[going..].iter().zip(&stay[..staying]) {
+                    entry.store(block, Relaxed);
+                }
+                self.spill(zone, mobility, order, staying);
+            }
+        }
+    }
+}

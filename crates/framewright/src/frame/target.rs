@@ -1,0 +1,227 @@
+//! Frames to move contents to, and many blocks freed at once.
+
+use super::big;
+use super::block::Held;
+use super::search::Wanted;
+use super::seat::{Seat, counter};
+use super::tag::Tag;
+use crate::platform::{Barrier, Relax};
+use crate::policy::{Class, Label};
+use crate::units::{Frame, Mobility, Order};
+
+/// How many pageblocks of one row are tried before the next row is.
+const TRIES: usize = 8;
+
+/// From where frames to move contents to may come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// From free blocks below this order, in pageblocks that hold movable contents already; so never
+    /// from a free block as large as what is to be made, and never from an entirely free pageblock, except
+    /// where what moves is as large as one.
+    Below(Order),
+    /// From wherever movable requests may be served: all that counts is that it is empty afterwards.
+    Anywhere,
+}
+
+impl Room {
+    /// The largest free blocks from which a block of `order` may come.
+    fn limit(self, order: Order, pageblock_order: Order) -> u8 {
+        match self {
+            Self::Anywhere => pageblock_order.get(),
+            Self::Below(made) if order == pageblock_order => made.get().min(order.get() + 1) - 1,
+            Self::Below(made) => made.min(pageblock_order).get() - 1,
+        }
+    }
+
+    /// Whether pageblocks of `class` may be broken into.
+    fn takes(self, class: Class, is_whole: bool) -> bool {
+        match class {
+            Class::Clean { .. } | Class::Mixed { .. } | Class::Contiguous { .. } => true,
+            Class::Labelled { label, .. } => label.is_movable() || self == Self::Anywhere,
+            Class::Empty => is_whole || self == Self::Anywhere,
+            Class::Pure { .. } => self == Self::Anywhere,
+            Class::HighOrder => false,
+        }
+    }
+}
+
+/// What a look for targets came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Found {
+    /// How many blocks were taken.
+    pub(crate) taken: usize,
+    /// Pageblocks looked at.
+    pub(crate) looks: u64,
+}
+
+impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
+    /// Takes up to `out.len()` blocks of `order` to move contents to, live and movable: the smallest
+    /// free blocks that suffice, in the fullest pageblocks, as movable requests have it. No search
+    /// goes by position: the index knows the cheapest, and stays there until it is full.
+    ///
+    /// Never waits; what is held by others is passed by.
+    pub(crate) fn take_targets(&mut self, order: Order, room: Room, out: &mut [Frame]) -> Found {
+        let zone = self.zone;
+        let mut found = Found::default();
+        self.enter();
+        if order > zone.pageblock_order() {
+            if room == Room::Anywhere {
+                self.take_large_targets(order, out, &mut found);
+            }
+        } else {
+            self.take_small_targets(order, room, out, &mut found);
+        }
+        for frame in &out[..found.taken] {
+            zone.set_tag(
+                zone.offset_unchecked(*frame),
+                Tag::live(order, Mobility::Movable),
+            );
+        }
+        let frames = order.frames() * found.taken as u64;
+        let allocated = counter::PGALLOC + Mobility::Movable.index();
+        self.words.count(allocated, frames);
+        self.words.count(counter::NET, frames);
+        self.exit();
+        found
+    }
+
+    fn take_large_targets(&self, order: Order, out: &mut [Frame], found: &mut Found) {
+        let mobility = Mobility::Movable;
+        for out in out {
+            found.looks += 1;
+            let Some(offset) = big::take(self.zone, self.words, Wanted { order, mobility }) else {
+                return;
+            };
+            // `big` counts what it takes; so does who called us.
+            self.words
+                .count(counter::NET, order.frames().wrapping_neg());
+            *out = self.zone.frame(offset);
+            found.taken += 1;
+        }
+    }
+
+    fn take_small_targets(&self, order: Order, room: Room, out: &mut [Frame], found: &mut Found) {
+        let zone = self.zone;
+        let pressure = zone.policy.pressure(&zone.zone_facts());
+        let list = zone.policy.list(Mobility::Movable, pressure);
+        let limit = room.limit(order, zone.pageblock_order());
+        for size in order.get()..=limit {
+            let is_whole = order.get() == size && size == zone.map.pageblock_order;
+            let mut from = 0;
+            while found.taken < out.len()
+                && let Some((rank, class, _)) = zone.index.cheapest(list, usize::from(size), from)
+            {
+                from = rank + 1;
+                let kind = zone
+                    .policy
+                    .classes()
+                    .class(class as u16, zone.policy.is_labelled());
+                if kind.is_some_and(|kind| room.takes(kind, is_whole)) {
+                    self.take_from_class((list, class as u16), (order, size), room, out, found);
+                }
+            }
+        }
+    }
+
+    /// Takes from the pageblocks of one row.
+    fn take_from_class(
+        &self,
+        (list, class): (usize, u16),
+        (order, size): (Order, u8),
+        room: Room,
+        out: &mut [Frame],
+        found: &mut Found,
+    ) {
+        let zone = self.zone;
+        let row = zone.row(usize::from(size), class);
+        let end = zone.policy.end(Mobility::Movable);
+        let mut at = None;
+        let mut offsets = [0u32; 64];
+        for _ in 0..TRIES {
+            let left = (out.len() - found.taken).min(offsets.len());
+            let Some(id) = zone.index.find(row, end, at, true) else {
+                if at.is_none() {
+                    zone.index.lower_flag(list, row);
+                }
+                return;
+            };
+            at = Some(id);
+            found.looks += 1;
+            let Some(mut held) = zone.try_lock(self.words, id) else {
+                continue;
+            };
+            let meta = held.meta();
+            let is_as_found =
+                meta.class() == class && meta.orders() >> size & 1 != 0 && !meta.is_isolated();
+            if is_as_found && is_target(&held, room, order) {
+                let taken = held.take(size, order, Mobility::Movable, &mut offsets[..left], 0);
+                let into = &mut out[found.taken..found.taken + taken];
+                for (out, &offset) in into.iter_mut().zip(&offsets) {
+                    *out = zone.frame(offset as usize);
+                }
+                found.taken += taken;
+            }
+            held.unlock();
+            if found.taken == out.len() {
+                return;
+            }
+        }
+    }
+
+    /// Frees live blocks at once, each into its pageblock; those of one pageblock that follow each
+    /// other under one lock. Returns how many frames: what is not live of that order is passed over,
+    /// and counts as a wrong free.
+    pub(crate) fn free_at_once(&mut self, blocks: impl Iterator<Item = (Frame, Order)>) -> u64 {
+        let zone = self.zone;
+        let mut freed = 0;
+        let mut given = 0;
+        let mut held: Option<Held<'_, 'm, P>> = None;
+        self.enter();
+        for (frame, order) in blocks {
+            let offset = zone.offset_unchecked(frame);
+            let live = zone
+                .tag_if_inside(offset)
+                .and_then(|tag| tag.as_live_of(order));
+            let id = offset >> zone.map.pageblock_order;
+            if held.as_ref().is_none_or(|held| held.id != id) || order > zone.pageblock_order() {
+                if let Some(held) = held.take() {
+                    held.unlock();
+                }
+                if live.is_some() && order <= zone.pageblock_order() {
+                    held = zone.try_lock(self.words, id);
+                }
+            }
+            let Some(mobility) = live else {
+                _ = self.refuse(frame, order);
+                continue;
+            };
+            if let Some(held) = &mut held {
+                // Looked at again under the lock.
+                let is_live = zone.tag(offset) == Tag::live(order, mobility);
+                if is_live && held.give(zone.slot(offset), order, mobility) {
+                    zone.set_tag(offset, Tag::NONE);
+                    given += order.frames();
+                } else {
+                    _ = self.refuse(frame, order);
+                }
+            } else if self.free_uncached(offset, order, mobility).is_ok() {
+                // Counts by itself.
+                freed += order.frames();
+            }
+        }
+        if let Some(held) = held {
+            held.unlock();
+        }
+        self.words.count(counter::NET, given.wrapping_neg());
+        self.words.count(counter::PGFREE, given);
+        self.exit();
+        freed + given
+    }
+}
+
+/// Whether contents may be moved into a pageblock.
+fn is_target<P>(held: &Held<'_, '_, P>, room: Room, order: Order) -> bool {
+    let is_whole = order == held.zone.pageblock_order();
+    let may = held.meta().label() != Label::HighOrder;
+    may && (room == Room::Anywhere || is_whole || held.facts().movable() > 0)
+}

@@ -1,0 +1,368 @@
+use super::Migrate;
+use super::moving::{Emptying, Tally, cheapest_block};
+use super::state::{Counter, Reclaim, word};
+use crate::frame::{NotApart, Room, Seat};
+use crate::platform::{Barrier, Relax};
+use crate::policy::{Deferral, compaction_cost, gap};
+use crate::sync::Ordering::Relaxed;
+use crate::units::{Frame, Mobility, Order};
+use core::ops::Range;
+
+/// How many pageblocks are tried to be emptied in one attempt, the cheapest first.
+const TRIES: usize = 16;
+
+/// Descriptors among which the cheapest are chosen: 8 GiB of usual pageblocks, some 30 µs. Beyond it,
+/// the next ones are looked at only if these gave nothing.
+const WINDOW: usize = 4096;
+
+/// Linux's `PAGE_ALLOC_COSTLY_ORDER`: above it, compaction wants free frames up to the low watermark.
+const COSTLY: u8 = 3;
+
+/// How much an attempt of compaction goes into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CompactEffort {
+    /// A request waits: where attempts were in vain lately, it leaves off, and it counts as a stall.
+    Direct,
+    /// Nobody waits.
+    Background,
+}
+
+/// What came of an attempt of compaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compaction {
+    /// There is a block of the order: the caller's, live, with the mobility asked for.
+    Captured(Frame),
+    /// Not tried: it was in vain lately.
+    Deferred,
+    /// Not tried: too little is free, or by the counts nothing can be emptied.
+    Skipped,
+    /// What was tried gave nothing; there is more, which was not tried yet.
+    Partial,
+    /// All that there is was tried, and gave nothing.
+    Complete,
+}
+
+/// The cheapest that were found, cheapest first.
+struct Candidates {
+    costs: [u64; TRIES],
+    ids: [usize; TRIES],
+    len: usize,
+    /// There are more.
+    more: bool,
+    /// Some were passed over because they gave nothing before.
+    skipped: bool,
+}
+
+impl Candidates {
+    const NONE: Self = Self {
+        costs: [0; TRIES],
+        ids: [0; TRIES],
+        len: 0,
+        more: false,
+        skipped: false,
+    };
+
+    /// Puts it behind those that cost the same: who is seen first is taken first.
+    fn add(&mut self, id: usize, cost: u64) {
+        self.more = self.len == TRIES;
+        if self.more && cost >= self.costs[TRIES - 1] {
+            return;
+        }
+        let mut at = self.len.min(TRIES - 1);
+        while at > 0 && self.costs[at - 1] > cost {
+            (self.costs[at], self.ids[at]) = (self.costs[at - 1], self.ids[at - 1]);
+            at -= 1;
+        }
+        (self.costs[at], self.ids[at]) = (cost, id);
+        self.len = (self.len + 1).min(TRIES);
+    }
+}
+
+/// Where a block may be made: numbered by its first pageblock.
+struct Places {
+    first: usize,
+    /// Pageblocks of one place.
+    run: usize,
+    count: usize,
+}
+
+impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
+    /// Tries once to make a free block of `order` for contents of `mobility`, by moving what lies
+    /// between free frames; the block is the caller's then.
+    ///
+    /// The pageblock is chosen in which that costs least, by the counts in the descriptors; of an order
+    /// below the pageblocks', its cheapest block is emptied, of one above, several pageblocks are. It is
+    /// set apart meanwhile, so nobody else gets what becomes free there. Contents go to the smallest free
+    /// blocks that suffice, in the fullest pageblocks with movable contents, never to a block as large as
+    /// what is to be made. What could not be emptied is passed over until all has been tried.
+    ///
+    /// With [`Direct`](CompactEffort::Direct) effort what is not [deferred](Compaction::Deferred) or
+    /// [skipped](Compaction::Skipped) is counted as a stall. Stops all CPUs twice for each pageblock that is
+    /// tried, 16 at most. Time: O(pageblocks), 4096 of them at most if one of the cheapest can be
+    /// emptied, and for each frame moved what clients take for it, and less than 0.1 µs.
+    ///
+    /// # Panics
+    /// If `seat` is in another zone.
+    pub fn compact(
+        &self,
+        seat: &mut Seat<'_, 'm, P>,
+        order: Order,
+        mobility: Mobility,
+        effort: CompactEffort,
+        movers: &[&dyn Migrate],
+    ) -> Compaction {
+        assert!(
+            core::ptr::addr_eq(seat.zone(), self.zone()),
+            "a seat in the zone that is to be compacted"
+        );
+        if order == Order::ZERO || order > self.zone().max_order() || movers.is_empty() {
+            return Compaction::Skipped;
+        }
+        let is_direct = effort == CompactEffort::Direct;
+        if is_direct && self.is_deferred(order) {
+            return Compaction::Deferred;
+        }
+        if !self.has_enough_free(order) {
+            return Compaction::Skipped;
+        }
+        let mut emptying = Emptying {
+            seat,
+            movers,
+            room: Room::Below(order),
+            holes: false,
+            tally: Tally::default(),
+        };
+        let result = self.try_places(&mut emptying, order, mobility);
+        self.count_all(&emptying.tally);
+        self.remember(result, order, is_direct);
+        result
+    }
+
+    /// Whether enough is free for sources and targets to be there side by side.
+    fn has_enough_free(&self, order: Order) -> bool {
+        let zone = self.zone();
+        let marks = zone.watermarks();
+        let kept = if order.get() > COSTLY {
+            marks.low
+        } else {
+            marks.min
+        };
+        zone.free_in_pageblocks() >= kept + gap(order)
+    }
+
+    fn is_deferred(&self, order: Order) -> bool {
+        let word = self.word(word::DEFERRED);
+        // Relaxed, and not one step: of two requests that come at once one may be forgotten.
+        let mut deferral = Deferral::from_word(word.load(Relaxed));
+        if deferral.defers(order) {
+            word.store(deferral.to_word(), Relaxed);
+            return true;
+        }
+        if deferral.restarts(order, self.config.defer_shift_max) {
+            self.drop_skips();
+        }
+        false
+    }
+
+    /// Counts the attempt, and sets how long to leave off.
+    fn remember(&self, result: Compaction, order: Order, is_direct: bool) {
+        let word = self.word(word::DEFERRED);
+        let mut deferral = Deferral::from_word(word.load(Relaxed));
+        let shift_max = self.config.defer_shift_max;
+        match result {
+            Compaction::Captured(_) => deferral.succeeded(order),
+            Compaction::Deferred => return,
+            Compaction::Skipped | Compaction::Partial | Compaction::Complete if is_direct => {
+                deferral.failed(order, shift_max);
+            }
+            Compaction::Skipped | Compaction::Partial | Compaction::Complete => {}
+        }
+        word.store(deferral.to_word(), Relaxed);
+        if !is_direct || result == Compaction::Skipped {
+            return;
+        }
+        self.count(Counter::CompactStall, 1);
+        if matches!(result, Compaction::Captured(_)) {
+            self.count(Counter::CompactSuccess, 1);
+        } else {
+            self.count(Counter::CompactFail, 1);
+        }
+    }
+
+    pub(super) fn count_all(&self, tally: &Tally) {
+        self.count(Counter::MigrateScanned, tally.migrate_scanned);
+        self.count(Counter::FreeScanned, tally.free_scanned);
+        self.count(Counter::Isolated, tally.isolated);
+        self.count(Counter::Migrated, tally.moved);
+        self.count(Counter::NotMigrated, tally.stayed);
+    }
+
+    fn places(&self, order: Order) -> Places {
+        let zone = self.zone();
+        let (first, run) = if order > zone.pageblock_order() {
+            zone.alignment(order)
+        } else {
+            (0, 1)
+        };
+        Places {
+            first,
+            run,
+            count: zone.pageblocks().saturating_sub(first) / run,
+        }
+    }
+
+    /// Goes through all places, from where the last attempt ended, in windows, and tries the cheapest
+    /// of each.
+    fn try_places(
+        &self,
+        emptying: &mut Emptying<'_, '_, 'm, P>,
+        order: Order,
+        mobility: Mobility,
+    ) -> Compaction {
+        let places = self.places(order);
+        let window = (WINDOW / places.run).max(1);
+        let mut dropped = false;
+        loop {
+            let begin = self.word(word::MIGRATE_AT).load(Relaxed) as usize;
+            let begin = begin.saturating_sub(places.first) / places.run;
+            let mut tried = 0;
+            let mut skipped = false;
+            let mut seen = 0;
+            while seen < places.count {
+                let next = (seen + window).min(places.count);
+                let candidates =
+                    self.candidates(emptying, &places, begin, seen..next, (order, mobility));
+                seen = next;
+                skipped |= candidates.skipped;
+                for &id in &candidates.ids[..candidates.len] {
+                    if tried == TRIES {
+                        return Compaction::Partial;
+                    }
+                    tried += 1;
+                    let behind = id + places.run;
+                    self.word(word::MIGRATE_AT).store(behind as u64, Relaxed);
+                    if let Some(frame) = self.try_place(emptying, id..behind, order, mobility) {
+                        return Compaction::Captured(frame);
+                    }
+                }
+                if candidates.more {
+                    return Compaction::Partial;
+                }
+            }
+            if skipped || tried > 0 {
+                // A complete pass: what gave nothing may give something next time.
+                self.drop_skips();
+            }
+            if tried > 0 {
+                return Compaction::Complete;
+            }
+            if !skipped || dropped {
+                return Compaction::Skipped;
+            }
+            dropped = true;
+        }
+    }
+
+    /// The cheapest of the `nths` places, counted from `begin` on.
+    fn candidates(
+        &self,
+        emptying: &mut Emptying<'_, '_, 'm, P>,
+        places: &Places,
+        begin: usize,
+        nths: Range<usize>,
+        (order, mobility): (Order, Mobility),
+    ) -> Candidates {
+        let zone = self.zone();
+        let pageblock_order = zone.pageblock_order();
+        let mut found = Candidates::NONE;
+        for nth in nths {
+            let id = places.first + (begin + nth) % places.count * places.run;
+            emptying.tally.migrate_scanned += places.run as u64;
+            let mut cost = Some(0);
+            for id in id..id + places.run {
+                let Some(pins) = zone.pins_if_open(id) else {
+                    cost = None;
+                    break;
+                };
+                let of =
+                    compaction_cost(&zone.pageblock(id), pins, pageblock_order, order, mobility);
+                cost = cost.zip(of).map(|(sum, cost)| sum + cost);
+                if cost.is_none() {
+                    break;
+                }
+            }
+            if let Some(cost) = cost {
+                if (id..id + places.run).any(|id| self.is_skipped(id, order)) {
+                    found.skipped = true;
+                } else {
+                    found.add(id, cost);
+                }
+            }
+        }
+        found
+    }
+
+    /// Tries to empty what makes a block of `order` in the pageblocks `ids`.
+    fn try_place(
+        &self,
+        emptying: &mut Emptying<'_, '_, 'm, P>,
+        ids: Range<usize>,
+        order: Order,
+        mobility: Mobility,
+    ) -> Option<Frame> {
+        let zone = self.zone();
+        let area = if order < zone.pageblock_order() {
+            emptying.tally.migrate_scanned += zone.pageblock_order().frames();
+            let Some(area) = cheapest_block(zone, ids.start, order) else {
+                self.skip(ids.start, order);
+                return None;
+            };
+            area
+        } else {
+            zone.offsets_of(&ids)
+        };
+        let apart = match zone.set_apart(ids) {
+            Ok(apart) => apart,
+            // It is somebody else's, who will see what it gives.
+            Err(NotApart::Isolated(_)) => return None,
+            Err(NotApart::Pinned(id) | NotApart::Reserved(id)) => {
+                self.skip(id, order);
+                return None;
+            }
+        };
+        if let Err(in_the_way) = emptying.empty(&apart, area.clone()) {
+            let at = zone.pageblock_of(in_the_way.offset);
+            let id = if apart.ids().contains(&at) {
+                at
+            } else {
+                apart.ids().start
+            };
+            self.skip(id, order);
+            return None;
+        }
+        apart.open_with_block(emptying.seat, area.start, order, mobility)
+    }
+
+    /// The skip bit of a pageblock: one for the whole, and one for blocks inside it.
+    fn skip_bit(&self, id: usize, order: Order) -> (usize, u64) {
+        let blocks = self.zone().pageblocks().div_ceil(64);
+        let kind = usize::from(order < self.zone().pageblock_order());
+        (kind * blocks + id / 64, 1 << (id % 64))
+    }
+
+    fn is_skipped(&self, id: usize, order: Order) -> bool {
+        let (word, bit) = self.skip_bit(id, order);
+        self.skips[word].load(Relaxed) & bit != 0
+    }
+
+    fn skip(&self, id: usize, order: Order) {
+        let (word, bit) = self.skip_bit(id, order);
+        self.skips[word].fetch_or(bit, Relaxed);
+    }
+
+    fn drop_skips(&self) {
+        for word in self.skips {
+            word.store(0, Relaxed);
+        }
+    }
+}

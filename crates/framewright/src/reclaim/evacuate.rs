@@ -1,0 +1,101 @@
+use super::moving::{Emptying, Obstacle, Tally};
+use super::{Migrate, Reclaim};
+use crate::frame::{NotApart, RangeError, Room, Seat};
+use crate::platform::{Barrier, Relax};
+use crate::units::{Frame, Run};
+use core::fmt;
+
+/// What it took to empty a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Evacuated {
+    /// Frames whose contents moved.
+    pub moved: u64,
+}
+
+/// Why a run was not emptied. Nothing of it is isolated because of the call; what had moved until then
+/// stays where it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EvacuateError {
+    /// It is not a run of whole pageblocks, or one of them is isolated already.
+    Range(RangeError),
+    /// Something is in the way.
+    InTheWay {
+        /// The first frame of the block that stays, or of the pageblock with the pin.
+        frame: Frame,
+        /// Why it stays.
+        why: Obstacle,
+    },
+}
+
+impl fmt::Display for EvacuateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range(error) => error.fmt(f),
+            Self::InTheWay { frame, why } => write!(f, "the block at frame {frame} {why}"),
+        }
+    }
+}
+
+impl core::error::Error for EvacuateError {}
+
+impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
+    /// Empties the whole pageblocks of `run` and leaves them isolated and free, until
+    /// [`unisolate`](crate::frame::Zone::unisolate): what lies there is moved elsewhere, wherever the
+    /// policy has room for it. Frames that do not exist are no obstacle.
+    ///
+    /// Stops all CPUs once, and again if it fails. Time: O(frames of the run), and for each frame moved
+    /// what clients take for it.
+    ///
+    /// # Errors
+    /// What is in the way, or what is wrong with the run. Nothing is isolated then; contents that have
+    /// moved stay moved.
+    ///
+    /// # Panics
+    /// If `seat` is in another zone.
+    pub fn evacuate(
+        &self,
+        seat: &mut Seat<'_, 'm, P>,
+        run: Run,
+        movers: &[&dyn Migrate],
+    ) -> Result<Evacuated, EvacuateError> {
+        let zone = self.zone();
+        assert!(
+            core::ptr::addr_eq(seat.zone(), zone),
+            "a seat in the zone of the run"
+        );
+        let ids = zone.pageblocks_of(run).map_err(EvacuateError::Range)?;
+        let area = zone.offsets_of(&ids);
+        let first_of = |id: usize| zone.frame_at(zone.offsets_of(&(id..id)).start);
+        let apart = zone.set_apart(ids).map_err(|refused| match refused {
+            NotApart::Isolated(id) => EvacuateError::Range(RangeError::Isolation(first_of(id))),
+            NotApart::Pinned(id) => EvacuateError::InTheWay {
+                frame: first_of(id),
+                why: Obstacle::Pinned,
+            },
+            NotApart::Reserved(id) => EvacuateError::InTheWay {
+                frame: first_of(id),
+                why: Obstacle::Unmovable,
+            },
+        })?;
+        let mut emptying = Emptying {
+            seat,
+            movers,
+            room: Room::Anywhere,
+            holes: true,
+            tally: Tally::default(),
+        };
+        let result = emptying.empty(&apart, area);
+        let tally = emptying.tally;
+        self.count_all(&tally);
+        match result {
+            Ok(()) => {
+                apart.keep_isolated();
+                Ok(Evacuated { moved: tally.moved })
+            }
+            Err(in_the_way) => Err(EvacuateError::InTheWay {
+                frame: zone.frame_at(in_the_way.offset),
+                why: in_the_way.why,
+            }),
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Emptying a range of frames: what lies in it is moved elsewhere, in batches.
+
+use super::{Migrate, Move, MoveState};
+use crate::frame::{Apart, Content, Room, Seat, Zone};
+use crate::platform::{Barrier, Relax};
+use crate::units::{Frame, Mobility, Order};
+use core::fmt;
+use core::ops::Range;
+
+/// Moves offered to clients at a time: what a client does once for all of them costs each little, and
+/// the caller's stack holds them (2 KiB).
+const BATCH: usize = 64;
+
+/// How often a range is gone through: once, and again for what was busy, or on its way to be free.
+const PASSES: usize = 3;
+
+/// Why the contents of a frame stay where they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// Its pageblock has a pin, or its client says that it is pinned.
+    Pinned,
+    /// Its client could not move it just now.
+    Busy,
+    /// Its contents cannot be moved: by their mobility, or because no client knows them.
+    Unmovable,
+    /// There is no free block of its order to move it to: of those that may be broken.
+    NoRoom,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pinned => "is pinned",
+            Self::Busy => "is in use",
+            Self::Unmovable => "cannot be moved",
+            Self::NoRoom => "finds no free block of its order elsewhere",
+        })
+    }
+}
+
+/// The block, by the offset of its first frame, that is in the way of emptying a range, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct InTheWay {
+    pub(super) offset: usize,
+    pub(super) why: Obstacle,
+}
+
+/// What was looked at and moved, in frames but for looks at descriptors.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Tally {
+    pub(super) migrate_scanned: u64,
+    pub(super) free_scanned: u64,
+    pub(super) isolated: u64,
+    pub(super) moved: u64,
+    pub(super) stayed: u64,
+}
+
+/// Somebody's emptying of ranges.
+pub(super) struct Emptying<'e, 'z, 'm, P> {
+    pub(super) seat: &'e mut Seat<'z, 'm, P>,
+    pub(super) movers: &'e [&'e dyn Migrate],
+    /// Where to.
+    pub(super) room: Room,
+    /// Whether frames that do not exist count as empty.
+    pub(super) holes: bool,
+    pub(super) tally: Tally,
+}
+
+/// Moves to be offered together.
+struct Batch {
+    moves: [Move; BATCH],
+    len: usize,
+}
+
+impl Batch {
+    const EMPTY: Self = Self {
+        moves: [Move {
+            from: Frame(0),
+            to: Frame(0),
+            order: Order::ZERO,
+            state: MoveState::Unknown,
+        }; BATCH],
+        len: 0,
+    };
+
+    fn moves(&self) -> &[Move] {
+        &self.moves[..self.len]
+    }
+
+    fn add(&mut self, from: Frame, order: Order) {
+        self.moves[self.len] = Move {
+            from,
+            to: from,
+            order,
+            state: MoveState::Unknown,
+        };
+        self.len += 1;
+    }
+
+    /// Offers to each client what those before it did not know. No client sees others' moves; of
+    /// those that it sees, it changes states, and may exchange targets.
+    fn offer(&mut self, movers: &[&dyn Migrate]) {
+        let mut places = [0; BATCH];
+        let mut offered = Self::EMPTY;
+        for mover in movers {
+            offered.len = 0;
+            for (nth, a_move) in self.moves().iter().enumerate() {
+                if a_move.state == MoveState::Unknown {
+                    places[offered.len] = nth;
+                    offered.moves[offered.len] = *a_move;
+                    offered.len += 1;
+                }
+            }
+            if offered.len == 0 {
+                return;
+            }
+            let targets = sum_of_targets(offered.moves());
+            mover.migrate(&mut offered.moves[..offered.len]);
+            let are_same = sum_of_targets(offered.moves()) == targets;
+            for (&nth, seen) in places.iter().zip(offered.moves()) {
+                self.moves[nth].state = seen.state;
+                if are_same {
+                    self.moves[nth].to = seen.to;
+                }
+            }
+        }
+    }
+}
+
+/// Equal for the same targets in another sequence, and hardly for others: whoever hands back other
+/// targets than it was given does not have them freed.
+fn sum_of_targets(moves: &[Move]) -> u64 {
+    moves.iter().fold(0, |sum: u64, of| {
+        // SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014).
+        let mut z = of.to.0 ^ u64::from(of.order.get()) << 56;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        sum.wrapping_add(z ^ (z >> 31))
+    })
+}
+
+impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
+    /// Empties `area`, which lies in the pageblocks `apart`. Afterwards all of its frames are free, or
+    /// do not exist where that is allowed. Clients are called under no lock and in no busy seat (R5).
+    ///
+    /// Nothing moves if something is seen that cannot move at all.
+    pub(super) fn empty(
+        &mut self,
+        apart: &Apart<'_, 'm, P>,
+        area: Range<usize>,
+    ) -> Result<(), InTheWay> {
+        self.tally.migrate_scanned += area.len() as u64;
+        let mut at = area.start;
+        while self.next_block(&area, &mut at)?.is_some() {}
+        let mut left = Ok(());
+        for _ in 0..PASSES {
+            let mut busy = None;
+            let mut at = area.start;
+            loop {
+                let mut batch = self.gather(&area, &mut at)?;
+                if batch.len == 0 {
+                    break;
+                }
+                if let Some(id) = apart.pinned() {
+                    let zone = self.seat.zone();
+                    let offset = zone.offsets_of(&(id..id)).start;
+                    let why = Obstacle::Pinned;
+                    return Err(InTheWay { offset, why });
+                }
+                self.find_targets(&mut batch)?;
+                batch.offer(self.movers);
+                let stays = self.settle(&batch);
+                if let Some(stays) = stays.filter(|stays| stays.why != Obstacle::Busy) {
+                    return Err(stays);
+                }
+                busy = busy.or(stays);
+            }
+            let Some(offset) = self.first_left(&area) else {
+                return Ok(());
+            };
+            let why = Obstacle::Busy;
+            left = Err(busy.unwrap_or(InTheWay { offset, why }));
+        }
+        left
+    }
+
+    /// The next movable block in `area` from `at` on, which then is behind it.
+    fn next_block(
+        &self,
+        area: &Range<usize>,
+        at: &mut usize,
+    ) -> Result<Option<(usize, Order)>, InTheWay> {
+        let zone = self.seat.zone();
+        let stays = |offset, why| Err(InTheWay { offset, why });
+        while let Some(offset) = zone.next_taken(*at..area.end) {
+            let (start, order, mobility) = match zone.content(offset) {
+                Content::Block(order, mobility) => (offset, order, mobility),
+                Content::Cached(order) => {
+                    *at = offset + order.frames() as usize;
+                    continue;
+                }
+                Content::Absent if !self.holes => return stays(offset, Obstacle::Unmovable),
+                Content::Unknown if offset == area.start => match zone.block_around(offset) {
+                    Some(block) => block,
+                    None => {
+                        *at = offset + 1;
+                        continue;
+                    }
+                },
+                Content::Absent | Content::Unknown => {
+                    *at = offset + 1;
+                    continue;
+                }
+            };
+            *at = start + order.frames() as usize;
+            if !mobility.is_movable() {
+                return stays(start, Obstacle::Unmovable);
+            }
+            if matches!(self.room, Room::Below(made) if order >= made) {
+                return stays(start, Obstacle::NoRoom);
+            }
+            return Ok(Some((start, order)));
+        }
+        Ok(None)
+    }
+
+    /// The first frame of `area` that is not empty.
+    fn first_left(&self, area: &Range<usize>) -> Option<usize> {
+        let zone = self.seat.zone();
+        let mut at = area.start;
+        while let Some(offset) = zone.next_taken(at..area.end) {
+            if !self.holes || zone.content(offset) != Content::Absent {
+                return Some(offset);
+            }
+            at = offset + 1;
+        }
+        None
+    }
+
+    /// The next movable blocks of `area` from `at` on.
+    fn gather(&self, area: &Range<usize>, at: &mut usize) -> Result<Batch, InTheWay> {
+        let zone = self.seat.zone();
+        let mut batch = Batch::EMPTY;
+        while batch.len < BATCH
+            && let Some((start, order)) = self.next_block(area, at)?
+        {
+            batch.add(zone.frame_at(start), order);
+        }
+        Ok(batch)
+    }
+
+    /// Takes a target for each move: for all, or for none. A larger block is not moved in pieces: it
+    /// is one allocation.
+    fn find_targets(&mut self, batch: &mut Batch) -> Result<(), InTheWay> {
+        let mut targets = [Frame(0); BATCH];
+        let mut orders = batch
+            .moves()
+            .iter()
+            .fold(0u32, |orders, of| orders | 1 << of.order.get());
+        while orders != 0 {
+            let order =
+                Order::new(orders.trailing_zeros() as u8).expect("a move's order is an order");
+            orders &= orders - 1;
+            let wanted = batch.moves().iter().filter(|of| of.order == order).count();
+            let targets = &mut targets[..wanted];
+            let found = self.seat.take_targets(order, self.room, targets);
+            self.tally.free_scanned += found.looks + order.frames() * found.taken as u64;
+            self.tally.isolated += order.frames() * found.taken as u64;
+            let mut targets = targets[..found.taken].iter();
+            let mut in_the_way = None;
+            for of in batch.moves[..batch.len]
+                .iter_mut()
+                .filter(|of| of.order == order)
+            {
+                match targets.next() {
+                    Some(&target) => of.to = target,
+                    None => in_the_way = in_the_way.or(Some(of.from)),
+                }
+            }
+            if let Some(from) = in_the_way {
+                let taken = batch.moves().iter().filter(|of| of.to != of.from);
+                self.seat.free_at_once(taken.map(|of| (of.to, of.order)));
+                let offset = self.seat.zone().offset_of(from).unwrap_or(0);
+                let why = Obstacle::NoRoom;
+                return Err(InTheWay { offset, why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the sources of what has moved, and the targets of what has not (R2). What stays although
+    /// it is still there, if something does: rather what stays for good.
+    fn settle(&mut self, batch: &Batch) -> Option<InTheWay> {
+        let zone = self.seat.zone();
+        let mut stays: Option<InTheWay> = None;
+        for of in batch.moves() {
+            let frames = of.order.frames();
+            self.tally.isolated += frames;
+            let why = match of.state {
+                MoveState::Moved => {
+                    self.tally.moved += frames;
+                    continue;
+                }
+                MoveState::Busy => Obstacle::Busy,
+                MoveState::Pinned => Obstacle::Pinned,
+                MoveState::Unknown => Obstacle::Unmovable,
+            };
+            self.tally.stayed += frames;
+            let offset = zone.offset_of(of.from).unwrap_or(0);
+            // Whoever had it may have freed it meanwhile.
+            let is_there = zone.is_movable_block(offset, of.order);
+            if is_there && stays.is_none_or(|stays| stays.why == Obstacle::Busy) {
+                stays = Some(InTheWay { offset, why });
+            }
+        }
+        let has_moved = |of: &&Move| of.state == MoveState::Moved;
+        let sources = batch.moves().iter().filter(has_moved);
+        self.seat
+            .free_at_once(sources.map(|of| (of.from, of.order)));
+        let targets = batch.moves().iter().filter(|of| !has_moved(of));
+        self.seat.free_at_once(targets.map(|of| (of.to, of.order)));
+        stays
+    }
+}
+
+/// The aligned block of `order`, smaller than a pageblock, that is cheapest to empty in pageblock `id`:
+/// the one with the fewest frames to move, the lowest of equals. As of this moment.
+pub(super) fn cheapest_block<P>(
+    zone: &Zone<'_, P>,
+    id: usize,
+    order: Order,
+) -> Option<Range<usize>> {
+    let all = zone.offsets_of(&(id..id + 1));
+    let len = order.frames() as usize;
+    let mut best: Option<(u64, usize)> = None;
+    let mut at = all.start;
+    'blocks: while at < all.end {
+        let (start, end) = (at, at + len);
+        let mut copies = 0;
+        while let Some(offset) = zone.next_taken(at..end) {
+            let behind = match zone.content(offset) {
+                Content::Block(size, Mobility::Movable) if size < order => {
+                    copies += size.frames();
+                    offset + size.frames() as usize
+                }
+                Content::Cached(size) => offset + size.frames() as usize,
+                Content::Block(size, _) => {
+                    // Neither this one nor any that it reaches.
+                    at = (offset + size.frames() as usize).next_multiple_of(len);
+                    continue 'blocks;
+                }
+                Content::Absent | Content::Unknown => {
+                    at = end;
+                    continue 'blocks;
+                }
+            };
+            at = behind.min(end);
+        }
+        if best.is_none_or(|(least, _)| copies < least) {
+            best = Some((copies, start));
+        }
+        at = end;
+    }
+    best.map(|(_, start)| start..start + len)
+}

@@ -1,0 +1,145 @@
+use super::*;
+use crate::frame::RangeError;
+
+#[test]
+fn r1_evacuated_pageblocks_are_free_and_isolated_and_nothing_else_is() {
+    machine!(zone, reclaim, &uncached(), 8);
+    let holder = Holder::default();
+    for frame in (0..64 * 8).step_by(4) {
+        holder.hold(&zone, (frame, 0), Mood::Moves);
+    }
+    holder.hold(&zone, (64 + 18, 1), Mood::Moves);
+    let contents = holder.contents();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let run = run(64, 192);
+    let done = reclaim.evacuate(&mut seat, run, &[&holder]).unwrap();
+    assert_eq!(done.moved, 48 + 2);
+    assert_eq!(holder.contents(), contents);
+    for id in 0..8 {
+        assert_eq!(zone.pins_if_open(id).is_none(), (1..4).contains(&id));
+    }
+    assert!((1..4).all(|id| zone.pageblock(id).free == 64));
+    zone.verify().unwrap();
+    assert_eq!(zone.unisolate(run), Ok(0));
+    assert_nothing_is_left(&zone, holder.frames());
+    zone.alloc_run(run, Unmovable).unwrap();
+}
+
+#[test]
+fn evacuation_says_what_is_in_the_way_and_isolates_nothing_then() {
+    machine!(zone, reclaim, &uncached(), 8);
+    let holder = Holder::default();
+    for frame in (0..64 * 8).step_by(4) {
+        holder.hold(&zone, (frame, 0), Mood::Moves);
+    }
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut evacuate = || reclaim.evacuate(&mut seat, run(64, 128), &[&holder]);
+    let in_the_way = |frame, why| {
+        let frame = Frame(frame);
+        Err(EvacuateError::InTheWay { frame, why })
+    };
+    let set = |mood| holder.blocks.borrow_mut().get_mut(&Frame(132)).unwrap().2 = mood;
+    zone.pin(Frame(130)).unwrap();
+    assert_eq!(evacuate(), in_the_way(128, Obstacle::Pinned));
+    zone.unpin(Frame(130)).unwrap();
+    for (mood, why) in [
+        (Mood::Pinned, Obstacle::Pinned),
+        (Mood::Busy, Obstacle::Busy),
+    ] {
+        set(mood);
+        assert_eq!(evacuate(), in_the_way(132, why));
+        assert_nothing_is_left(&zone, holder.frames());
+    }
+    set(Mood::Moves);
+    zone.alloc_at(Frame(133), order(0), Reclaimable).unwrap();
+    let moved = holder.moved.get();
+    assert_eq!(evacuate(), in_the_way(133, Obstacle::Unmovable));
+    assert_eq!(holder.moved.get(), moved, "it was seen before");
+    assert_nothing_is_left(&zone, holder.frames() + 1);
+}
+
+#[test]
+fn evacuation_without_room_or_of_a_wrong_run_is_refused() {
+    machine!(zone, reclaim, &uncached(), 4);
+    let holder = Holder::default();
+    for frame in 0..64 * 2 {
+        holder.hold(&zone, (frame, 0), Mood::Moves);
+    }
+    zone.alloc_run(run(128, 120), Unmovable).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut evacuate = |run| reclaim.evacuate(&mut seat, run, &[&holder]);
+    let whole = evacuate(run(0, 64)).unwrap_err();
+    assert!(
+        matches!(
+            whole,
+            EvacuateError::InTheWay {
+                why: Obstacle::NoRoom,
+                ..
+            }
+        ),
+        "{whole:?}"
+    );
+    assert_nothing_is_left(&zone, 120 + holder.frames());
+    let wrong = [
+        (run(0, 63), RangeError::NotWholePageblocks),
+        (run(64, 4096), RangeError::Outside),
+    ];
+    for (run, why) in wrong {
+        assert_eq!(evacuate(run), Err(EvacuateError::Range(why)));
+    }
+    zone.isolate(run(64, 64)).unwrap();
+    let isolated = Err(EvacuateError::Range(RangeError::Isolation(Frame(64))));
+    assert_eq!(evacuate(run(0, 128)), isolated);
+    assert!(zone.pins_if_open(0).is_some());
+    zone.unisolate(run(64, 64)).unwrap();
+    assert_nothing_is_left(&zone, 120 + holder.frames());
+}
+
+#[test]
+fn holes_and_blocks_that_reach_into_a_run_are_no_obstacle() {
+    let layout = ZoneLayout::new(Frame(0), 64 * 16)
+        .with_orders(order(6), order(8))
+        .with_cpus(1);
+    let mut memory = vec![!0; layout.words_needed().unwrap()];
+    let zone = Zone::new(&layout, &uncached(), &mut memory, SingleThread::new()).unwrap();
+    zone.add(run(0, 64 * 9 + 7)).unwrap();
+    zone.add(run(64 * 12, 256)).unwrap();
+    let mut words = vec![!0; Reclaim::words_needed(&zone)];
+    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut words).unwrap();
+    let holder = Holder::default();
+    holder.hold(&zone, (256, 8), Mood::Moves);
+    holder.hold(&zone, (64 * 9 + 1, 0), Mood::Moves);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    // From the middle of a block of four pageblocks to behind a hole.
+    let run = run(64 * 6, 64 * 4);
+    let done = reclaim.evacuate(&mut seat, run, &[&holder]).unwrap();
+    assert_eq!(done.moved, 256 + 1);
+    zone.unisolate(run).unwrap();
+    assert_nothing_is_left(&zone, holder.frames());
+}
+
+#[test]
+fn errors_say_what_is_wrong_with_the_number() {
+    use std::string::ToString;
+    let messages = [
+        Obstacle::Pinned,
+        Obstacle::Busy,
+        Obstacle::Unmovable,
+        Obstacle::NoRoom,
+    ]
+    .map(|why| {
+        let frame = Frame(0x12);
+        EvacuateError::InTheWay { frame, why }.to_string()
+    });
+    assert_eq!(
+        messages,
+        [
+            "the block at frame 0x12 is pinned",
+            "the block at frame 0x12 is in use",
+            "the block at frame 0x12 cannot be moved",
+            "the block at frame 0x12 finds no free block of its order elsewhere",
+        ]
+    );
+    let range = EvacuateError::Range(RangeError::NotWholePageblocks).to_string();
+    assert_eq!(range, RangeError::NotWholePageblocks.to_string());
+}

@@ -1,0 +1,203 @@
+//! Memory with owners who know what lies where, and the invariants by name.
+
+extern crate std;
+
+mod compact;
+mod evacuate;
+mod threads;
+
+use super::*;
+use crate::frame::{Seat, Zone, ZoneLayout};
+use crate::platform::SingleThread;
+use crate::policy::{Config, Fallback, Label, ReclaimConfig};
+use crate::units::{CpuId, Frame, Mobility, Order, Run};
+use Mobility::{Movable, Reclaimable, Unmovable};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::vec;
+use std::vec::Vec;
+
+fn order(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+fn run(start: u64, frames: u64) -> Run {
+    Run::new(Frame(start), frames).unwrap()
+}
+
+/// Caches off: what is free is in the pageblocks, and where is easily said.
+fn uncached() -> Config {
+    Config {
+        cache_permille: 0,
+        ..Config::default()
+    }
+}
+
+/// Makes a zone of `blocks` pageblocks of 64 frames, where `$zone` exists, with what remembers.
+macro_rules! machine {
+    ($zone:ident, $reclaim:ident, $config:expr, $blocks:expr) => {
+        let layout = ZoneLayout::new(Frame(0), 64 * $blocks)
+            .with_orders(order(6), order(8))
+            .with_cpus(2);
+        let mut memory = vec![!0; layout.words_needed().unwrap()];
+        let $zone = Zone::new(&layout, $config, &mut memory, SingleThread::new()).unwrap();
+        $zone.add(run(0, 64 * $blocks)).unwrap();
+        let mut words = vec![!0; Reclaim::words_needed(&$zone)];
+        let $reclaim = Reclaim::new(&$zone, &ReclaimConfig::default(), &mut words).unwrap();
+    };
+}
+use machine;
+
+/// What a client says of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mood {
+    Moves,
+    Pinned,
+    /// Moves when asked for the second time.
+    BusyOnce,
+    Busy,
+}
+
+/// Somebody who holds movable blocks and knows what lies in which.
+#[derive(Default)]
+struct Holder {
+    /// By first frame: its order, its contents, and what is said of it.
+    blocks: RefCell<BTreeMap<Frame, (Order, u64, Mood)>>,
+    calls: Cell<u64>,
+    offered: Cell<u64>,
+    moved: Cell<u64>,
+    /// The call, from 1 on, at which everything is busy.
+    fails_at: Cell<u64>,
+}
+
+impl Holder {
+    fn put(&self, frame: Frame, order: Order, mood: Mood) {
+        let contents = frame.0 ^ 0x5ca1_ab1e;
+        let before = self
+            .blocks
+            .borrow_mut()
+            .insert(frame, (order, contents, mood));
+        assert_eq!(before, None, "two blocks at {frame}");
+    }
+
+    /// Takes the block at `frame` of a zone.
+    fn hold<P: crate::platform::Relax + crate::platform::Barrier>(
+        &self,
+        zone: &Zone<'_, P>,
+        (frame, size): (u64, u8),
+        mood: Mood,
+    ) {
+        zone.alloc_at(Frame(frame), order(size), Movable).unwrap();
+        self.put(Frame(frame), order(size), mood);
+    }
+
+    fn contents(&self) -> Vec<u64> {
+        let mut contents: Vec<_> = self.blocks.borrow().values().map(|&(_, c, _)| c).collect();
+        contents.sort_unstable();
+        contents
+    }
+
+    fn frames(&self) -> u64 {
+        self.blocks
+            .borrow()
+            .values()
+            .map(|(o, ..)| o.frames())
+            .sum()
+    }
+
+    fn is_at(&self, frame: u64) -> bool {
+        self.blocks.borrow().contains_key(&Frame(frame))
+    }
+
+    /// Gives everything back.
+    fn free_all<P: crate::platform::Relax + crate::platform::Barrier>(
+        &self,
+        seat: &mut Seat<'_, '_, P>,
+    ) {
+        for (frame, (order, ..)) in self.blocks.take() {
+            seat.free(frame, order).unwrap();
+        }
+    }
+}
+
+impl Migrate for Holder {
+    fn migrate(&self, moves: &mut [Move]) {
+        self.calls.set(self.calls.get() + 1);
+        self.offered.set(self.offered.get() + moves.len() as u64);
+        let fails = self.calls.get() == self.fails_at.get();
+        let mut blocks = self.blocks.borrow_mut();
+        for of in moves {
+            assert_eq!(of.state, MoveState::Unknown);
+            assert_ne!(of.from, of.to);
+            let Some((order, _, mood)) = blocks.get_mut(&of.from) else {
+                continue;
+            };
+            assert_eq!(*order, of.order);
+            of.state = match mood {
+                _ if fails => MoveState::Busy,
+                Mood::Pinned => MoveState::Pinned,
+                Mood::Busy => MoveState::Busy,
+                Mood::BusyOnce => {
+                    *mood = Mood::Moves;
+                    MoveState::Busy
+                }
+                Mood::Moves => MoveState::Moved,
+            };
+            if of.state == MoveState::Moved {
+                let block = blocks.remove(&of.from).unwrap();
+                let before = blocks.insert(of.to, block);
+                assert_eq!(before, None, "R2: {} was somebody's", of.to);
+                self.moved.set(self.moved.get() + 1);
+            }
+        }
+    }
+}
+
+/// R1: nothing is apart, and who holds frames is known.
+fn assert_nothing_is_left<P: crate::platform::Relax + crate::platform::Barrier>(
+    zone: &Zone<'_, P>,
+    held: u64,
+) {
+    for id in 0..zone.pageblocks() {
+        assert!(zone.pins_if_open(id).is_some(), "R1: {id} is apart");
+    }
+    zone.verify().unwrap();
+    let recount = zone.recount();
+    assert_eq!(recount.allocated.iter().sum::<u64>(), held, "R1");
+    assert_eq!(zone.stats().bad_frees, 0);
+}
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+#[test]
+fn memory_that_is_too_short_and_broken_limits_are_refused() {
+    machine!(zone, reclaim, &uncached(), 4);
+    assert_eq!(reclaim.stats(), crate::stats::ReclaimStats::default());
+    let needed = Reclaim::words_needed(&zone);
+    let mut short = vec![0; needed - 1];
+    let found = needed - 1;
+    assert_eq!(
+        Reclaim::new(&zone, &ReclaimConfig::default(), &mut short).unwrap_err(),
+        crate::frame::SetupError::Memory { found, needed }
+    );
+    let config = ReclaimConfig {
+        defer_shift_max: 17,
+        ..ReclaimConfig::default()
+    };
+    let mut words = vec![0; needed];
+    assert!(matches!(
+        Reclaim::new(&zone, &config, &mut words),
+        Err(crate::frame::SetupError::Config(_))
+    ));
+}
