@@ -34,6 +34,7 @@
 mod busy;
 mod clock;
 mod engine;
+pub mod fallback;
 mod host;
 pub mod kvmalloc;
 mod null;

@@ -1,0 +1,356 @@
+//! The phone's life: what happens by virtual time, and every request that it makes.
+
+use super::super::params::Params;
+use super::processes::{Layout, Processes};
+use super::queue::{Event, Queue};
+use super::sources::Sources;
+use super::store::{Entry, Kind, NONE};
+use super::{Holders, Phone, Shrinkers};
+use crate::experiment::Progress;
+use crate::pressure::{Kernel, Request};
+use framewright::{Context, CpuId, Frame, Mobility, Order};
+use framewright_sim::Random;
+
+/// Times that a request is repeated when memory is out: each after somebody died or the background had
+/// its turn.
+const TRIES: u32 = 8;
+
+/// How long a request waits before it is repeated, in microseconds: Linux's congestion_wait, a tenth.
+const WAIT_US: u64 = 10_000;
+
+/// From one look at what the application on the screen has grown to the next, in microseconds.
+pub(super) const GROW_US: u64 = 100_000;
+
+/// Simulated time of a step of the progress bar.
+const STEP_US: u64 = 1_000_000;
+
+/// What a life came to, as the phone itself counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in super::super) struct Lived {
+    /// Blocks asked for.
+    pub(in super::super) requests: u64,
+    /// Requests that may not wait, and were not served.
+    pub(in super::super) refused: u64,
+    /// Requests that may wait, and failed all the same.
+    pub(in super::super) failed: u64,
+    /// Times that one had to wait for somebody's death or the background.
+    pub(in super::super) waits: u64,
+    /// Processes that the killer chose.
+    pub(in super::super) kills: u64,
+    /// Processes that died because memory was out.
+    pub(in super::super) oom_kills: u64,
+    /// Applications started anew.
+    pub(in super::super) starts: u64,
+    /// Pages of files used.
+    pub(in super::super) pages_read: u64,
+    /// Of these, those that were not in memory.
+    pub(in super::super) pages_missed: u64,
+    /// Frames held at the end.
+    pub(in super::super) frames_held: u64,
+    /// Of these, those of files.
+    pub(in super::super) file_frames: u64,
+    /// Anonymous ones.
+    pub(in super::super) anon_frames: u64,
+    /// Those that can neither be moved nor reclaimed.
+    pub(in super::super) unmovable_frames: u64,
+    /// Those of objects that can be reclaimed.
+    pub(in super::super) reclaimable_frames: u64,
+    /// Pageblocks that hold movable and other frames.
+    pub(in super::super) mixed_pageblocks: u64,
+    /// Pageblocks that hold a frame which cannot be moved.
+    pub(in super::super) contaminated_pageblocks: u64,
+}
+
+/// A phone that lives on a kernel.
+pub(in super::super) struct Life<'a> {
+    pub(super) params: &'a Params,
+    pub(super) phone: &'a Phone,
+    holders: Holders<'a>,
+    kernel: &'a mut dyn Kernel,
+    pub(super) queue: Queue,
+    /// Virtual time awake, in microseconds.
+    pub(super) now_us: u64,
+    /// Until when the background has had its time.
+    background_us: u64,
+    /// Events so far: which CPU one is on.
+    events: u64,
+    /// Whether the device is in use.
+    pub(super) in_use: bool,
+    pub(super) processes: Processes,
+    pub(super) sources: Sources,
+    sessions: Random,
+    pins: Random,
+    pub(super) lived: Lived,
+}
+
+impl Life<'_> {
+    /// Lives for so much of virtual time awake.
+    pub(in super::super) fn run(
+        params: &Params,
+        kernel: &mut dyn Kernel,
+        seed: u64,
+        awake_us: u64,
+        progress: Progress<'_>,
+    ) -> Lived {
+        let layout = Layout::new(params, seed);
+        let phone = Phone::new(params, layout.file_pages);
+        let shrinkers = Shrinkers::of(&phone);
+        let holders = Holders {
+            phone: &phone,
+            shrinkers: [&shrinkers.files, &shrinkers.objects, &shrinkers.processes],
+        };
+        let mut life = Life {
+            params,
+            phone: &phone,
+            holders,
+            kernel,
+            queue: Queue::default(),
+            now_us: 0,
+            background_us: 0,
+            events: 0,
+            in_use: false,
+            sources: Sources::new(params, &layout, seed),
+            processes: Processes::new(layout, &phone),
+            sessions: Random::new(stream(seed, 1)),
+            pins: Random::new(stream(seed, 2)),
+            lived: Lived::default(),
+        };
+        life.boot();
+        let mut shown_us = 0;
+        while let Some((at, event)) = life.queue.pop(awake_us) {
+            life.pass(at);
+            life.events += 1;
+            life.happen(event);
+            while shown_us + STEP_US <= at {
+                shown_us += STEP_US;
+                progress.step();
+            }
+        }
+        while shown_us + STEP_US <= awake_us {
+            shown_us += STEP_US;
+            progress.step();
+        }
+        life.ended()
+    }
+
+    fn boot(&mut self) {
+        self.start_system();
+        self.queue.push(0, Event::Session);
+        self.queue.push(0, Event::Grow);
+        self.queue.push(0, Event::Churn);
+        self.first_sources();
+        self.first_switch();
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Session => self.session(),
+            Event::Switch => self.switch(),
+            Event::Start { nth, run } => self.start_slice(nth as usize, run),
+            Event::Grow => self.grow(),
+            Event::Churn => self.churn(),
+            Event::Read { nth } => self.read(nth as usize),
+            Event::Kernel { nth } => self.kernel_memory(nth as usize),
+            Event::Buffers { nth } => self.buffers(nth as usize),
+            Event::End { list } => self.end(list),
+        }
+    }
+
+    fn session(&mut self) {
+        self.in_use = !self.in_use;
+        let time = &self.params.time;
+        let span = if self.in_use {
+            time.use_s
+        } else {
+            time.pause_s
+        };
+        let seconds = between(&mut self.sessions, span);
+        self.later(seconds * 1_000_000, Event::Session);
+    }
+
+    /// Something will happen after that time.
+    pub(super) fn later(&mut self, after_us: u64, event: Event) {
+        self.queue.push(self.now_us + after_us, event);
+    }
+
+    /// Time passes: the background has it, if it is awake.
+    fn pass(&mut self, at_us: u64) {
+        self.now_us = at_us;
+        if let Some(us) = at_us.checked_sub(self.background_us) {
+            self.work(us);
+        }
+    }
+
+    /// Somebody works for so long; the background, on a CPU of its own, has that time too.
+    pub(super) fn work(&mut self, us: u64) {
+        let per_ms = self.params.time.background_frames_per_ms;
+        let frames = us * per_ms / 1000;
+        if frames == 0 {
+            return;
+        }
+        // What is left of a frame stays for the next time.
+        self.background_us += frames * 1000 / per_ms;
+        if self.kernel.background_is_awake() {
+            self.kernel.background(&self.holders, frames);
+        }
+    }
+
+    fn cpu(&self) -> CpuId {
+        CpuId((self.events % u64::from(self.params.machine.cpus)) as u16)
+    }
+
+    /// A block for the head of a list; `false` if there is none.
+    pub(super) fn alloc(&mut self, kind: Kind, order: u8, list: u32, context: Context) -> bool {
+        let pinned = kind.is_movable() && self.draws_pin();
+        let Some(frame) = self.ask(kind, order, context) else {
+            return false;
+        };
+        let entry = Entry {
+            kind,
+            order,
+            list,
+            owner: NONE,
+            pinned,
+        };
+        self.phone.held.borrow_mut().store.insert(frame, entry);
+        self.kill_if_wanted();
+        true
+    }
+
+    /// A page of a file is used: from memory, or read into it.
+    pub(super) fn use_page(&mut self, page: u32) {
+        self.lived.pages_read += 1;
+        let is_there = {
+            let held = &mut *self.phone.held.borrow_mut();
+            held.cache.touch(&mut held.store, page)
+        };
+        if !is_there {
+            self.read_page(page);
+        }
+    }
+
+    fn read_page(&mut self, page: u32) {
+        self.lived.pages_missed += 1;
+        let pinned = self.draws_pin();
+        let Some(frame) = self.ask(Kind::File, 0, Context::ANY) else {
+            return;
+        };
+        {
+            let held = &mut *self.phone.held.borrow_mut();
+            held.cache.insert(&mut held.store, page, frame, pinned);
+        }
+        self.kill_if_wanted();
+    }
+
+    fn draws_pin(&mut self) -> bool {
+        self.pins.below(100_000) < self.params.applications.pinned_per_100k
+    }
+
+    fn ask(&mut self, kind: Kind, order: u8, context: Context) -> Option<u32> {
+        let mobility = match kind {
+            Kind::Anon | Kind::File => Mobility::Movable,
+            Kind::Cached => Mobility::Reclaimable,
+            Kind::Nothing | Kind::Stack | Kind::Slab | Kind::Graphics => Mobility::Unmovable,
+        };
+        let request = Request {
+            cpu: self.cpu(),
+            order: Order::new(order)?,
+            mobility,
+            context,
+        };
+        self.lived.requests += 1;
+        for tried in 0..TRIES {
+            if let Some(frame) = self.kernel.alloc(&self.holders, request) {
+                return u32::try_from(frame.0).ok();
+            }
+            if !context.may_reclaim {
+                self.lived.refused += 1;
+                return None;
+            }
+            self.lived.waits += 1;
+            if !self.kill_if_wanted() && tried >= TRIES / 2 {
+                self.lived.oom_kills += u64::from(self.kill(0));
+            }
+            self.work(WAIT_US);
+        }
+        self.lived.failed += 1;
+        None
+    }
+
+    /// Whether the killer had chosen somebody who is dead now.
+    fn kill_if_wanted(&mut self) -> bool {
+        let Some(adj) = self.phone.killer.take_wanted() else {
+            return false;
+        };
+        let killed = self.kill(adj);
+        self.lived.kills += u64::from(killed);
+        killed
+    }
+
+    /// Frees the oldest block of a list; its frames.
+    pub(super) fn free_oldest(&mut self, list: u32) -> Option<u64> {
+        let frame = self.phone.held.borrow().store.list(list).tail;
+        if frame == NONE {
+            return None;
+        }
+        let order = self.phone.held.borrow_mut().store.remove(frame);
+        let order = Order::new(order)?;
+        let cpu = self.cpu();
+        self.kernel.free(cpu, Frame(u64::from(frame)), order);
+        Some(order.frames())
+    }
+
+    /// Frees everything on a list.
+    pub(super) fn free_all(&mut self, list: u32) {
+        while self.free_oldest(list).is_some() {}
+    }
+
+    /// A list for what lives for a while.
+    pub(super) fn new_list(&self) -> u32 {
+        self.phone.held.borrow_mut().store.new_list()
+    }
+
+    /// Frees what has reached its end.
+    pub(super) fn end(&mut self, list: u32) {
+        self.free_all(list);
+        self.phone.held.borrow_mut().store.drop_list(list);
+    }
+
+    /// Frames on a list.
+    pub(super) fn frames_on(&self, list: u32) -> u64 {
+        u64::from(self.phone.held.borrow().store.list(list).frames)
+    }
+
+    fn ended(self) -> Lived {
+        let held = self.phone.held.borrow();
+        let of = |kind| held.store.frames_of(kind);
+        Lived {
+            frames_held: held.store.frames_held(),
+            file_frames: of(Kind::File),
+            anon_frames: of(Kind::Anon),
+            unmovable_frames: of(Kind::Stack) + of(Kind::Slab) + of(Kind::Graphics),
+            reclaimable_frames: of(Kind::Cached),
+            mixed_pageblocks: held.store.mixed_pageblocks(),
+            contaminated_pageblocks: held.store.contaminated_pageblocks(),
+            ..self.lived
+        }
+    }
+}
+
+/// The seed of one source's random numbers (Q1).
+pub(super) fn stream(seed: u64, source: u64) -> u64 {
+    Random::new(seed ^ source.wrapping_mul(0xd134_2543_de82_ef95)).bits()
+}
+
+/// A number of the range, both ends included.
+pub(super) fn between(random: &mut Random, [low, high]: [u64; 2]) -> u64 {
+    low + random.below(high - low + 1)
+}
+
+/// A number of the range; each doubling is as likely as the others.
+pub(super) fn doubling(random: &mut Random, [low, high]: [u64; 2]) -> u64 {
+    let (low, high) = (low.max(1), high.max(1));
+    let doublings = u64::from((high / low).ilog2()) + 1;
+    let base = low << random.below(doublings);
+    (base + random.below(base)).min(high)
+}

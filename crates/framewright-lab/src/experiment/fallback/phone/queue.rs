@@ -1,0 +1,86 @@
+//! What happens next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Something that happens at a moment; `nth` and `run` say to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// The user takes the device, or puts it away.
+    Session,
+    /// The user goes to another application.
+    Switch,
+    /// A process that starts has its next slice.
+    Start {
+        /// Which application.
+        nth: u32,
+        /// Its which process.
+        run: u32,
+    },
+    /// The application on the screen asks for memory.
+    Grow,
+    /// So do the others.
+    Churn,
+    /// A reader reads.
+    Read {
+        /// Which.
+        nth: u32,
+    },
+    /// Somebody asks for kernel memory.
+    Kernel {
+        /// Who.
+        nth: u32,
+    },
+    /// Somebody asks for buffers.
+    Buffers {
+        /// Who.
+        nth: u32,
+    },
+    /// What is on a list has reached its end.
+    End {
+        /// Which list.
+        list: u32,
+    },
+}
+
+/// Events by time; those of one time in the order in which they came (Q2).
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    nth: u64,
+}
+
+impl Queue {
+    /// Something will happen.
+    pub(super) fn push(&mut self, at_us: u64, event: Event) {
+        self.nth += 1;
+        self.events.push(Reverse((at_us, self.nth, event)));
+    }
+
+    /// What happens next, if it does before `end_us`.
+    pub(super) fn pop(&mut self, end_us: u64) -> Option<(u64, Event)> {
+        let Reverse((at, _, event)) = *self.events.peek()?;
+        if at >= end_us {
+            return None;
+        }
+        self.events.pop();
+        Some((at, event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_at_one_time_in_the_order_they_were_made() {
+        let mut queue = Queue::default();
+        queue.push(5, Event::Switch);
+        queue.push(3, Event::Session);
+        queue.push(3, Event::Grow);
+        queue.push(9, Event::Churn);
+        let all: Vec<_> = std::iter::from_fn(|| queue.pop(9)).collect();
+        let expected = [(3, Event::Session), (3, Event::Grow), (5, Event::Switch)];
+        assert_eq!(all, expected);
+    }
+}
