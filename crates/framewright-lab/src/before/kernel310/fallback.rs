@@ -27,6 +27,12 @@ impl Kernel310 {
     /// then the reserve.
     #[inline]
     pub(super) fn rmqueue(&mut self, order: u8, list: usize) -> Option<u32> {
+        if self.cma_first
+            && list == MOVABLE
+            && let Some(frame) = self.take_own(order, CMA)
+        {
+            return Some(frame);
+        }
         if let Some(frame) = self.take_own(order, list) {
             return Some(frame);
         }

@@ -109,6 +109,12 @@ impl Kernel310 {
         }
     }
 
+    /// The order that the background balanced for at last.
+    #[cfg(test)]
+    pub(super) fn background_order(&self) -> u8 {
+        self.background.balanced_order
+    }
+
     fn background_looks(&self) -> u64 {
         let stats = &self.stats;
         stats.pgscan_kswapd + stats.compact_migrate_scanned + stats.compact_free_scanned

@@ -98,6 +98,7 @@ pub enum Variant {
 #[derive(Debug)]
 pub struct Kernel310 {
     variant: Variant,
+    cma_first: bool,
     zone: Zone,
     marks: Marks,
     /// Frames on each CPU's lists.

@@ -24,6 +24,10 @@ pub struct Layout<'a> {
     pub absent: &'a [Run],
     /// The contiguous area: whole pageblocks, aligned to the largest block there is.
     pub cma: &'a [Run],
+    /// Whether movable requests take from the contiguous area before their own list. Linux has them
+    /// take from there last of all that is movable; kernels for Qualcomm's chips, on which most
+    /// phones of that time run, have them fill it first.
+    pub cma_first: bool,
     /// CPUs with lists of their own, at least 1; a request from a CPU with a higher number uses the
     /// lists of that number modulo this one.
     pub cpus: u16,
@@ -50,6 +54,7 @@ impl Layout<'static> {
             frames,
             absent: &[],
             cma: &[],
+            cma_first: false,
             cpus: 4,
             pageblock_order: 10,
             min_free_kbytes: None,
@@ -123,6 +128,7 @@ impl Kernel310 {
         set_reserve_apart(&mut zone, marks.min);
         Ok(Self {
             variant,
+            cma_first: layout.cma_first,
             marks,
             cached: vec![0; cpus],
             pages_scanned: 0,

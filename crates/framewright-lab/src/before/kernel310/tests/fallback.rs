@@ -124,6 +124,16 @@ fn movable_takes_from_the_contiguous_area_first_and_leaves_the_rest_there() {
 }
 
 #[test]
+fn where_the_contiguous_area_is_filled_first_movable_requests_do() {
+    let blocks: &[Block<'_>] = &[(MOVABLE, &[]), (CMA, &[(0..1020, MOVABLE)])];
+    let mut kernel = kernel(Variant::Before, blocks);
+    kernel.cma_first = true;
+    assert_eq!(take(&mut kernel, 2, Unmovable), Some(0));
+    assert_eq!(take(&mut kernel, 2, Movable), Some(2044));
+    assert_eq!(take(&mut kernel, 2, Movable), Some(512));
+}
+
+#[test]
 fn nobody_but_movable_gets_the_contiguous_area() {
     let mut kernel = kernel(Variant::Before, &[(UNMOVABLE, FULL), (CMA, &[])]);
     assert_eq!(take(&mut kernel, 0, Unmovable), None);

@@ -1,7 +1,9 @@
 //! A zone and those who hold its memory.
 
+mod compaction;
 mod fallback;
 mod model;
+mod pressure;
 
 use super::*;
 use crate::pressure::{Frees, Gives};

@@ -18,7 +18,7 @@ impl Random {
 /// Random requests of all kinds under pressure, with a holder whose pages move and are given back:
 /// after each the blocks that everybody holds are disjoint, and what is neither held nor free is
 /// cached. Returns what happened as one number.
-fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> u64 {
+fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> (u64, ReclaimStats) {
     let mut kernel = Kernel310::new(layout, variant).unwrap();
     let total = kernel.free_frames();
     let holder = Holder::new();
@@ -84,13 +84,14 @@ fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> u
             holder.busy.set(random.below(3) as u32);
             holder.with(|tenants| kernel.background(tenants, random.below(5_000)));
         }
-        if step % 16 == 0 {
+        // A recount walks the zone.
+        if step % (layout.frames / 64) == 0 {
             check(&kernel, &holder, &kept, total)
                 .unwrap_or_else(|error| panic!("{error}, seed {seed} step {step}"));
         }
         digest = digest.rotate_left(7) ^ kernel.free_frames() ^ kept.len() as u64;
     }
-    digest ^ kernel.stats().allocstalls() ^ kernel.stats().pgmigrate_success << 32
+    (digest, kernel.stats())
 }
 
 fn check(
@@ -129,6 +130,7 @@ fn check(
 fn under_random_pressure_no_frame_is_lost_or_held_twice() {
     let hole = [Run::new(Frame(70), 9).unwrap()];
     let cma = [Run::new(Frame(2048), 1024).unwrap()];
+    let mut sum = ReclaimStats::default();
     for variant in [Variant::Before, Variant::Proposed] {
         for (frames, pageblock_order, cma) in [(900, 4, &[][..]), (4096, 10, &cma), (3300, 9, &[])]
         {
@@ -142,8 +144,13 @@ fn under_random_pressure_no_frame_is_lost_or_held_twice() {
                 cpus: 2,
                 ..Layout::new(frames)
             };
-            run_random(&layout, variant, frames, 4_000);
+            let (_, stats) = run_random(&layout, variant, frames, 4_000);
+            sum.add(&stats);
         }
+    }
+    // All of it was in use.
+    for (name, count) in sum.named() {
+        assert!(count > 0, "{name} is 0");
     }
 }
 
