@@ -4,7 +4,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv, reclaim
+//! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv, reclaim, reserve
 //! ```
 #![no_std]
 #![deny(unsafe_code)]
@@ -18,6 +18,7 @@ pub mod platform;
 pub mod policy;
 pub mod raw;
 pub mod reclaim;
+pub mod reserve;
 pub mod slots;
 pub mod stats;
 pub mod sync;

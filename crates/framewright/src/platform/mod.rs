@@ -6,6 +6,7 @@
 //! answers from the platform, the same calls give the same results, bit for bit.
 
 mod accounts;
+mod contents;
 mod direct;
 mod fenced;
 mod map;
@@ -14,6 +15,7 @@ mod single;
 mod turn;
 
 pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, Watched, read as read_account};
+pub use contents::{Contents, PageWords};
 pub use direct::Direct;
 pub use fenced::Fenced;
 pub use map::{Map, MapError, Zero};

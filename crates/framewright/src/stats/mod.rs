@@ -5,9 +5,11 @@ mod kv;
 mod lock;
 mod range;
 mod reclaim;
+mod reserve;
 
 pub use frame::{FrameStats, PerOrder};
 pub use kv::KvStats;
 pub use lock::LockStats;
 pub use range::{FitCounts, RangeStats};
 pub use reclaim::ReclaimStats;
+pub use reserve::ReserveStats;

@@ -1,0 +1,341 @@
+//! The reserve as a whole: its memory, its seats, its pools.
+
+use super::index::{BUCKET_WORDS, Index};
+use super::order::{Order, SHARD_WORDS};
+use super::pool::{POOL_WORDS, PoolConfig, PoolId, Pools};
+use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, Table};
+use super::take::RESERVATION_WORDS;
+use super::{Guest, SetupError};
+use crate::platform::{Contents, Relax};
+use crate::raw::atomic_words;
+use crate::stats::ReserveStats;
+use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
+use crate::units::{CpuId, Frame, Run};
+use core::ops::Range;
+
+/// The place and the shape of a reserve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReserveLayout {
+    /// The frames: contiguous, in no zone, anywhere.
+    pub run: Run,
+    /// How many CPUs may have a guest's seat, 1 to 1023.
+    pub cpus: u16,
+    /// How many pools there may be at a time, 1 to 256.
+    pub pools: u16,
+    /// How many pages of one repeated word may be there without a frame.
+    pub values: u32,
+}
+
+/// Where everything lies in the words handed in.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    frames: usize,
+    values: usize,
+    shards: [usize; 2],
+    objects: usize,
+    seat_words: usize,
+    parts: [usize; 10],
+    words: usize,
+}
+
+/// Reservations that a reserve can remember.
+pub(super) const RESERVATIONS: usize = 64;
+/// Words of the reserve's own.
+const OWN_WORDS: usize = 24;
+const OWNERS_LOCK: usize = 0;
+/// Where the search for a single frame goes on.
+pub(super) const CURSOR: usize = 1;
+/// What owners did.
+pub(super) const TAKES: usize = 2;
+pub(super) const TAKEN_FREE: usize = 3;
+pub(super) const DISCARDED: usize = 4;
+pub(super) const TAKES_FAILED: usize = 5;
+pub(super) const RELEASED: usize = 6;
+/// Held by who writes dirty pages.
+pub(super) const CLEANER: usize = 8;
+/// Where he goes on.
+pub(super) const CLEAN_CURSOR: usize = 9;
+/// Numbers of frames fit 31 bits.
+const FRAMES_MAX: u64 = 1 << 31;
+
+/// The words of a guest's seat.
+pub(super) mod count {
+    use crate::reserve::Refused;
+    pub(in crate::reserve) const TAKEN: usize = 0;
+    pub(in crate::reserve) const STORED: usize = 1;
+    pub(in crate::reserve) const LOADED: usize = 2;
+    pub(in crate::reserve) const MISSED: usize = 3;
+    pub(in crate::reserve) const EVICTED: usize = 4;
+    pub(in crate::reserve) const INVALIDATED_PAGES: usize = 5;
+    pub(in crate::reserve) const INVALIDATED_OBJECTS: usize = 6;
+    pub(in crate::reserve) const INVALIDATED_POOLS: usize = 7;
+    pub(in crate::reserve) const REFUSED: usize = 8;
+    /// Pages held, by pool: those that came by this seat less those that went; wraps.
+    pub(in crate::reserve) const HELD: usize = REFUSED + Refused::COUNT;
+}
+
+impl Shape {
+    fn new(layout: &ReserveLayout) -> Result<Self, SetupError> {
+        let frames = layout.run.frames();
+        if frames == 0 || frames > FRAMES_MAX {
+            return Err(SetupError::Frames(frames));
+        }
+        if layout.cpus == 0 || layout.cpus > 1023 {
+            return Err(SetupError::Cpus(layout.cpus));
+        }
+        if layout.pools == 0 || layout.pools > 256 {
+            return Err(SetupError::Pools(layout.pools));
+        }
+        let frames = frames as usize;
+        let rounded = frames.next_multiple_of(BLOCK);
+        let values = layout.values as usize;
+        let ids = rounded + values;
+        let blocks = ids.div_ceil(BLOCK);
+        let frame_blocks = rounded / BLOCK;
+        let shards = [frame_blocks, blocks - frame_blocks].map(|b| Order::shards(layout.cpus, b));
+        // One in eight pages is in an object of its own; more objects share generations.
+        let objects = ids.div_ceil(8);
+        let seat_words = (count::HELD + usize::from(layout.pools)).next_multiple_of(8);
+        let parts = [
+            OWN_WORDS,
+            usize::from(layout.pools).next_multiple_of(8),
+            RESERVATIONS * RESERVATION_WORDS,
+            usize::from(layout.pools) * POOL_WORDS,
+            (shards[0] + shards[1]) * SHARD_WORDS,
+            usize::from(layout.cpus) * seat_words,
+            blocks * BLOCK_WORDS,
+            Index::buckets(ids) * BUCKET_WORDS,
+            ids,
+            ids * DESC_WORDS + objects,
+        ];
+        Ok(Self {
+            frames,
+            values,
+            shards,
+            objects,
+            seat_words,
+            parts,
+            // What aligns the first word to a cache line.
+            words: parts.iter().sum::<usize>() + 8,
+        })
+    }
+}
+
+impl ReserveLayout {
+    /// A reserve for one CPU with 16 pools, and as many pages without a frame as a quarter of its
+    /// frames.
+    #[must_use]
+    pub const fn new(run: Run) -> Self {
+        Self {
+            run,
+            cpus: 1,
+            pools: 16,
+            values: (run.frames() / 4) as u32,
+        }
+    }
+
+    /// The same for `cpus` CPUs.
+    #[must_use]
+    pub const fn with_cpus(mut self, cpus: u16) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// How many words of metadata it needs: about 2.5 % of the frames.
+    ///
+    /// # Errors
+    /// If the layout is not one a reserve can have.
+    pub fn words_needed(&self) -> Result<usize, SetupError> {
+        Ok(Shape::new(self)?.words)
+    }
+}
+
+/// A reserve of contiguous frames. See the [module's description](super) for states, invariants
+/// and locks. Shared by reference; what a CPU does for guests it does through its [`Guest`].
+#[derive(Debug)]
+pub struct Reserve<'m, P> {
+    pub(super) platform: P,
+    run: Run,
+    shape: Shape,
+    pub(super) own: &'m [AtomicU64],
+    /// Pages that left each pool because owners took their frames.
+    pub(super) lost: &'m [AtomicU64],
+    pub(super) reservations: &'m [AtomicU64],
+    pub(super) pools: Pools<'m>,
+    /// Of frames, and of pages without one.
+    pub(super) orders: [Order<'m>; 2],
+    seats: &'m [AtomicU64],
+    pub(super) table: Table<'m>,
+    pub(super) index: Index<'m>,
+}
+
+impl<'m, P: Relax + Contents> Reserve<'m, P> {
+    /// A reserve of that layout, all of it free, in `memory`, which has at least as many words as
+    /// [`ReserveLayout::words_needed`] says; their values do not matter. Time: O(metadata).
+    ///
+    /// # Errors
+    /// What is wrong with layout or memory, with the number.
+    pub fn new(
+        layout: &ReserveLayout,
+        memory: &'m mut [u64],
+        platform: P,
+    ) -> Result<Self, SetupError> {
+        let shape = Shape::new(layout)?;
+        if memory.len() < shape.words {
+            return Err(SetupError::Memory {
+                found: memory.len(),
+                needed: shape.words,
+            });
+        }
+        memory[..shape.words].fill(0);
+        let misaligned = memory.as_ptr().addr() % 64 / 8;
+        let mut rest = atomic_words(&mut memory[(8 - misaligned) % 8..]);
+        let mut cut = |len: usize| {
+            let (part, others) = rest.split_at(len);
+            rest = others;
+            part
+        };
+        let [
+            own,
+            lost,
+            reservations,
+            pools,
+            shards,
+            seats,
+            blocks,
+            index,
+            states,
+            descs,
+        ] = shape.parts.map(&mut cut);
+        let (descs, objects) = descs.split_at(descs.len() - shape.objects);
+        let (of_frames, of_values) = shards.split_at(shape.shards[0] * SHARD_WORDS);
+        let reserve = Self {
+            platform,
+            run: layout.run,
+            shape,
+            own,
+            lost,
+            reservations,
+            pools: Pools::new(pools, objects),
+            orders: [Order::new(of_frames), Order::new(of_values)],
+            seats,
+            table: Table::new(states, descs, blocks, shape.frames),
+            index: Index::new(index),
+        };
+        let values = shape.frames.next_multiple_of(BLOCK);
+        for id in (0..shape.frames).chain(values..values + shape.values) {
+            reserve.table.set_free(id);
+        }
+        for order in reserve.orders {
+            (0..order.len()).for_each(|shard| order.tell_free(shard));
+        }
+        Ok(reserve)
+    }
+
+    /// The seat of `cpu` for guests, until it is dropped; `None` if somebody has it or there is
+    /// none.
+    pub fn guest(&self, cpu: CpuId) -> Option<Guest<'_, 'm, P>> {
+        Guest::take(self, cpu)
+    }
+
+    /// Opens a pool; `None` if there are as many as there can be.
+    pub fn open_pool(&self, config: &PoolConfig) -> Option<PoolId> {
+        let _owners = self.lock_owners();
+        self.pools.open(config)
+    }
+
+    pub(super) fn close_pool(&self, pool: PoolId) -> bool {
+        let _owners = self.lock_owners();
+        self.pools.close(pool)
+    }
+
+    pub(super) fn lock_owners(&self) -> LockGuard<'m> {
+        Lock::new(&self.own[OWNERS_LOCK]).lock(|attempt| self.platform.relax(attempt))
+    }
+}
+
+impl<'m, P> Reserve<'m, P> {
+    /// The frames.
+    #[must_use]
+    pub const fn run(&self) -> Run {
+        self.run
+    }
+
+    /// Descriptors, those of frames rounded up to a block.
+    pub(super) const fn ids(&self) -> usize {
+        self.shape.frames.next_multiple_of(BLOCK) + self.shape.values
+    }
+
+    /// What was counted. Taken one by one: while CPUs work they may be some operations apart.
+    #[must_use]
+    pub fn stats(&self) -> ReserveStats {
+        let own = |word: usize| self.own[word].load(Relaxed);
+        let mut stats = ReserveStats {
+            takes: own(TAKES),
+            takes_failed: own(TAKES_FAILED),
+            taken_free: own(TAKEN_FREE),
+            reclaimed_pages: own(DISCARDED),
+            released_frames: own(RELEASED),
+            ..ReserveStats::default()
+        };
+        for seat in self.seats.chunks(self.shape.seat_words) {
+            let read = |word: usize| seat[word].load(Relaxed);
+            stats.stored_pages += read(count::STORED);
+            stats.loaded_pages += read(count::LOADED);
+            stats.load_failed_pages += read(count::MISSED);
+            stats.evicted_pages += read(count::EVICTED);
+            stats.invalidated_pages += read(count::INVALIDATED_PAGES);
+            stats.invalidated_objects += read(count::INVALIDATED_OBJECTS);
+            stats.invalidated_pools += read(count::INVALIDATED_POOLS);
+            for (reason, sum) in stats.refused.iter_mut().enumerate() {
+                *sum += read(count::REFUSED + reason);
+            }
+        }
+        stats.held_pages = (0..self.pools.len()).map(|pool| self.held(pool)).sum();
+        stats
+    }
+
+    /// Pages that a pool has, more or less while CPUs work; those that are invalid by their object's
+    /// or pool's generation are counted until their frames are used again.
+    pub(super) fn held(&self, pool: usize) -> u64 {
+        let seats = self.seats.chunks(self.shape.seat_words);
+        let sum = seats.fold(0u64, |sum, seat| {
+            sum.wrapping_add(seat[count::HELD + pool].load(Relaxed))
+        });
+        let held = sum.wrapping_sub(self.lost[pool].load(Relaxed));
+        // Below zero for a moment, when one counter is behind another.
+        if held as i64 > 0 { held } else { 0 }
+    }
+
+    pub(super) fn seat_words(&self, cpu: CpuId) -> Option<&'m [AtomicU64]> {
+        let at = cpu.index() * self.shape.seat_words;
+        self.seats.get(at..at + self.shape.seat_words)
+    }
+
+    /// The frame of a descriptor that has one.
+    #[inline]
+    pub(super) const fn frame(&self, id: usize) -> Frame {
+        Frame(self.run.start().0 + id as u64)
+    }
+
+    /// The blocks of frames, or of pages without one.
+    pub(super) fn blocks_of(&self, values: bool) -> Range<usize> {
+        let frames = self.table.frame_blocks();
+        if values {
+            frames..self.table.blocks()
+        } else {
+            0..frames
+        }
+    }
+
+    /// The shard of a descriptor, and the order that it belongs to.
+    pub(super) fn shard_of(&self, id: usize) -> (Order<'m>, usize) {
+        let (block, frames) = (id / BLOCK, self.table.frame_blocks());
+        let (which, local) = match block.checked_sub(frames) {
+            Some(local) => (1, local),
+            None => (0, block),
+        };
+        let order = self.orders[which];
+        (order, local % order.len())
+    }
+}

@@ -1,0 +1,133 @@
+use crate::units::Run;
+use core::fmt;
+
+/// Why a reserve was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetupError {
+    /// No frame, or more than 2^31.
+    Frames(u64),
+    /// No CPU, or more than 1023.
+    Cpus(u16),
+    /// More than 256 pools, or none.
+    Pools(u16),
+    /// The memory for metadata is too short, in words.
+    Memory {
+        /// What was handed in.
+        found: usize,
+        /// What it takes.
+        needed: usize,
+    },
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frames(n) => write!(f, "a reserve of {n} frames, expected 1 to {}", 1u64 << 31),
+            Self::Cpus(n) => write!(f, "a reserve for {n} CPUs, expected 1 to 1023"),
+            Self::Pools(n) => write!(f, "a reserve with {n} pools, expected 1 to 256"),
+            Self::Memory { found, needed } => {
+                write!(f, "{found} words of metadata, expected at least {needed}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+/// Why a reservation was not placed. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReservationError {
+    /// No frame asked for, or an alignment that is no power of two.
+    Malformed,
+    /// No run of that length and alignment is left beside the other reservations.
+    NoRoom,
+    /// A run would be left, but every one has frames that are owned, or pages that are not yet on
+    /// their device: trying again may help.
+    Busy,
+    /// As many reservations as the reserve can remember.
+    TooMany(usize),
+}
+
+impl fmt::Display for ReservationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => {
+                f.write_str("a reservation has at least one frame and a power of two as alignment")
+            }
+            Self::NoRoom => {
+                f.write_str("no run of that length and alignment is left beside the reservations")
+            }
+            Self::Busy => f.write_str(
+                "every run of that length has frames that are owned or hold pages not yet written",
+            ),
+            Self::TooMany(max) => write!(f, "{max} reservations are as many as there can be"),
+        }
+    }
+}
+
+impl core::error::Error for ReservationError {}
+
+/// Why a run was not taken. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TakeError {
+    /// It is owned already, or part of it is.
+    Taken(Run),
+    /// The reservation is not this reserve's, or was given up.
+    Unknown,
+    /// No frame asked for, or an alignment that is no power of two.
+    Malformed,
+    /// No run of that length and alignment exists beside reservations and what is owned.
+    NoRoom,
+}
+
+impl fmt::Display for TakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(run) => write!(f, "{run:?} is taken already"),
+            Self::Unknown => f.write_str("there is no such reservation"),
+            Self::Malformed => {
+                f.write_str("a run has at least one frame and a power of two as alignment")
+            }
+            Self::NoRoom => f.write_str(
+                "no run of that length and alignment is left beside reservations and what is owned",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for TakeError {}
+
+/// Why a run was not released. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReleaseError {
+    /// A frame of it is not owned, or it is not inside the reserve.
+    NotOwned(Run),
+}
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::NotOwned(run) = self;
+        write!(f, "{run:?} is not owned, or not all of it")
+    }
+}
+
+impl core::error::Error for ReleaseError {}
+
+/// Why a page was not stored. No version of it is in the reserve then (C5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Refused {
+    /// The pool is not there, or takes no more pages.
+    NoPool,
+    /// No frame is free and none could be evicted: owners have them, or the shares forbid it.
+    Full,
+    /// The key, its object or its pool was invalidated, or put again, meanwhile.
+    Overtaken,
+    /// The index has no room for the key beside pages that may not be dropped.
+    IndexFull,
+}
+
+impl Refused {
+    /// How many reasons there are.
+    pub const COUNT: usize = 4;
+}

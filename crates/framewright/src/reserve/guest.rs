@@ -1,0 +1,542 @@
+//! A CPU's way into the reserve for guests: put, get, invalidate.
+
+use super::Refused;
+use super::area::{Reserve, count};
+use super::index::{Bucket, Entry, Locked};
+use super::order::{Order, Shard};
+use super::pool::{Born, PoolId};
+use super::table::{BLOCK, BORN, INDEX, Inside, OBJECT, State, VALUE, Word};
+use crate::platform::{Contents, PageWords, Relax};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use crate::units::CpuId;
+use core::cell::Cell;
+use core::marker::PhantomData;
+
+/// The name of a guest's page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Key {
+    /// The pool.
+    pub pool: PoolId,
+    /// The object, such as a file; 0 where a pool has only one.
+    pub object: u64,
+    /// The page in the object.
+    pub index: u64,
+}
+
+impl Key {
+    fn object_hash(&self) -> u64 {
+        mixed(u64::from(self.pool.0) << 48 ^ self.object)
+    }
+}
+
+/// A well-mixed number (the finaliser of SplitMix64; Steele, Lea, Flood, OOPSLA 2014).
+const fn mixed(n: u64) -> u64 {
+    let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ n >> 31
+}
+
+/// What became of a put.
+pub type Put = Result<(), Refused>;
+
+/// Steps of the hand that a put makes in one shard at most.
+const HAND_STEPS: usize = 64;
+
+/// The seat of one CPU, for guests; given back when dropped.
+///
+/// Calls with one key are to be serialised by the callers, as a kernel's page lock does; if they
+/// are not, each call still has an effect as if it happened alone.
+#[derive(Debug)]
+pub struct Guest<'r, 'm, P> {
+    reserve: &'r Reserve<'m, P>,
+    words: &'m [AtomicU64],
+    cpu: CpuId,
+    /// The shard in which the next page is evicted.
+    next_shard: usize,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl<P> Drop for Guest<'_, '_, P> {
+    fn drop(&mut self) {
+        // Release: the next one to take the seat sees its counters.
+        self.words[count::TAKEN].store(0, Release);
+    }
+}
+
+/// A page on its way in: a descriptor in state Filling, with its gate held open.
+struct Claim<'m> {
+    id: usize,
+    word: Word,
+    _inside: Inside<'m>,
+}
+
+impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
+    pub(super) fn take(reserve: &'r Reserve<'m, P>, cpu: CpuId) -> Option<Self> {
+        let words = reserve.seat_words(cpu)?;
+        // Acquire pairs with the Release in `drop`.
+        let taken = words[count::TAKEN].swap(1, Acquire);
+        (taken == 0).then(|| Self {
+            reserve,
+            words,
+            cpu,
+            next_shard: usize::from(cpu.0),
+            not_sync: PhantomData,
+        })
+    }
+
+    pub(super) const fn reserve(&self) -> &'r Reserve<'m, P> {
+        self.reserve
+    }
+
+    /// The CPU whose seat it is.
+    #[must_use]
+    pub const fn cpu(&self) -> CpuId {
+        self.cpu
+    }
+
+    #[inline]
+    fn count(&self, counter: usize) {
+        // One writer: this seat.
+        let word = &self.words[counter];
+        word.store(word.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    #[inline]
+    fn hold(&self, pool: usize, by: u64) {
+        let word = &self.words[count::HELD + pool];
+        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+
+    /// Stores a page that may be dropped at any time: one that is clean, or on its device already.
+    ///
+    /// Copies; the caller may use his page again at once. About 0.1 µs besides the copy.
+    ///
+    /// # Errors
+    /// Why it was refused. No version of the page is in the reserve then.
+    pub fn put(&mut self, key: Key, page: &PageWords) -> Put {
+        self.put_as(key, page, State::Cached)
+    }
+
+    /// Stores a page that is on no device yet: it stays until it is [cleaned](Self::clean), got
+    /// away or invalidated. Never in a reservation (C3).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); in an exclusive pool always [`Refused::NoPool`].
+    pub fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put {
+        if self.reserve.pools.is_exclusive(key.pool) {
+            return Err(Refused::NoPool);
+        }
+        self.put_as(key, page, State::Dirty)
+    }
+
+    fn put_as(&mut self, key: Key, page: &PageWords, state: State) -> Put {
+        let result = self.try_put(key, page, state);
+        self.count(match result {
+            Ok(()) => count::STORED,
+            Err(reason) => count::REFUSED + reason as usize,
+        });
+        result
+    }
+
+    fn try_put(&mut self, key: Key, page: &PageWords, state: State) -> Put {
+        let reserve = self.reserve;
+        let table = &reserve.table;
+        let object_hash = key.object_hash();
+        let bucket = self.bucket(&key, object_hash);
+        // First the older version goes: whatever becomes of this one, nobody gets that any more.
+        let ticket = {
+            let mut locked = bucket.lock(&reserve.platform);
+            let old = self.forget(&mut locked, &key);
+            let ticket = locked.ticket();
+            drop(locked);
+            if let Some(old) = old {
+                self.drop_page(old);
+            }
+            ticket
+        };
+        let born = reserve.pools.now(key.pool, object_hash);
+        let born = born.ok_or(Refused::NoPool)?;
+        let value = repeated(page);
+        let claim = self
+            .claim(key.pool, value.is_some(), state)
+            .ok_or(Refused::Full)?;
+        let desc = table.desc(claim.id);
+        desc[OBJECT].store(key.object, Relaxed);
+        desc[INDEX].store(key.index, Relaxed);
+        desc[BORN].store(born.0, Relaxed);
+        match value {
+            Some(value) => desc[VALUE].store(value, Relaxed),
+            None => reserve.platform.store(reserve.frame(claim.id), page),
+        }
+        let mut locked = bucket.lock(&reserve.platform);
+        if locked.ticket() != ticket || reserve.pools.now(key.pool, object_hash) != Some(born) {
+            drop(locked);
+            self.give_back(&claim);
+            return Err(Refused::Overtaken);
+        }
+        if state == State::Dirty {
+            table.set_dirty(claim.id, true);
+        }
+        table.publish(claim.id, claim.word.with_state(state));
+        let entry = Entry::new(claim.id, claim.word.generation());
+        let mut displaced = None;
+        if !locked.insert(entry, table) {
+            displaced = locked.give_up_one(|entry| self.may_drop(entry));
+            if displaced.is_none() || !locked.insert(entry, table) {
+                drop(locked);
+                table.set_dirty(claim.id, false);
+                self.give_back(&claim);
+                return Err(Refused::IndexFull);
+            }
+        }
+        locked.change();
+        drop(locked);
+        drop(claim);
+        if let Some(displaced) = displaced {
+            self.count(count::EVICTED);
+            self.drop_page(displaced);
+        }
+        Ok(())
+    }
+
+    /// Copies the page of `key` into `page`, if it is there. In an exclusive pool it is the caller's
+    /// then and in the reserve no longer.
+    ///
+    /// What `page` holds after a miss is not defined. 0.1 µs besides the copy.
+    pub fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+        let hit = self.try_get(&key, page).is_some();
+        self.count(if hit { count::LOADED } else { count::MISSED });
+        hit
+    }
+
+    fn try_get(&self, key: &Key, page: &mut PageWords) -> Option<()> {
+        let reserve = self.reserve;
+        let table = &reserve.table;
+        let object_hash = key.object_hash();
+        let now = reserve.pools.now(key.pool, object_hash)?;
+        let mut entries = self.bucket(key, object_hash).entries();
+        let (id, word) = entries.find_map(|entry| self.page_of(entry, key))?;
+        if table.desc(id)[BORN].load(Relaxed) != now.0 {
+            return None;
+        }
+        if reserve.pools.is_exclusive(key.pool) {
+            self.take_away(id, word, page)?;
+        } else {
+            self.copy(id, page);
+            if table.state_after_reading(id).generation() != word.generation() {
+                return None;
+            }
+            table.visit(id);
+        }
+        // Not even a get that was under way serves what was invalidated meanwhile (C6).
+        (reserve.pools.now(key.pool, object_hash) == Some(now)).then_some(())
+    }
+
+    /// The get of an exclusive pool.
+    fn take_away(&self, id: usize, word: Word, page: &mut PageWords) -> Option<()> {
+        let table = &self.reserve.table;
+        let inside = table.enter(id, &self.reserve.platform);
+        let loading = word.with_state(State::Loading);
+        if !table.change(id, word.with_state(State::Cached), loading) {
+            return None;
+        }
+        self.copy(id, page);
+        // Whoever forgot the page meanwhile has moved its generation on (C6).
+        let gone = loading.next(State::Filling, loading.pool());
+        let is_mine = table.change(id, loading, gone);
+        self.release(id, table.state(id), &inside);
+        is_mine.then_some(())
+    }
+
+    fn copy(&self, id: usize, page: &mut PageWords) {
+        let reserve = self.reserve;
+        if reserve.table.has_frame(id) {
+            reserve.platform.load(reserve.frame(id), page);
+        } else {
+            page.fill(reserve.table.desc(id)[VALUE].load(Relaxed));
+        }
+    }
+
+    /// Forgets the page of `key`. After it returns nobody gets it (C6). Waits for an owner who has
+    /// the gate of its block shut: for one copy at most.
+    pub fn invalidate_page(&mut self, key: Key) {
+        let reserve = self.reserve;
+        let bucket = self.bucket(&key, key.object_hash());
+        let mut locked = bucket.lock(&reserve.platform);
+        let old = self.forget(&mut locked, &key);
+        locked.change();
+        drop(locked);
+        if let Some(old) = old {
+            self.drop_page(old);
+        }
+        self.count(count::INVALIDATED_PAGES);
+    }
+
+    /// Forgets all pages of an object, and by chance those of another one. O(1).
+    pub fn invalidate_object(&mut self, pool: PoolId, object: u64) {
+        let key = Key {
+            pool,
+            object,
+            index: 0,
+        };
+        self.reserve.pools.invalidate_object(key.object_hash());
+        self.count(count::INVALIDATED_OBJECTS);
+    }
+
+    /// Forgets all pages of a pool, which is no more: further puts are refused. O(1). Whether
+    /// it was there.
+    pub fn invalidate_pool(&mut self, pool: PoolId) -> bool {
+        let closed = self.reserve.close_pool(pool);
+        if closed {
+            self.count(count::INVALIDATED_POOLS);
+        }
+        closed
+    }
+
+    fn bucket(&self, key: &Key, object_hash: u64) -> Bucket<'m> {
+        self.reserve.index.bucket(mixed(object_hash ^ key.index))
+    }
+
+    /// Where the page of `entry` is, if it is `key`'s.
+    #[inline]
+    fn page_of(&self, entry: Entry, key: &Key) -> Option<(usize, Word)> {
+        let table = &self.reserve.table;
+        let word = table.state(entry.id());
+        if !word.has_page()
+            || !entry.is_of(word.generation())
+            || word.pool() != usize::from(key.pool.0)
+        {
+            return None;
+        }
+        let desc = table.desc(entry.id());
+        let is = desc[OBJECT].load(Relaxed) == key.object && desc[INDEX].load(Relaxed) == key.index;
+        is.then_some((entry.id(), word))
+    }
+
+    /// Takes the entry of `key` out of its bucket.
+    fn forget(&self, locked: &mut Locked<'_>, key: &Key) -> Option<Entry> {
+        let entry = locked.find(|entry| self.page_of(entry, key).is_some())?;
+        locked.remove(entry);
+        Some(entry)
+    }
+
+    /// Whether the page of an entry may be dropped for another one's sake.
+    fn may_drop(&self, entry: Entry) -> bool {
+        self.reserve.table.state(entry.id()).state() == State::Cached
+    }
+
+    /// Drops a page that nobody finds any more. Not inside a gate.
+    fn drop_page(&self, entry: Entry) {
+        let table = &self.reserve.table;
+        let id = entry.id();
+        let inside = table.enter(id, &self.reserve.platform);
+        loop {
+            let word = table.state(id);
+            if !entry.is_of(word.generation()) {
+                return;
+            }
+            if matches!(word.state(), State::Writing | State::Loading) {
+                // Whoever copies it still reads the frame, and gives it back when he is done.
+                if table.change(id, word, word.next(word.state(), word.pool())) {
+                    return;
+                }
+            } else if !word.has_page() {
+                return;
+            } else if table.change(id, word, word.with_state(State::Loading)) {
+                if word.state() == State::Dirty {
+                    table.set_dirty(id, false);
+                }
+                self.release(id, word, &inside);
+                return;
+            }
+        }
+    }
+
+    /// Makes a descriptor free that this CPU has in a state of transit.
+    pub(super) fn release(&self, id: usize, word: Word, _inside: &Inside<'_>) {
+        let reserve = self.reserve;
+        reserve
+            .table
+            .publish(id, word.next(State::Free, word.pool()));
+        self.hold(word.pool(), 1u64.wrapping_neg());
+        reserve.table.set_free(id);
+        let (order, shard) = reserve.shard_of(id);
+        order.tell_free(shard);
+    }
+
+    fn give_back(&self, claim: &Claim<'_>) {
+        self.release(claim.id, claim.word, &claim._inside);
+    }
+
+    /// A descriptor for a page: free, or whatever the hand finds.
+    fn claim(&mut self, pool: PoolId, is_value: bool, state: State) -> Option<Claim<'m>> {
+        let order = self.reserve.orders[usize::from(is_value)];
+        let shards = order.len();
+        self.next_shard = (self.next_shard + 1) % shards;
+        let start = self.next_shard;
+        let round = || (start..shards).chain(0..start);
+        let wanted = Wanted {
+            pool,
+            is_value,
+            is_dirty: state == State::Dirty,
+        };
+        let is_full = self.is_at_most(pool);
+        for nth in round().filter(|_| !is_full) {
+            if order.can_have_free(nth)
+                && let Some(shard) = order.try_lock(nth)
+                && let Some(claim) = self.claim_free(&order, &shard, nth, &wanted)
+            {
+                return Some(claim);
+            }
+        }
+        round().find_map(|nth| {
+            let shard = order.try_lock(nth)?;
+            self.evict(&shard, &wanted, is_full)
+        })
+    }
+
+    /// Whether the pool has as many pages as it may.
+    fn is_at_most(&self, pool: PoolId) -> bool {
+        let (_, max) = self.reserve.pools.shares(usize::from(pool.0));
+        max != u64::MAX && self.reserve.held(usize::from(pool.0)) >= max
+    }
+
+    fn claim_free(
+        &self,
+        order: &Order<'m>,
+        shard: &Shard<'_>,
+        nth: usize,
+        wanted: &Wanted,
+    ) -> Option<Claim<'m>> {
+        let table = &self.reserve.table;
+        let blocks = self.reserve.blocks_of(wanted.is_value);
+        let of_shard = (blocks.len() + order.len() - 1 - nth) / order.len();
+        let hint = shard.free_hint();
+        shard.expect_no_free();
+        let mut left = false;
+        for at in 0..of_shard {
+            let local = (hint + at) % of_shard;
+            let block = blocks.start + nth + local * order.len();
+            for word in 0..BLOCK / 64 {
+                let mut bits = table.free(block)[word].load(Relaxed);
+                while bits != 0 {
+                    let id = block * BLOCK + word * 64 + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    let inside = table.try_enter(id);
+                    left = true;
+                    let Some(inside) = inside else { break };
+                    if wanted.is_dirty && table.is_kept(id) || !table.claim_free(id) {
+                        continue;
+                    }
+                    shard.set_free_hint(local);
+                    shard.may_have_free();
+                    let word = table.state(id);
+                    return Some(self.claimed(shard, id, word, inside, wanted));
+                }
+            }
+        }
+        if left {
+            // What is there was not to be had now.
+            shard.may_have_free();
+        }
+        None
+    }
+
+    /// The next one in the order of eviction.
+    fn evict(&self, shard: &Shard<'_>, wanted: &Wanted, own: bool) -> Option<Claim<'m>> {
+        let reserve = self.reserve;
+        let table = &reserve.table;
+        for _ in 0..HAND_STEPS {
+            let id = shard.step(table)?;
+            let word = table.state(id);
+            match word.state() {
+                State::Cached => {}
+                State::Free => {
+                    shard.unlink(table, id);
+                    continue;
+                }
+                _ => continue,
+            }
+            let is_dead = self.is_dead(id, word);
+            if !is_dead && (table.pass_by(id) || !self.may_evict(word.pool(), wanted.pool, own)) {
+                continue;
+            }
+            let Some(inside) = table.try_enter(id) else {
+                continue;
+            };
+            if wanted.is_dirty && table.is_kept(id) {
+                continue;
+            }
+            if table.change(id, word, word.with_state(State::Filling)) {
+                self.hold(word.pool(), 1u64.wrapping_neg());
+                self.count(count::EVICTED);
+                return Some(self.claimed(shard, id, word, inside, wanted));
+            }
+        }
+        None
+    }
+
+    fn claimed(
+        &self,
+        shard: &Shard<'_>,
+        id: usize,
+        word: Word,
+        inside: Inside<'m>,
+        wanted: &Wanted,
+    ) -> Claim<'m> {
+        let table = &self.reserve.table;
+        let pool = usize::from(wanted.pool.0);
+        let word = word.next(State::Filling, pool);
+        table.publish(id, word);
+        table.before_writing();
+        self.hold(pool, 1);
+        shard.push(table, id);
+        Claim {
+            id,
+            word,
+            _inside: inside,
+        }
+    }
+
+    /// Whether the page's object or pool was invalidated.
+    fn is_dead(&self, id: usize, word: Word) -> bool {
+        let desc = self.reserve.table.desc(id);
+        let key = Key {
+            pool: PoolId(word.pool() as u16),
+            object: desc[OBJECT].load(Relaxed),
+            index: 0,
+        };
+        let now = self.reserve.pools.now(key.pool, key.object_hash());
+        now != Some(Born(desc[BORN].load(Relaxed)))
+    }
+
+    /// Whether the shares let `pool` evict a page of `from`.
+    fn may_evict(&self, from: usize, pool: PoolId, own: bool) -> bool {
+        if from == usize::from(pool.0) {
+            return true;
+        }
+        let (min, _) = self.reserve.pools.shares(from);
+        !own && (min == 0 || self.reserve.held(from) > min)
+    }
+}
+
+/// What a put wants a descriptor for.
+struct Wanted {
+    pool: PoolId,
+    is_value: bool,
+    is_dirty: bool,
+}
+
+/// The word that a page consists of, if it is one repeated.
+fn repeated(page: &PageWords) -> Option<u64> {
+    let value = page[0];
+    // A look at some words first: mostly that ends it.
+    if page[511] != value || page[1] != value || page[256] != value {
+        return None;
+    }
+    page.iter().all(|word| *word == value).then_some(value)
+}

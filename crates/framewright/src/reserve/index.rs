@@ -1,0 +1,189 @@
+//! Where a key's page is: buckets of one cache line, each with a lock and seven entries.
+//!
+//! An entry says (number, generation). It is stale when the frame's generation is another one (C8), and
+//! then its place is as good as empty. Nobody goes through the index to discard.
+
+use super::table::Table;
+use crate::platform::Relax;
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Words of a bucket: one cache line.
+pub(super) const BUCKET_WORDS: usize = 8;
+const ENTRIES: usize = BUCKET_WORDS - 1;
+
+/// In a bucket's first word: its lock; above it, how often something in it was invalidated or put.
+const LOCKED: u64 = 1;
+const CHANGE: u64 = 2;
+
+/// An entry of the index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry(u64);
+
+impl Entry {
+    const NONE: Self = Self(0);
+
+    pub(super) const fn new(id: usize, generation: u64) -> Self {
+        Self((id as u64 + 1) << 32 | generation & 0xffff_ffff)
+    }
+
+    pub(super) const fn id(self) -> usize {
+        (self.0 >> 32) as usize - 1
+    }
+
+    /// Whether it is of that generation, as far as it remembers: its lower half.
+    pub(super) const fn is_of(self, generation: u64) -> bool {
+        self.0 & 0xffff_ffff == generation & 0xffff_ffff
+    }
+}
+
+/// All buckets, a power of two of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Index<'m> {
+    words: &'m [AtomicU64],
+}
+
+impl<'m> Index<'m> {
+    /// How many buckets that many pages have: two pages a bucket at most, so that one in a thousand
+    /// buckets is full when all frames are (Poisson: more than 7 where 2 are expected).
+    pub(super) const fn buckets(pages: usize) -> usize {
+        pages.div_ceil(2).next_power_of_two()
+    }
+
+    pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    #[inline]
+    pub(super) fn bucket(&self, hash: u64) -> Bucket<'m> {
+        let buckets = self.words.len() / BUCKET_WORDS;
+        let at = (hash as usize & (buckets - 1)) * BUCKET_WORDS;
+        Bucket {
+            words: &self.words[at..at + BUCKET_WORDS],
+        }
+    }
+
+    /// Every entry that there is, stale ones too. Only where nobody changes any.
+    pub(super) fn all(&self) -> impl Iterator<Item = Entry> + use<'m> {
+        let entries = self.words.iter().enumerate();
+        let entries = entries.filter(|(at, _)| at % BUCKET_WORDS != 0);
+        let entries = entries.map(|(_, word)| Entry(word.load(Relaxed)));
+        entries.filter(|entry| *entry != Entry::NONE)
+    }
+}
+
+/// The entries of some keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket<'m> {
+    words: &'m [AtomicU64],
+}
+
+impl<'m> Bucket<'m> {
+    /// Its entries, without the lock: each may be stale.
+    #[inline]
+    pub(super) fn entries(self) -> impl Iterator<Item = Entry> {
+        // Acquire pairs with the Release in `Locked::set`: the state word is published.
+        let entries = self.words[1..].iter();
+        let entries = entries.map(|word| Entry(word.load(Acquire)));
+        entries.filter(|entry| *entry != Entry::NONE)
+    }
+
+    /// Locks it. For a few loads and stores: nobody who holds it waits for anything.
+    #[inline]
+    pub(super) fn lock(self, platform: &impl Relax) -> Locked<'m> {
+        let lock = &self.words[0];
+        let mut attempt = 0;
+        loop {
+            let seen = lock.load(Relaxed);
+            if seen & LOCKED == 0
+                && lock
+                    .compare_exchange_weak(seen, seen | LOCKED, Acquire, Relaxed)
+                    .is_ok()
+            {
+                return Locked {
+                    words: self.words,
+                    changes: seen,
+                };
+            }
+            platform.relax(attempt);
+            attempt = attempt.saturating_add(1);
+        }
+    }
+}
+
+/// A bucket under its lock.
+#[derive(Debug)]
+pub(super) struct Locked<'m> {
+    words: &'m [AtomicU64],
+    changes: u64,
+}
+
+/// How often a bucket had changed at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ticket(u64);
+
+impl Locked<'_> {
+    /// Which change it is at.
+    pub(super) const fn ticket(&self) -> Ticket {
+        Ticket(self.changes)
+    }
+
+    /// From now on who has a ticket finds that it is not valid any more.
+    pub(super) const fn change(&mut self) {
+        self.changes = self.changes.wrapping_add(CHANGE);
+    }
+
+    /// The entry for which `is` holds, of those that are not stale.
+    pub(super) fn find(&self, is: impl Fn(Entry) -> bool) -> Option<Entry> {
+        let entries = self.words[1..].iter();
+        let mut entries = entries.map(|word| Entry(word.load(Relaxed)));
+        entries.find(|entry| *entry != Entry::NONE && is(*entry))
+    }
+
+    /// Forgets `entry`.
+    pub(super) fn remove(&mut self, entry: Entry) {
+        if let Some(word) = self.words[1..]
+            .iter()
+            .find(|word| word.load(Relaxed) == entry.0)
+        {
+            word.store(Entry::NONE.0, Relaxed);
+        }
+    }
+
+    /// Puts `entry` where nothing is, or something stale. Whether there was such a place.
+    pub(super) fn insert(&mut self, entry: Entry, table: &Table<'_>) -> bool {
+        let is_stale = |word: &&AtomicU64| {
+            let old = Entry(word.load(Relaxed));
+            if old == Entry::NONE {
+                return true;
+            }
+            let state = table.state(old.id());
+            !state.has_page() || !old.is_of(state.generation())
+        };
+        const { assert!(ENTRIES > 0) };
+        match self.words[1..].iter().find(is_stale) {
+            Some(word) => {
+                // Release pairs with the Acquire in `entries`.
+                word.store(entry.0, Release);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// An entry of a full bucket for which `may` holds, which is then gone.
+    pub(super) fn give_up_one(&mut self, may: impl Fn(Entry) -> bool) -> Option<Entry> {
+        let entry = self.find(may)?;
+        self.remove(entry);
+        Some(entry)
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Release: the entries.
+        self.words[0].store(self.changes & !LOCKED, Release);
+    }
+}

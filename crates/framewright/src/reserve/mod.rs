@@ -1,0 +1,75 @@
+//! The reserve: contiguous runs of frames that an owner is *guaranteed*, lent to guests while idle.
+//!
+//! ```text
+//!              put: claim            publish
+//!     Free ────────────────▶ Filling ────────▶ Cached ◀──── cleaned ──── Writing
+//!      ▲ ▲ ▲                   │ ▲              │ │ │                      ▲
+//!      │ │ └── invalidated ────┘ └─── evicted ──┘ │ └──▶ Loading           │ write-back
+//!      │ │                          (next put)    │         │         Dirty ┘
+//!      │ └───── invalidate, exclusive get ────────┴─────────┘           ▲
+//!      │                                          │                     └── publish of a dirty page
+//!      └───────── release ────────── Owned ◀──────┘ take (from every state but Dirty, Writing)
+//! ```
+//!
+//! Each frame has a *state word*: a generation, the pool whose page it holds, and the state. A guest's
+//! index says (frame, generation): whoever moves the generation on has discarded the page, without
+//! looking for the entry, which dies when somebody meets it. An owner who [takes](Reserve::take) a run does
+//! nothing else: for every 512 frames (a *block*) he shuts a gate, waits until those who are inside
+//! have finished their one copy, moves the generations on, and opens the gate.
+//!
+//! Pages that consist of one repeated word have a descriptor, but no frame.
+//!
+//! # Invariants
+//! - **C1** Every frame is in exactly one state, and "in transit" (Filling, Loading, Writing) is one.
+//! - **C2** A run is owned by one owner: no frame of it is handed out again before its release.
+//! - **C3** A reservation is taken unless it is taken already: no guest can prevent it, no I/O and no pin
+//!   is waited for; at most one copy in flight for each CPU is. So no dirty page lies in one.
+//! - **C4** A page is returned whole, as one put stored it, or not at all.
+//! - **C5** After put A, put B of the same key no get returns A, whether B was stored or refused; and
+//!   a miss stays a miss until the next put.
+//! - **C6** After an invalidation has returned, no get returns a page that was put before it, not even a
+//!   get that was under way; and no put that was under way leaves one.
+//! - **C7** A dirty page is not lost: it leaves its frame only for its device, or by invalidation.
+//! - **C8** An entry of the index that is stale is never followed: its generation is not the frame's.
+//!
+//! # Locks
+//! - Rank 1: the owners' lock, which takes, releases and reservations hold: not on any path of a guest.
+//! - Rank 2: a block's gate. Guests enter and leave with one atomic addition each, and are inside
+//!   for at most one copy. A put goes to another block where it finds the gate shut; who invalidates,
+//!   or takes a page away, waits until the owner has opened it. An owner shuts one gate at a time.
+//! - Rank 3: a shard's lock: the order of eviction of its blocks. Guests try it, and go to the next.
+//! - Rank 4: a bucket's lock: the index entries of some keys. Held for a few loads and stores.
+//!
+//! - Beside them the cleaner's lock, which is tried, and which nobody waits for.
+//!
+//! A get that does not take its page away takes none of these.
+//!
+//! # What is not here
+//! Files, devices, compression: the guests' users'. Frames of the reserve are in no zone.
+//!
+//! # Sources
+//! First- and second-class clients: S. Park, "introduce gcma", LKML RFC v2, February 2015. The guests'
+//! contract: Linux's cleancache and frontswap. Eviction: SIEVE (Zhang et al., NSDI 2024). Generations
+//! that are checked after the copy: sequence locks (Boehm, MSPC 2012).
+
+mod area;
+mod clean;
+mod error;
+mod guest;
+mod index;
+mod order;
+mod pool;
+mod table;
+mod take;
+mod verify;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use area::{Reserve, ReserveLayout};
+pub use clean::Cleaned;
+pub use error::{Refused, ReleaseError, ReservationError, SetupError, TakeError};
+pub use guest::{Guest, Key, Put};
+pub use pool::{PoolConfig, PoolId};
+pub use take::Reservation;
+pub use verify::Broken;

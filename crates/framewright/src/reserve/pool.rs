@@ -1,0 +1,131 @@
+//! Pools of pages, and the generations by which all pages of a pool or of an object are invalid
+//! at once.
+
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// The number of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PoolId(pub u16);
+
+/// What a pool is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolConfig {
+    /// A get takes its page away: whoever got it has it, and nobody has it twice. Else a page
+    /// stays, and whoever changes his copy must invalidate first.
+    pub exclusive: bool,
+    /// Pages that other pools leave to it when they evict.
+    pub min_pages: u64,
+    /// Pages above which it evicts its own.
+    pub max_pages: u64,
+}
+
+impl PoolConfig {
+    /// Of clean pages of files (cleancache): exclusive, no shares.
+    pub const CLEAN: Self = Self {
+        exclusive: true,
+        min_pages: 0,
+        max_pages: u64::MAX,
+    };
+
+    /// Of swapped-out pages (frontswap): a page stays until it is invalidated.
+    pub const SWAP: Self = Self {
+        exclusive: false,
+        ..Self::CLEAN
+    };
+}
+
+// The words of a pool.
+/// Its generation, which is odd while it exists.
+const GENERATION: usize = 0;
+const EXCLUSIVE: usize = 1;
+const MIN: usize = 2;
+const MAX: usize = 3;
+/// Words of a pool.
+pub(super) const POOL_WORDS: usize = 8;
+
+/// Pools, and generations of objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pools<'m> {
+    pools: &'m [AtomicU64],
+    /// By hash: objects that share one are invalidated together.
+    objects: &'m [AtomicU64],
+}
+
+/// When a page was put: the generations of its pool and object, the lower halves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Born(pub(super) u64);
+
+impl<'m> Pools<'m> {
+    pub(super) const fn new(pools: &'m [AtomicU64], objects: &'m [AtomicU64]) -> Self {
+        Self { pools, objects }
+    }
+
+    /// How many pools there can be.
+    pub(super) const fn len(&self) -> usize {
+        self.pools.len() / POOL_WORDS
+    }
+
+    fn pool(&self, pool: PoolId) -> Option<&'m [AtomicU64]> {
+        let at = usize::from(pool.0) * POOL_WORDS;
+        self.pools.get(at..at + POOL_WORDS)
+    }
+
+    fn object(&self, hash: u64) -> &'m AtomicU64 {
+        &self.objects[(hash >> 32) as usize % self.objects.len()]
+    }
+
+    /// The generations that a page put now has, if the pool exists.
+    #[inline]
+    pub(super) fn now(&self, pool: PoolId, object_hash: u64) -> Option<Born> {
+        // Acquire pairs with the Release of those who invalidate.
+        let of_pool = self.pool(pool)?[GENERATION].load(Acquire);
+        let of_object = self.object(object_hash).load(Acquire);
+        (of_pool & 1 != 0).then_some(Born(of_pool << 32 | of_object & 0xffff_ffff))
+    }
+
+    #[inline]
+    pub(super) fn is_exclusive(&self, pool: PoolId) -> bool {
+        self.pool(pool)
+            .is_some_and(|words| words[EXCLUSIVE].load(Relaxed) != 0)
+    }
+
+    /// The least and the most pages of a pool.
+    pub(super) fn shares(&self, pool: usize) -> (u64, u64) {
+        let words = &self.pools[pool * POOL_WORDS..];
+        (words[MIN].load(Relaxed), words[MAX].load(Relaxed))
+    }
+
+    /// Makes a pool exist. Under the owners' lock.
+    pub(super) fn open(&self, config: &PoolConfig) -> Option<PoolId> {
+        let mut ids = 0..self.len() as u16;
+        let id = PoolId(ids.find(|id| !self.is_open(PoolId(*id)))?);
+        let words = self.pool(id)?;
+        words[EXCLUSIVE].store(u64::from(config.exclusive), Relaxed);
+        words[MIN].store(config.min_pages, Relaxed);
+        words[MAX].store(config.max_pages, Relaxed);
+        words[GENERATION].fetch_add(1, Release);
+        Some(id)
+    }
+
+    pub(super) fn is_open(&self, pool: PoolId) -> bool {
+        self.pool(pool)
+            .is_some_and(|words| words[GENERATION].load(Acquire) & 1 != 0)
+    }
+
+    /// Makes all pages of a pool invalid, and refuses further ones. Whether it was there.
+    pub(super) fn close(&self, pool: PoolId) -> bool {
+        let is_open = self.is_open(pool);
+        if let Some(words) = self.pool(pool).filter(|_| is_open) {
+            words[GENERATION].fetch_add(1, Release);
+        }
+        is_open
+    }
+
+    /// Makes all pages of an object invalid, and those of objects with the same hash.
+    pub(super) fn invalidate_object(&self, object_hash: u64) {
+        self.object(object_hash).fetch_add(1, Release);
+    }
+}

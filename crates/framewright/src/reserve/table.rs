@@ -1,0 +1,355 @@
+//! What is known of each frame: its state word, its descriptor, and by blocks of 512 a gate and
+//! bitmaps.
+
+use crate::platform::Relax;
+use crate::sync::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+};
+
+/// Frames in a block: what one gate is for.
+pub(super) const BLOCK: usize = 512;
+/// Words of a bitmap with a bit for each frame of a block.
+pub(super) const BITS: usize = BLOCK / 64;
+
+/// What a frame is; that it is an owner's stands in a bitmap, and the state word says `Free` then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum State {
+    /// Nobody's page is in it.
+    Free = 0,
+    /// A put is copying into it.
+    Filling = 1,
+    /// It holds a page that may be dropped.
+    Cached = 2,
+    /// A get is copying out of it, and will take the page away.
+    Loading = 3,
+    /// It holds a page that is not on its device.
+    Dirty = 4,
+    /// The same, and somebody is writing it.
+    Writing = 5,
+}
+
+const STATE_BITS: u32 = 4;
+const POOL_BITS: u32 = 12;
+/// Where the generation begins: 48 bits, so that it does not come round.
+const GENERATION: u32 = STATE_BITS + POOL_BITS;
+
+/// A state word: generation, pool, state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Word(pub(super) u64);
+
+impl Word {
+    pub(super) const fn state(self) -> State {
+        match self.0 & ((1 << STATE_BITS) - 1) {
+            0 => State::Free,
+            1 => State::Filling,
+            2 => State::Cached,
+            3 => State::Loading,
+            4 => State::Dirty,
+            _ => State::Writing,
+        }
+    }
+
+    pub(super) const fn pool(self) -> usize {
+        (self.0 >> STATE_BITS) as usize & ((1 << POOL_BITS) - 1)
+    }
+
+    pub(super) const fn generation(self) -> u64 {
+        self.0 >> GENERATION
+    }
+
+    /// The same generation and pool in another state.
+    pub(super) const fn with_state(self, state: State) -> Self {
+        Self(self.0 >> STATE_BITS << STATE_BITS | state as u64)
+    }
+
+    /// The next generation, in that state, of that pool.
+    pub(super) const fn next(self, state: State, pool: usize) -> Self {
+        Self((self.generation() + 1) << GENERATION | (pool as u64) << STATE_BITS | state as u64)
+    }
+
+    /// Whether a page may be found in it.
+    pub(super) const fn has_page(self) -> bool {
+        matches!(self.state(), State::Cached | State::Dirty | State::Writing)
+    }
+}
+
+// The words of a descriptor.
+/// The object.
+pub(super) const OBJECT: usize = 0;
+/// The page's number in it.
+pub(super) const INDEX: usize = 1;
+/// The generations of pool and object when the page was put.
+pub(super) const BORN: usize = 2;
+/// The neighbours in the order of eviction.
+pub(super) const LINKS: usize = 3;
+/// The word that a page without a frame consists of.
+pub(super) const VALUE: usize = 4;
+/// Words of a descriptor.
+pub(super) const DESC_WORDS: usize = 5;
+
+// The words of a block.
+const GATE: usize = 0;
+const FREE: usize = 8;
+/// Frames that belong to a reservation.
+const KEPT: usize = 16;
+/// Pages that were got since the hand passed.
+const VISITED: usize = 24;
+/// Frames that owners have.
+const OWNED: usize = 32;
+/// Frames with pages that are not on their device.
+const DIRTY: usize = 40;
+/// Words of a block: whole cache lines, the gate's of its own.
+pub(super) const BLOCK_WORDS: usize = 48;
+
+/// In a gate: an owner has shut it. Below it the number of those inside.
+const SHUT: u64 = 1 << 63;
+
+/// The frames of a reserve, and after them descriptors without a frame, by number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table<'m> {
+    states: &'m [AtomicU64],
+    descs: &'m [AtomicU64],
+    blocks: &'m [AtomicU64],
+    /// How many frames there are; above, rounded up to blocks, pages without a frame.
+    frames: usize,
+}
+
+impl<'m> Table<'m> {
+    pub(super) const fn new(
+        states: &'m [AtomicU64],
+        descs: &'m [AtomicU64],
+        blocks: &'m [AtomicU64],
+        frames: usize,
+    ) -> Self {
+        Self {
+            states,
+            descs,
+            blocks,
+            frames,
+        }
+    }
+
+    /// How many frames there are.
+    pub(super) const fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Blocks of frames; those of descriptors without one come after them.
+    pub(super) const fn frame_blocks(&self) -> usize {
+        self.frames.div_ceil(BLOCK)
+    }
+
+    /// All blocks.
+    pub(super) const fn blocks(&self) -> usize {
+        self.blocks.len() / BLOCK_WORDS
+    }
+
+    /// Whether the descriptor has a frame.
+    pub(super) const fn has_frame(&self, id: usize) -> bool {
+        id < self.frames
+    }
+
+    #[inline]
+    pub(super) fn state(&self, id: usize) -> Word {
+        // Acquire pairs with the Release of who published it: the descriptor and the contents.
+        Word(self.states[id].load(Acquire))
+    }
+
+    /// The same once more, after a copy: if it is what it was, the copy is of that generation.
+    #[inline]
+    pub(super) fn state_after_reading(&self, id: usize) -> Word {
+        // Acquire: what was read before is not read later; a reader that saw a byte of the next
+        // generation sees its state word, too (the fence of `set_before_writing`).
+        crate::sync::fence(Acquire);
+        Word(self.states[id].load(Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn change(&self, id: usize, from: Word, to: Word) -> bool {
+        self.states[id]
+            .compare_exchange(from.0, to.0, AcqRel, Relaxed)
+            .is_ok()
+    }
+
+    /// Only by who has it in a state of transit, inside its gate.
+    #[inline]
+    pub(super) fn publish(&self, id: usize, to: Word) {
+        // Release: descriptor and contents before it.
+        self.states[id].store(to.0, Release);
+    }
+
+    /// Only by an owner, with the gate shut.
+    #[inline]
+    pub(super) fn set_shut(&self, id: usize, to: Word) {
+        // Relaxed: a fence follows before anything is written (`before_writing`).
+        self.states[id].store(to.0, Relaxed);
+    }
+
+    /// Between the change of a state word and the first write to the contents.
+    #[inline]
+    pub(super) fn before_writing(&self) {
+        // Release: a reader that sees a write sees the state word before it.
+        crate::sync::fence(Release);
+    }
+
+    #[inline]
+    pub(super) fn desc(&self, id: usize) -> &'m [AtomicU64] {
+        &self.descs[id * DESC_WORDS..][..DESC_WORDS]
+    }
+
+    #[inline]
+    fn block(&self, block: usize) -> &'m [AtomicU64] {
+        &self.blocks[block * BLOCK_WORDS..][..BLOCK_WORDS]
+    }
+
+    fn bitmap(&self, block: usize, which: usize) -> &'m [AtomicU64] {
+        &self.block(block)[which..which + BITS]
+    }
+
+    /// The free frames of a block.
+    #[inline]
+    pub(super) fn free(&self, block: usize) -> &'m [AtomicU64] {
+        self.bitmap(block, FREE)
+    }
+
+    /// The frames of a block that reservations have.
+    #[inline]
+    pub(super) fn kept(&self, block: usize) -> &'m [AtomicU64] {
+        self.bitmap(block, KEPT)
+    }
+
+    /// The frames of a block that owners have.
+    #[inline]
+    pub(super) fn owned(&self, block: usize) -> &'m [AtomicU64] {
+        self.bitmap(block, OWNED)
+    }
+
+    /// The frames of a block with pages that are not on their device.
+    #[inline]
+    pub(super) fn dirty(&self, block: usize) -> &'m [AtomicU64] {
+        self.bitmap(block, DIRTY)
+    }
+
+    pub(super) fn set_dirty(&self, id: usize, dirty: bool) {
+        let word = &self.dirty(id / BLOCK)[id % BLOCK / 64];
+        let bit = 1u64 << (id % 64);
+        // Relaxed: looked at with the gate shut, or as a hint.
+        if dirty {
+            word.fetch_or(bit, Relaxed);
+        } else {
+            word.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    pub(super) fn is_kept(&self, id: usize) -> bool {
+        self.kept(id / BLOCK)[id % BLOCK / 64].load(Relaxed) >> (id % 64) & 1 != 0
+    }
+
+    /// Clears a frame's bit in the bitmap of free ones; whether it was set.
+    #[inline]
+    pub(super) fn claim_free(&self, id: usize) -> bool {
+        let bit = 1u64 << (id % 64);
+        let word = &self.free(id / BLOCK)[id % BLOCK / 64];
+        // Acquire pairs with the Release in `set_free`: the state word is Free.
+        word.fetch_and(!bit, Acquire) & bit != 0
+    }
+
+    #[inline]
+    pub(super) fn set_free(&self, id: usize) {
+        // SeqCst: see `Shard::expect_no_free`.
+        self.free(id / BLOCK)[id % BLOCK / 64].fetch_or(1 << (id % 64), SeqCst);
+    }
+
+    /// A page was got: it is passed by once.
+    #[inline]
+    pub(super) fn visit(&self, id: usize) {
+        let (word, bit) = self.visited_word(id);
+        // A look first: a page that is got again and again is marked already.
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Takes the mark away; whether there was one.
+    #[inline]
+    pub(super) fn pass_by(&self, id: usize) -> bool {
+        let (word, bit) = self.visited_word(id);
+        word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
+    }
+
+    #[inline]
+    pub(super) fn visited(&self, block: usize) -> &'m [AtomicU64] {
+        self.bitmap(block, VISITED)
+    }
+
+    fn visited_word(&self, id: usize) -> (&'m AtomicU64, u64) {
+        (&self.visited(id / BLOCK)[id % BLOCK / 64], 1 << (id % 64))
+    }
+
+    /// Enters the gate of a descriptor's block, if no owner has shut it.
+    #[inline]
+    pub(super) fn try_enter(&self, id: usize) -> Option<Inside<'m>> {
+        let gate = &self.block(id / BLOCK)[GATE];
+        // Acquire pairs with the Release in `Shut::drop`.
+        if gate.fetch_add(1, Acquire) & SHUT == 0 {
+            return Some(Inside { gate });
+        }
+        gate.fetch_sub(1, Relaxed);
+        None
+    }
+
+    /// The same, waiting for an owner who has shut it. Not by who is inside another one.
+    pub(super) fn enter(&self, id: usize, platform: &impl Relax) -> Inside<'m> {
+        let mut attempt = 0;
+        loop {
+            if let Some(inside) = self.try_enter(id) {
+                return inside;
+            }
+            platform.relax(attempt);
+            attempt = attempt.saturating_add(1);
+        }
+    }
+
+    /// Shuts a block's gate and waits until nobody is inside. By one owner at a time.
+    pub(super) fn shut(&self, block: usize, platform: &impl Relax) -> Shut<'m> {
+        let gate = &self.block(block)[GATE];
+        let shut = Shut { gate };
+        let mut inside = gate.fetch_or(SHUT, AcqRel);
+        let mut attempt = 0;
+        while inside & !SHUT != 0 {
+            platform.relax(attempt);
+            attempt = attempt.saturating_add(1);
+            // Acquire pairs with the Release in `Inside::drop`.
+            inside = gate.load(Acquire);
+        }
+        shut
+    }
+}
+
+/// Somebody is inside a gate: no owner changes the block meanwhile.
+#[derive(Debug)]
+pub(super) struct Inside<'m> {
+    gate: &'m AtomicU64,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        // Release: what was done inside is seen by the owner who waits.
+        self.gate.fetch_sub(1, Release);
+    }
+}
+
+/// A gate is shut: nobody else changes a state in the block.
+#[derive(Debug)]
+pub(super) struct Shut<'m> {
+    gate: &'m AtomicU64,
+}
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        // Release pairs with the Acquire in `try_enter`.
+        self.gate.fetch_and(!SHUT, Release);
+    }
+}

@@ -1,0 +1,508 @@
+//! What owners do: reservations, taking, releasing.
+
+use super::area::{
+    CURSOR, DISCARDED, RELEASED, RESERVATIONS, Reserve, TAKEN_FREE, TAKES, TAKES_FAILED,
+};
+use super::table::BLOCK;
+use super::{ReleaseError, ReservationError, TakeError};
+use crate::platform::{Contents, Relax};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use crate::units::{Frame, Run};
+use core::ops::Range;
+
+// The words of a reservation.
+/// Odd while it exists.
+const SERIAL: usize = 0;
+const START: usize = 1;
+const FRAMES: usize = 2;
+const TAKEN: usize = 3;
+/// The name's first sixteen bytes.
+const NAME: usize = 4;
+/// Words of a reservation.
+pub(super) const RESERVATION_WORDS: usize = 8;
+
+/// How often a search is made again, when what it chose was made dirty meanwhile.
+const TRIES: usize = 8;
+
+/// A run of frames that is set aside for one owner: to be [taken](Reserve::take) without fail.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reservation {
+    slot: u16,
+    serial: u64,
+}
+
+/// What taking a run would cost. Guests are at work meanwhile, so that what is added at one end of a
+/// window and subtracted at the other may differ by a little: a sum is an estimate, and may be
+/// below zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Cost {
+    /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
+    impossible: u32,
+    /// Pages, those got lately counted twice, and those not yet on their device as [`DIRTY`].
+    pages: i64,
+}
+
+/// What a dirty page counts: more than all pages of a run together.
+const DIRTY: i64 = 1 << 32;
+
+impl Cost {
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            impossible: self.impossible + other.impossible,
+            pages: self.pages + other.pages,
+        }
+    }
+
+    const fn minus(self, other: Self) -> Self {
+        Self {
+            impossible: self.impossible - other.impossible,
+            pages: self.pages - other.pages,
+        }
+    }
+
+    /// Whether the run can be taken, as far as was seen.
+    const fn is_possible(self) -> bool {
+        self.impossible == 0 && self.pages < DIRTY
+    }
+}
+
+impl<'m, P: Relax + Contents> Reserve<'m, P> {
+    /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: no other
+    /// reservation and no [`alloc_contig`](Self::alloc_contig) gets any of it, guests keep their pages
+    /// there, and from now on it holds only pages that can be dropped. The highest such run.
+    ///
+    /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames). Takes the owners' lock.
+    ///
+    /// # Errors
+    /// Why not. Nothing has changed then.
+    pub fn reserve(
+        &self,
+        name: &str,
+        frames: u64,
+        align: u64,
+    ) -> Result<Reservation, ReservationError> {
+        if frames == 0 || !align.is_power_of_two() {
+            return Err(ReservationError::Malformed);
+        }
+        let _owners = self.lock_owners();
+        let slot = (0..RESERVATIONS).find(|&slot| self.slot(slot)[SERIAL].load(Relaxed) & 1 == 0);
+        let slot = slot.ok_or(ReservationError::TooMany(RESERVATIONS))?;
+        let run = self.place(frames, align)?;
+        let words = self.slot(slot);
+        words[START].store(run.start().0, Relaxed);
+        words[FRAMES].store(frames, Relaxed);
+        words[TAKEN].store(0, Relaxed);
+        let mut bytes = [0; 16];
+        for (to, from) in bytes.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        for (word, bytes) in words[NAME..].iter().zip(bytes.chunks_exact(8)) {
+            let bytes = bytes.try_into().expect("chunks of eight");
+            word.store(u64::from_le_bytes(bytes), Relaxed);
+        }
+        let serial = words[SERIAL].fetch_add(1, Relaxed) + 1;
+        Ok(Reservation {
+            slot: slot as u16,
+            serial,
+        })
+    }
+
+    /// Gives a reservation up: its frames are everybody's again.
+    ///
+    /// # Errors
+    /// If there is no such reservation, or it is taken.
+    pub fn unreserve(&self, reservation: Reservation) -> Result<(), TakeError> {
+        let _owners = self.lock_owners();
+        let (words, run) = self.reserved(reservation)?;
+        if words[TAKEN].load(Relaxed) != 0 {
+            return Err(TakeError::Taken(run));
+        }
+        words[SERIAL].fetch_add(1, Relaxed);
+        self.set_kept(&self.offsets(run), false);
+        Ok(())
+    }
+
+    /// The run of a reservation.
+    #[must_use]
+    pub fn run_of(&self, reservation: Reservation) -> Option<Run> {
+        self.reserved(reservation).ok().map(|(_, run)| run)
+    }
+
+    /// Takes a reservation, discarding the guests' pages that are in it.
+    ///
+    /// Time: about 1 ns for each page discarded and 20 ns for each 512 frames; waits for copies in flight,
+    /// one for each CPU at most. Calls nobody.
+    ///
+    /// # Errors
+    /// If it is taken already, or there is no such reservation: never because of guests (C3).
+    pub fn take(&self, reservation: Reservation) -> Result<Run, TakeError> {
+        let _owners = self.lock_owners();
+        let (words, run) = self.reserved(reservation)?;
+        let free = words[TAKEN].load(Relaxed) == 0;
+        if !free || !self.discard(&self.offsets(run)) {
+            debug_assert!(!free, "no dirty page and no owner is in a reservation");
+            self.add(TAKES_FAILED, 1);
+            return Err(TakeError::Taken(run));
+        }
+        words[TAKEN].store(1, Relaxed);
+        Ok(run)
+    }
+
+    /// Takes a run of `frames` frames, the first at a multiple of `align` frames, of what no
+    /// reservation needs: one that costs the fewest pages, those that were got lately counted twice;
+    /// the lowest of several.
+    ///
+    /// Time: a search through the bitmaps, a few ns for each 64 frames, and as [`take`](Self::take).
+    ///
+    /// # Errors
+    /// If there is no run that is not reserved, owned or dirty. Nothing has changed then, except that
+    /// pages may have been dropped.
+    pub fn alloc_contig(&self, frames: u64, align: u64) -> Result<Run, TakeError> {
+        if frames == 0 || !align.is_power_of_two() {
+            return Err(TakeError::Malformed);
+        }
+        let _owners = self.lock_owners();
+        for _ in 0..TRIES {
+            let Some(ids) = self.cheapest(frames, align) else {
+                break;
+            };
+            if self.discard(&ids) {
+                let start = self.frame(ids.start);
+                return Ok(Run::new(start, frames).expect("inside the reserve"));
+            }
+        }
+        self.add(TAKES_FAILED, 1);
+        Err(TakeError::NoRoom)
+    }
+
+    /// Gives frames back that an owner had: a whole reservation, or any part of what
+    /// [`alloc_contig`](Self::alloc_contig) gave. Guests may use them at once; what is in them is
+    /// never served.
+    ///
+    /// # Errors
+    /// If not all of it is owned, or it is part of a reservation. Nothing has changed then.
+    pub fn release(&self, run: Run) -> Result<(), ReleaseError> {
+        let _owners = self.lock_owners();
+        let whole = self.contains(run).then(|| self.offsets(run));
+        let ids = whole.ok_or(ReleaseError::NotOwned(run))?;
+        let owned = |(block, word, mask): (usize, usize, u64)| {
+            self.table.owned(block)[word].load(Relaxed) & mask == mask
+        };
+        let kept = |(block, word, mask): (usize, usize, u64)| {
+            self.table.kept(block)[word].load(Relaxed) & mask != 0
+        };
+        let reservation = (0..RESERVATIONS)
+            .map(|slot| self.slot(slot))
+            .find(|words| is_there(words) && words[TAKEN].load(Relaxed) != 0 && of(words) == run);
+        if ids.is_empty()
+            || !words_of(&ids).all(owned)
+            || reservation.is_none() && words_of(&ids).any(kept)
+        {
+            return Err(ReleaseError::NotOwned(run));
+        }
+        if let Some(words) = reservation {
+            words[TAKEN].store(0, Relaxed);
+        }
+        self.own_no_more(&ids);
+        self.add(RELEASED, run.frames());
+        Ok(())
+    }
+
+    /// Calls `each` with the name, the run, and whether it is taken, of every reservation.
+    pub fn for_each_reservation(&self, mut each: impl FnMut(&str, Run, bool)) {
+        let _owners = self.lock_owners();
+        for words in (0..RESERVATIONS).map(|slot| self.slot(slot)) {
+            if !is_there(words) {
+                continue;
+            }
+            let mut bytes = [0; 16];
+            for (word, bytes) in words[NAME..].iter().zip(bytes.chunks_exact_mut(8)) {
+                bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+            }
+            let len = bytes.iter().position(|&b| b == 0).unwrap_or(16);
+            let name = match core::str::from_utf8(&bytes[..len]) {
+                Ok(name) => name,
+                // Cut inside a character.
+                Err(e) => core::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or(""),
+            };
+            each(name, of(words), words[TAKEN].load(Relaxed) != 0);
+        }
+    }
+
+    fn slot(&self, slot: usize) -> &'m [AtomicU64] {
+        &self.reservations[slot * RESERVATION_WORDS..][..RESERVATION_WORDS]
+    }
+
+    fn reserved(&self, reservation: Reservation) -> Result<(&'m [AtomicU64], Run), TakeError> {
+        if usize::from(reservation.slot) >= RESERVATIONS {
+            return Err(TakeError::Unknown);
+        }
+        let words = self.slot(reservation.slot.into());
+        if words[SERIAL].load(Relaxed) != reservation.serial {
+            return Err(TakeError::Unknown);
+        }
+        Ok((words, of(words)))
+    }
+
+    fn contains(&self, run: Run) -> bool {
+        run.start() >= self.run().start() && run.end() <= self.run().end()
+    }
+
+    fn offsets(&self, run: Run) -> Range<usize> {
+        let start = (run.start().0 - self.run().start().0) as usize;
+        start..start + run.frames() as usize
+    }
+
+    fn add(&self, word: usize, by: u64) {
+        // Under the owners' lock.
+        self.own[word].store(self.own[word].load(Relaxed) + by, Relaxed);
+    }
+
+    /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
+    fn place(&self, frames: u64, align: u64) -> Result<Run, ReservationError> {
+        let mut why = ReservationError::NoRoom;
+        let last = self.run().end().0.checked_sub(frames);
+        let mut at = last.map(|last| last / align * align);
+        while let Some(start) = at.filter(|&start| start >= self.run().start().0) {
+            let run = Run::new(Frame(start), frames).expect("inside the reserve");
+            let ids = self.offsets(run);
+            let kept = words_of(&ids).find(|&(block, word, mask)| {
+                self.table.kept(block)[word].load(Relaxed) & mask != 0
+            });
+            if kept.is_none() {
+                self.set_kept(&ids, true);
+                let busy = |(block, word, mask): (usize, usize, u64)| {
+                    let owned = self.table.owned(block)[word].load(Relaxed);
+                    (owned | self.table.dirty(block)[word].load(Relaxed)) & mask != 0
+                };
+                if !words_of(&ids).any(busy) {
+                    return Ok(run);
+                }
+                self.set_kept(&ids, false);
+                why = ReservationError::Busy;
+            }
+            at = start.checked_sub(align);
+        }
+        Err(why)
+    }
+
+    /// Sets frames aside, or not any more. Who puts a dirty page is inside the gate from his look on
+    /// to the end: so when it is open again, he has seen it, or his page is there to be seen.
+    fn set_kept(&self, ids: &Range<usize>, kept: bool) {
+        for (block, word, mask) in words_of(ids) {
+            let _shut = self.table.shut(block, &self.platform);
+            let kept_word = &self.table.kept(block)[word];
+            if kept {
+                kept_word.fetch_or(mask, SeqCst);
+            } else {
+                kept_word.fetch_and(!mask, SeqCst);
+            }
+        }
+    }
+
+    /// Makes frames an owner's. `false` if one is owned or dirty: nothing is owned then.
+    fn discard(&self, ids: &Range<usize>) -> bool {
+        let table = &self.table;
+        let (mut free, mut discarded) = (0, 0);
+        let mut done = ids.start;
+        while done < ids.end {
+            let block = done / BLOCK;
+            let end = ids.end.min((block + 1) * BLOCK);
+            let shut = table.shut(block, &self.platform);
+            let here = done..end;
+            let cannot = |(block, word, mask): (usize, usize, u64)| {
+                let owned = table.owned(block)[word].load(Relaxed);
+                (owned | table.dirty(block)[word].load(Relaxed)) & mask != 0
+            };
+            if words_of(&here).any(cannot) {
+                drop(shut);
+                self.own_no_more(&(ids.start..done));
+                return false;
+            }
+            for (block, word, mask) in words_of(&here) {
+                let was_free = table.free(block)[word].load(Relaxed) & mask;
+                table.free(block)[word].fetch_and(!mask, Relaxed);
+                table.owned(block)[word].fetch_or(mask, Relaxed);
+                free += u64::from(was_free.count_ones());
+                let mut pages = mask & !was_free;
+                if pages != 0 {
+                    table.visited(block)[word].fetch_and(!mask, Relaxed);
+                }
+                discarded += u64::from(pages.count_ones());
+                while pages != 0 {
+                    let id = block * BLOCK + word * 64 + pages.trailing_zeros() as usize;
+                    pages &= pages - 1;
+                    let state = table.state(id);
+                    table.set_shut(id, state.next(super::table::State::Free, state.pool()));
+                    let lost = &self.lost[state.pool()];
+                    lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
+                }
+            }
+            drop(shut);
+            done = end;
+        }
+        // Before the owner's first write.
+        table.before_writing();
+        self.add(TAKES, 1);
+        self.add(TAKEN_FREE, free);
+        self.add(DISCARDED, discarded);
+        true
+    }
+
+    fn own_no_more(&self, ids: &Range<usize>) {
+        for (block, word, mask) in words_of(ids) {
+            self.table.owned(block)[word].fetch_and(!mask, Relaxed);
+            // SeqCst, as where one frame becomes free.
+            self.table.free(block)[word].fetch_or(mask, SeqCst);
+        }
+        if !ids.is_empty() {
+            for block in ids.start / BLOCK..=(ids.end - 1) / BLOCK {
+                let (order, shard) = self.shard_of(block * BLOCK);
+                order.tell_free(shard);
+            }
+        }
+    }
+
+    /// What taking `ids` would cost.
+    fn cost(&self, ids: &Range<usize>) -> Cost {
+        let words = words_of(ids).map(|(block, word, mask)| {
+            let load = |bitmap: &[AtomicU64]| bitmap[word].load(Relaxed) & mask;
+            let table = &self.table;
+            let impossible = load(table.kept(block)) | load(table.owned(block));
+            let pages = mask & !load(table.free(block));
+            let hot = pages & load(table.visited(block));
+            let dirty = i64::from(load(table.dirty(block)).count_ones());
+            Cost {
+                impossible: impossible.count_ones(),
+                pages: i64::from(pages.count_ones() + hot.count_ones()) + DIRTY * dirty,
+            }
+        });
+        words.fold(Cost::default(), Cost::plus)
+    }
+
+    /// The cheapest run that can be taken.
+    fn cheapest(&self, frames: u64, align: u64) -> Option<Range<usize>> {
+        let all = self.table.frames() as u64;
+        let start = self.run().start().0;
+        let first = start.next_multiple_of(align).checked_sub(start)?;
+        if frames > all || first > all - frames {
+            return None;
+        }
+        if frames == 1 && align == 1 {
+            return self.cheapest_frame();
+        }
+        // Candidates stand on a grid, so that a window slides over it piece by piece.
+        let grid = align.max(frames.next_power_of_two().min(64));
+        let (whole, rest) = (frames / grid * grid, frames % grid);
+        let range = |from: u64, to: u64| from as usize..to as usize;
+        let mut sum = self.cost(&range(first, first + whole));
+        let mut best: Option<(i64, u64)> = None;
+        let mut at = first;
+        loop {
+            let tail = self.cost(&range(at + whole, at + whole + rest));
+            let cost = sum.plus(tail);
+            if cost.is_possible() && best.is_none_or(|(pages, _)| cost.pages < pages) {
+                best = Some((cost.pages, at));
+                if cost.pages <= 0 {
+                    break;
+                }
+            }
+            if at + grid > all - frames {
+                break;
+            }
+            if whole > 0 {
+                sum = sum.minus(self.cost(&range(at, at + grid)));
+                sum = sum.plus(self.cost(&range(at + whole, at + whole + grid)));
+            }
+            at += grid;
+        }
+        let at = match best {
+            Some((_, at)) => at,
+            None => self.first_fit(frames, align)?,
+        };
+        Some(range(at, at + frames))
+    }
+
+    /// The lowest run that can be taken, on the grid or not.
+    fn first_fit(&self, frames: u64, align: u64) -> Option<u64> {
+        let start = self.run().start().0;
+        let mut at = 0;
+        // The run of frames that can be taken, which ends before `at`, begins here.
+        let mut begin = 0;
+        while at < self.table.frames() {
+            if !self.cost(&(at..at + 1)).is_possible() {
+                begin = at + 1;
+            } else {
+                let aligned = (start + begin as u64).next_multiple_of(align) - start;
+                if at as u64 + 1 >= aligned + frames {
+                    return Some(aligned);
+                }
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// A single frame: free if there is one near, else one that was not got lately.
+    fn cheapest_frame(&self) -> Option<Range<usize>> {
+        let words = self.table.frames().div_ceil(64);
+        let begin = self.own[CURSOR].load(Relaxed) as usize % words;
+        let has_free = (0..self.orders[0].len()).any(|shard| self.orders[0].can_have_free(shard));
+        let look = |wants_free: bool, wants_cold: bool| {
+            let nth = (begin..words).chain(0..begin);
+            let found = nth.map(|nth| {
+                let (block, word) = (nth / (BLOCK / 64), nth % (BLOCK / 64));
+                let load = |bitmap: &[AtomicU64]| bitmap[word].load(Relaxed);
+                let table = &self.table;
+                let last = table.frames() - nth * 64;
+                let inside = if last < 64 { (1 << last) - 1 } else { u64::MAX };
+                let cannot =
+                    load(table.kept(block)) | load(table.owned(block)) | load(table.dirty(block));
+                let mut bits = inside & !cannot;
+                if wants_free {
+                    bits &= load(table.free(block));
+                } else if wants_cold {
+                    bits &= !load(table.visited(block));
+                }
+                (nth, bits)
+            });
+            let found = found.into_iter().find(|(_, bits)| *bits != 0);
+            found.map(|(nth, bits)| (nth, nth * 64 + bits.trailing_zeros() as usize))
+        };
+        let free = if has_free { look(true, false) } else { None };
+        let found = free
+            .or_else(|| look(false, true))
+            .or_else(|| look(false, false));
+        let (nth, id) = found?;
+        self.own[CURSOR].store(nth as u64, Relaxed);
+        Some(id..id + 1)
+    }
+}
+
+fn is_there(words: &[AtomicU64]) -> bool {
+    words[SERIAL].load(Relaxed) & 1 != 0
+}
+
+fn of(words: &[AtomicU64]) -> Run {
+    let start = Frame(words[START].load(Relaxed));
+    Run::new(start, words[FRAMES].load(Relaxed)).expect("a reservation is inside the reserve")
+}
+
+/// The words of bitmaps that a range of frames lies in: block, word in it, and the bits.
+fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, usize, u64)> + use<> {
+    let (start, end) = (ids.start, ids.end);
+    let words = if start < end {
+        start / 64..end.div_ceil(64)
+    } else {
+        0..0
+    };
+    words.map(move |word| {
+        let low = u64::MAX << start.saturating_sub(word * 64).min(63);
+        let above = (word + 1) * 64;
+        let high = u64::MAX >> above.saturating_sub(end).min(63);
+        (word / (BLOCK / 64), word % (BLOCK / 64), low & high)
+    })
+}

@@ -1,0 +1,91 @@
+//! A reserve over pages in vectors, and the laws of its header.
+
+extern crate std;
+use super::*;
+use crate::platform::{Contents, PageWords, Relax};
+use crate::units::{CpuId, Frame, Run};
+use std::boxed::Box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::vec::Vec;
+
+mod contract;
+mod owners;
+mod threads;
+
+/// Frames from `FIRST` on.
+pub(super) const FIRST: u64 = 1000;
+
+/// Pages in vectors, copied word by word.
+#[derive(Clone)]
+pub(super) struct Toy(Arc<Vec<[AtomicU64; 512]>>);
+
+impl Toy {
+    pub(super) fn fill(&self, run: Run, word: u64) {
+        for frame in run.start().0..run.end().0 {
+            let page = &self.0[(frame - FIRST) as usize];
+            page.iter().for_each(|w| w.store(word, Relaxed));
+        }
+    }
+}
+
+impl core::fmt::Debug for Toy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Toy")
+    }
+}
+
+impl Relax for Toy {
+    fn relax(&self, attempt: u32) {
+        if attempt > 20 {
+            std::thread::yield_now();
+        } else {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+impl Contents for Toy {
+    fn store(&self, frame: Frame, page: &PageWords) {
+        for (to, from) in self.0[(frame.0 - FIRST) as usize].iter().zip(page) {
+            to.store(*from, Relaxed);
+        }
+    }
+
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        for (to, from) in page.iter_mut().zip(&self.0[(frame.0 - FIRST) as usize]) {
+            *to = from.load(Relaxed);
+        }
+    }
+}
+
+/// A reserve of so many frames for so many CPUs, and its contents.
+pub(super) fn reserve(frames: u64, cpus: u16) -> (Box<Reserve<'static, Toy>>, Toy) {
+    let pages = (0..frames).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+    let toy = Toy(Arc::new(pages.collect()));
+    let layout = ReserveLayout {
+        values: 64,
+        ..ReserveLayout::new(Run::new(Frame(FIRST), frames).unwrap()).with_cpus(cpus)
+    };
+    let words = layout.words_needed().unwrap();
+    let memory = std::vec![u64::MAX; words].leak();
+    let reserve = Reserve::new(&layout, memory, toy.clone()).unwrap();
+    (Box::new(reserve), toy)
+}
+
+/// A page that says whose it is, at both ends and in between, and is no repeated word.
+pub(super) fn page(stamp: u64) -> PageWords {
+    core::array::from_fn(|n| stamp << 16 | n as u64)
+}
+
+/// Whose page it is; panics if it is of two.
+pub(super) fn stamp(page: &PageWords) -> u64 {
+    for (n, word) in page.iter().enumerate() {
+        assert_eq!(*word, page[0] | n as u64, "a torn page");
+    }
+    page[0] >> 16
+}
+
+pub(super) fn guest<'r>(reserve: &'r Reserve<'static, Toy>, cpu: u16) -> Guest<'r, 'static, Toy> {
+    reserve.guest(CpuId(cpu)).unwrap()
+}

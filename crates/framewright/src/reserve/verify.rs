@@ -1,0 +1,93 @@
+//! The slow check of what the invariants say, for whoever nobody else works beside.
+
+use super::Reserve;
+use super::table::{BLOCK, State};
+use crate::sync::Ordering::Relaxed;
+use core::fmt;
+
+/// An invariant that does not hold, by its letter, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Broken {
+    /// The invariant.
+    pub invariant: &'static str,
+    /// The frame's number in the reserve, or the pool's.
+    pub at: usize,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} does not hold at {}", self.invariant, self.at)
+    }
+}
+
+impl core::error::Error for Broken {}
+
+impl<P> Reserve<'_, P> {
+    /// Checks every invariant that can be seen while nobody is at work. O(metadata).
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn verify(&self) -> Result<(), Broken> {
+        let table = &self.table;
+        let mut held = [0u64; 256];
+        for block in 0..table.blocks() {
+            for slot in 0..BLOCK {
+                let id = block * BLOCK + slot;
+                let is_padding = block < table.frame_blocks() && !table.has_frame(id);
+                if is_padding || id >= self.ids() {
+                    continue;
+                }
+                let broken = |invariant| Err(Broken { invariant, at: id });
+                let bit = |bitmap: &[crate::sync::AtomicU64]| {
+                    bitmap[slot / 64].load(Relaxed) >> (slot % 64) & 1 != 0
+                };
+                let (free, owned) = (bit(table.free(block)), bit(table.owned(block)));
+                let (kept, dirty) = (bit(table.kept(block)), bit(table.dirty(block)));
+                let word = table.state(id);
+                match word.state() {
+                    State::Filling | State::Loading => return broken("C1"),
+                    State::Free if free == owned => return broken("C2"),
+                    State::Free => {}
+                    _ if free || owned => return broken("C2"),
+                    _ => held[word.pool()] += 1,
+                }
+                let is_dirty = matches!(word.state(), State::Dirty | State::Writing);
+                if is_dirty != dirty {
+                    return broken("C7");
+                }
+                if is_dirty && kept {
+                    return broken("C3");
+                }
+            }
+        }
+        match (0..self.pools.len()).find(|&pool| held[pool] != self.held(pool)) {
+            Some(at) => Err(Broken {
+                invariant: "pages held",
+                at,
+            }),
+            None => self.verify_index(),
+        }
+    }
+
+    /// No two entries that are not stale name one page.
+    fn verify_index(&self) -> Result<(), Broken> {
+        let is_live = |entry: &super::index::Entry| {
+            let word = self.table.state(entry.id());
+            word.has_page() && entry.is_of(word.generation())
+        };
+        let mut live = 0;
+        let mut last = 0;
+        for entry in self.index.all().filter(is_live) {
+            live += 1;
+            last = entry.id();
+        }
+        let pages: u64 = (0..self.pools.len()).map(|pool| self.held(pool)).sum();
+        if live > pages {
+            return Err(Broken {
+                invariant: "C8",
+                at: last,
+            });
+        }
+        Ok(())
+    }
+}
