@@ -312,8 +312,8 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     ) -> Option<Frame> {
         let zone = self.zone();
         let area = if order < zone.pageblock_order() {
-            emptying.tally.migrate_scanned += zone.pageblock_order().frames();
-            let Some(area) = cheapest_block(zone, ids.start, order) else {
+            let looks = &mut emptying.tally.migrate_scanned;
+            let Some(area) = cheapest_block(zone, ids.start, order, looks) else {
                 self.skip(ids.start, order);
                 return None;
             };

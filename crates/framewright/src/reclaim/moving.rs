@@ -324,42 +324,54 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
 }
 
 /// The aligned block of `order`, smaller than a pageblock, that is cheapest to empty in pageblock `id`:
-/// the one with the fewest frames to move, the lowest of equals. As of this moment.
+/// the one with the fewest frames to move, the lowest of equals. As of this moment. Counts the frames
+/// gone through: not all, where one is found that a single move empties.
 pub(super) fn cheapest_block<P>(
     zone: &Zone<'_, P>,
     id: usize,
     order: Order,
+    looks: &mut u64,
 ) -> Option<Range<usize>> {
     let all = zone.offsets_of(&(id..id + 1));
-    let len = order.frames() as usize;
-    let mut best: Option<(u64, usize)> = None;
+    let mut best: Option<(u64, Range<usize>)> = None;
     let mut at = all.start;
-    'blocks: while at < all.end {
-        let (start, end) = (at, at + len);
-        let mut copies = 0;
-        while let Some(offset) = zone.next_taken(at..end) {
-            let behind = match zone.content(offset) {
-                Content::Block(size, Mobility::Movable) if size < order => {
-                    copies += size.frames();
-                    offset + size.frames() as usize
+    while at < all.end {
+        let block = at..at + order.frames() as usize;
+        at = match copies_out_of(zone, &block, order) {
+            Ok(copies) => {
+                let end = block.end;
+                if best.as_ref().is_none_or(|(least, _)| copies < *least) {
+                    best = Some((copies, block));
+                    if copies <= 1 {
+                        *looks += (end - all.start) as u64;
+                        return best.map(|(_, block)| block);
+                    }
                 }
-                Content::Cached(size) => offset + size.frames() as usize,
-                Content::Block(size, _) => {
-                    // Neither this one nor any that it reaches.
-                    at = (offset + size.frames() as usize).next_multiple_of(len);
-                    continue 'blocks;
-                }
-                Content::Absent | Content::Unknown => {
-                    at = end;
-                    continue 'blocks;
-                }
-            };
-            at = behind.min(end);
-        }
-        if best.is_none_or(|(least, _)| copies < least) {
-            best = Some((copies, start));
-        }
-        at = end;
+                end
+            }
+            Err(behind) => behind.next_multiple_of(order.frames() as usize),
+        };
     }
-    best.map(|(_, start)| start..start + len)
+    *looks += all.len() as u64;
+    best.map(|(_, block)| block)
+}
+
+/// The frames to copy to empty `block` of `order`. If that cannot be, the first frame behind what is in
+/// the way.
+fn copies_out_of<P>(zone: &Zone<'_, P>, block: &Range<usize>, order: Order) -> Result<u64, usize> {
+    let mut copies = 0;
+    let mut at = block.start;
+    while let Some(offset) = zone.next_taken(at..block.end) {
+        let (frames, copied) = match zone.content(offset) {
+            Content::Block(size, Mobility::Movable) if size < order => {
+                (size.frames(), size.frames())
+            }
+            Content::Cached(size) => (size.frames(), 0),
+            Content::Block(size, _) => return Err(offset + size.frames() as usize),
+            Content::Absent | Content::Unknown => return Err(block.end),
+        };
+        copies += copied;
+        at = (offset + frames as usize).min(block.end);
+    }
+    Ok(copies)
 }

@@ -1,0 +1,176 @@
+//! What compaction costs for each frame moved, without the moving: the engine's own part.
+//!
+//! ```sh
+//! cargo bench -p framewright-linux --bench moves            # some seconds
+//! cargo bench -p framewright-linux --bench moves -- --quick # 256 MiB
+//! ```
+//!
+//! 1 GiB of frames of 4 KiB full of movable single frames; of these a part is freed, at random or
+//! every other one; then blocks are made until that is no longer possible. The client says of everything
+//! that it has moved. Printed are nanoseconds for each frame moved and for each block made, the best of
+//! the rounds and the median, and what was looked at. No figure fails the run.
+
+use framewright::frame::{Seat, ZoneLayout};
+use framewright::platform::{Barrier, Fenced};
+use framewright::policy::ReclaimConfig;
+use framewright::reclaim::{CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim};
+use framewright::{CpuId, Frame, Mobility, Order};
+use framewright_linux::{Host, HostError, Linux, Options};
+use std::time::Instant;
+
+/// Whose contents are nowhere.
+struct Nobody;
+
+impl Migrate for Nobody {
+    fn migrate(&self, moves: &mut [Move]) {
+        for of in moves {
+            of.state = MoveState::Moved;
+        }
+    }
+}
+
+/// One line of the table.
+struct Case {
+    name: &'static str,
+    order: u8,
+    /// Of a thousand frames so many are freed.
+    freed_permille: usize,
+    at_random: bool,
+}
+
+const CASES: [Case; 5] = [
+    case("every other free", 9, 500, false),
+    case("half free, at random", 9, 500, true),
+    case("a fifth free, at random", 9, 200, true),
+    case("a fifth free, at random", 3, 200, true),
+    case("half free, at random", 10, 500, true),
+];
+
+const fn case(name: &'static str, order: u8, freed_permille: usize, at_random: bool) -> Case {
+    Case {
+        name,
+        order,
+        freed_permille,
+        at_random,
+    }
+}
+
+/// What one round came to.
+#[derive(Clone, Copy)]
+struct Outcome {
+    ns: f64,
+    blocks: u64,
+    moved: u64,
+    looks: u64,
+}
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+fn main() {
+    let is_quick = std::env::args().any(|arg| arg == "--quick");
+    let (frames, rounds) = if is_quick { (1 << 16, 3) } else { (1 << 18, 7) };
+    println!("{} MiB of 4 KiB frames, {rounds} rounds", frames >> 8);
+    println!(
+        "{:<26}{:>6}{:>8}{:>10}{:>14}{:>14}{:>14}",
+        "pattern", "order", "blocks", "moved", "ns/frame", "(median)", "us/block"
+    );
+    let options = Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(2));
+    for case in &CASES {
+        let outcomes: Vec<_> = (0..rounds)
+            .map(|round| match Host::new(&options) {
+                Ok(host) => measure(&host, case, round),
+                Err(HostError::NoMembarrier) => {
+                    measure::<Fenced>(&Host::fenced(&options).expect("a host"), case, round)
+                }
+                Err(error) => panic!("{error}"),
+            })
+            .collect();
+        print_line(case, outcomes);
+    }
+}
+
+fn print_line(case: &Case, mut outcomes: Vec<Outcome>) {
+    let each = |of: &Outcome| of.ns / of.moved.max(1) as f64;
+    outcomes.sort_by(|a, b| each(a).total_cmp(&each(b)));
+    let (best, median) = (outcomes[0], outcomes[outcomes.len() / 2]);
+    println!(
+        "{:<26}{:>6}{:>8}{:>10}{:>14.1}{:>14.1}{:>14.2}   {} looks",
+        case.name,
+        case.order,
+        best.blocks,
+        best.moved,
+        each(&best),
+        each(&median),
+        best.ns / best.blocks.max(1) as f64 / 1000.0,
+        best.looks
+    );
+}
+
+fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &Case, round: u64) -> Outcome {
+    let zone = host.zone();
+    let mut words = vec![0; Reclaim::words_needed(zone)];
+    let reclaim = Reclaim::new(zone, &ReclaimConfig::default(), &mut words).expect("memory");
+    let mut seat = host.seat().expect("a slot");
+    fill(&mut seat, case, round);
+    let order = Order::new(case.order).expect("a case's order");
+    let begin = Instant::now();
+    let mut blocks = 0;
+    while let Compaction::Captured(_) = reclaim.compact(
+        &mut seat,
+        order,
+        Mobility::Movable,
+        CompactEffort::Background,
+        &[&Nobody],
+    ) {
+        blocks += 1;
+        if blocks == 64 {
+            break;
+        }
+    }
+    let ns = begin.elapsed().as_nanos() as f64;
+    let stats = reclaim.stats();
+    if round == 0 {
+        zone.verify().expect("every invariant holds");
+    }
+    Outcome {
+        ns,
+        blocks,
+        moved: stats.pgmigrate_success,
+        looks: stats.compact_migrate_scanned + stats.compact_free_scanned,
+    }
+}
+
+/// Fills the zone and frees the case's part of it.
+fn fill<B: Barrier>(seat: &mut Seat<'_, '_, Linux<B>>, case: &Case, round: u64) {
+    assert_eq!(seat.cpu(), CpuId(0));
+    let mut random = Random(round);
+    let mut held = Vec::new();
+    while let Ok(frame) = seat.alloc(Order::ZERO, Mobility::Movable) {
+        held.push(frame);
+    }
+    held.sort_unstable();
+    let mut counted = 0;
+    for frame in held {
+        let is_freed = if case.at_random {
+            random.below(1000) < case.freed_permille
+        } else {
+            counted += case.freed_permille;
+            counted % 1000 < case.freed_permille
+        };
+        if is_freed {
+            seat.free(frame, Order::ZERO).expect("it was allocated");
+        }
+    }
+    seat.zone().drain();
+}
