@@ -89,6 +89,7 @@ mod give;
 mod index;
 mod layout;
 mod memory;
+mod outlook;
 mod part;
 mod report;
 mod search;

@@ -3,7 +3,7 @@
 use super::block::Held;
 use super::seat::{CACHED_ORDERS, SeatWords, counter};
 use super::zone::Zone;
-use crate::policy::{Label, ZoneFacts};
+use crate::policy::{Class, Label, ZoneFacts};
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
@@ -230,6 +230,36 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
+    /// Whether a request of `mobility` for a block of `order` would now be served from a pageblock in
+    /// which there is nothing yet that cannot move, but something that can: what it gets there keeps
+    /// the whole of it from ever being one block again.
+    ///
+    /// Never for movable requests, nor if there is no block. As of one moment. Time: O(CPUs), and one
+    /// search.
+    #[must_use]
+    pub fn would_contaminate(&self, order: Order, mobility: Mobility) -> bool {
+        if mobility.is_movable() || order > self.pageblock_order() {
+            return false;
+        }
+        let mut search = Search::new(self, Wanted { order, mobility });
+        let end = self.policy.end(mobility);
+        while let Some(found) = search.cheapest(self) {
+            let Candidate { rank, class, .. } = search.best[found];
+            let row = self.row(found, class);
+            if self.index.find(row, end, None, false).is_some() {
+                let labelled = self.policy.is_labelled();
+                let is_whole = found == usize::from(self.map.pageblock_order);
+                return match self.policy.classes().class(class, labelled) {
+                    Some(Class::Clean { .. }) => true,
+                    Some(Class::Labelled { label, .. }) => label.is_movable() && !is_whole,
+                    _ => false,
+                };
+            }
+            search.look(self, found, usize::from(rank) + 1);
+        }
+        false
+    }
+
     /// The facts of the zone, by the counters of all seats: more or less, while others work.
     pub(super) fn zone_facts(&self) -> ZoneFacts {
         let mut sums = [0u64; 4];
@@ -349,6 +379,9 @@ impl<'m, P> Zone<'m, P> {
         let found = Order::new(found).expect("orders in a pageblock are small");
         let relabel = self.policy.is_relabelled(&facts, wanted.mobility, found);
         let pair = wanted.mobility.index() * 3 + owner.index();
+        if !wanted.mobility.is_movable() && facts.nonmovable() == 0 && facts.movable() > 0 {
+            seat.count(counter::POLLUTED, 1);
+        }
         if relabel {
             seat.count(counter::RELABELS + pair, 1);
             Label::Of(wanted.mobility)
@@ -377,10 +410,7 @@ impl<'m, P> Zone<'m, P> {
     /// Takes one block from the high-order reserve.
     #[cold]
     pub(super) fn take_reserved(&self, seat: SeatWords<'m>, wanted: Wanted) -> Option<usize> {
-        let class = self
-            .policy
-            .classes()
-            .number(crate::policy::Class::HighOrder);
+        let class = self.policy.classes().number(Class::HighOrder);
         for found in wanted.order.get()..=self.map.pageblock_order {
             let row = self.row(usize::from(found), class);
             let end = self.policy.end(wanted.mobility);

@@ -74,8 +74,10 @@ pub(super) mod counter {
     pub(in super::super) const FRAGMENTED: usize = EXHAUSTED + ORDERS;
     /// Times that the caches' limits were looked at.
     pub(in super::super) const LOOKS: usize = FRAGMENTED + ORDERS;
-    pub(in super::super) const COUNT: usize = 72;
-    const _: () = assert!(LOOKS < COUNT);
+    /// Fallbacks that put something that cannot move into a pageblock where everything could.
+    pub(in super::super) const POLLUTED: usize = LOOKS + 1;
+    pub(in super::super) const COUNT: usize = 73;
+    const _: () = assert!(POLLUTED < COUNT);
 }
 
 /// Words of one seat: 64 cache lines, so that no two seats share one; and a power of two, so that
@@ -501,7 +503,16 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// changed then.
     #[inline(always)]
     pub fn alloc(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
-        // The short way: what is mostly so, without a call.
+        match self.alloc_shortly(order, mobility) {
+            Some(frame) => Ok(frame),
+            None => self.alloc_slowly(order, mobility),
+        }
+    }
+
+    /// The short way: what is mostly so, without a call. Leaves the seat idle if it found something,
+    /// and else entered, perhaps while somebody claims it.
+    #[inline(always)]
+    fn alloc_shortly(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         let (words, tags) = (self.words, self.tags);
         if self.try_enter() && order.index() < CACHED_ORDERS {
             let cache = cache_number(mobility, order.index());
@@ -512,10 +523,20 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
                 tags.store(offset, live.0, Relaxed);
                 let frame = Frame(self.origin + offset as u64);
                 words.turn().exit();
-                return Ok(frame);
+                return Some(frame);
             }
         }
-        self.alloc_slowly(order, mobility)
+        None
+    }
+
+    /// A block of `order` out of this CPU's cache, if it is simply there.
+    #[inline(always)]
+    pub(crate) fn alloc_cached(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        let found = self.alloc_shortly(order, mobility);
+        if found.is_none() {
+            self.exit();
+        }
+        found
     }
 
     /// Allocates a block of `order` if that can be done at once: like [`alloc`](Self::alloc), but

@@ -49,28 +49,43 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             let max = self.zone.max_order();
             return Err(AllocError::TooLarge { order, max });
         }
+        self.alloc_at_rest(order, mobility).inspect_err(|error| {
+            self.count_failure(order, *error);
+        })
+    }
+
+    /// The last way of a request, which no seat may be busy for: all CPUs are stopped and all caches
+    /// drained. A failure is not counted.
+    pub(crate) fn alloc_at_rest(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
         let stopped = self.zone.stop();
         self.words.count(counter::DRAINS, 1);
         stopped.drain();
         // All that is free lies in pageblocks now, and nobody else takes it: if a free block of
         // the order exists, it is found.
-        let offset = self.fetch_at_rest(&stopped, Wanted { order, mobility });
-        let result = match offset {
+        match self.fetch_at_rest(&stopped, Wanted { order, mobility }) {
             Some(offset) => {
                 self.hand_out(offset, order, mobility);
                 Ok(self.zone.frame(offset))
             }
             None if stopped.zone.usable_frames(mobility) < order.frames() => {
-                self.words.count(counter::EXHAUSTED + order.index(), 1);
                 Err(AllocError::Exhausted)
             }
-            None => {
-                self.words.count(counter::FRAGMENTED + order.index(), 1);
-                Err(AllocError::Fragmented)
-            }
+            None => Err(AllocError::Fragmented),
+        }
+    }
+
+    /// Counts a request of `order` that failed.
+    pub(crate) fn count_failure(&self, order: Order, error: AllocError) {
+        let counter = match error {
+            AllocError::Exhausted => counter::EXHAUSTED,
+            AllocError::Fragmented => counter::FRAGMENTED,
+            AllocError::TooLarge { .. } => return,
         };
-        drop(stopped);
-        result
+        self.words.count(counter + order.index(), 1);
     }
 
     /// Fetches a block from the pageblocks, and a batch of others into the cache. Never waits.

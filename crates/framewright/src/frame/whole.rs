@@ -97,6 +97,11 @@ impl Whole {
 }
 
 impl<'m, P> Zone<'m, P> {
+    /// The row of the index with the entirely free pageblocks that are labelled for `mobility`.
+    pub(super) const fn whole_row(&self, mobility: Mobility) -> usize {
+        self.whole.way(mobility).row
+    }
+
     /// Takes a whole pageblock as one block; its offset, if there is one. Never waits.
     ///
     /// The same as [`take_some`](Self::take_some), for the one order at which nothing has to be

@@ -50,6 +50,15 @@ fn cheapest(
 }
 
 impl Zone<'_, SingleThread> {
+    /// Entirely free pageblocks that every request may have.
+    fn whole_and_everybodys(&self) -> u64 {
+        let is_so = |id: &usize| {
+            let facts = self.pageblock(*id);
+            u64::from(facts.free) == self.map.block_frames() && matches!(facts.label, Label::Of(_))
+        };
+        (0..self.pageblocks()).filter(is_so).count() as u64
+    }
+
     fn free_blocks_by_pageblock(&self) -> Vec<[u32; 11]> {
         let of = |id| {
             let mut runs = [0; 11];
@@ -61,7 +70,8 @@ impl Zone<'_, SingleThread> {
 }
 
 #[test]
-fn a_request_takes_the_cheapest_of_all_candidates() {
+fn a_request_takes_the_cheapest_of_all_candidates_and_contaminates_when_it_was_said_to() {
+    let mut sums = [0; 2];
     for fallback in ALL {
         for (pageblock, blocks) in [(4, 40), (6, 30), (9, 20)] {
             let layout = ZoneLayout::new(Frame(0), blocks << pageblock)
@@ -80,7 +90,24 @@ fn a_request_takes_the_cheapest_of_all_candidates() {
                     let size = order([0, 0, 0, 1, 2, 3, 4, pageblock][random.below(8)]);
                     let mobility = Mobility::ALL[random.below(3)];
                     let expected = cheapest(&zone, &policy, size, mobility);
+                    let contaminates = expected.is_some_and(|id| {
+                        let facts = zone.pageblock(id);
+                        let is_clean = match fallback {
+                            Fallback::Concentrated => facts.nonmovable() == 0,
+                            _ => facts.label == Label::Of(Movable),
+                        };
+                        !mobility.is_movable() && is_clean && u64::from(facts.free) < 1 << pageblock
+                    });
+                    let polluted = zone.polluting_fallbacks();
+                    let would = zone.would_contaminate(size, mobility);
+                    assert_eq!(would, contaminates, "{fallback:?}: {mobility:?} {size}");
                     let found = seat.try_alloc(size, mobility);
+                    if fallback == Fallback::Concentrated {
+                        let by = zone.polluting_fallbacks() - polluted;
+                        assert!(by == 0 || by == 1 && contaminates);
+                        sums[0] += by;
+                    }
+                    sums[1] += u64::from(contaminates);
                     let id = found.map(|frame| (frame.0 >> pageblock) as usize);
                     assert_eq!(id, expected, "{fallback:?}: {mobility:?} {size}");
                     live.extend(found.map(|frame| (frame, size)));
@@ -90,10 +117,20 @@ fn a_request_takes_the_cheapest_of_all_candidates() {
                 }
                 if op % 100 == 0 {
                     zone.verify().unwrap();
+                    let whole = zone.whole_and_everybodys();
+                    for max in [0, 1, whole, whole + 1, u64::MAX] {
+                        assert_eq!(zone.free_pageblocks_up_to(max), whole.min(max));
+                    }
+                    for mobility in Mobility::ALL {
+                        let usable = zone.usable_frames(mobility);
+                        assert_eq!(zone.free_frames_for(mobility, u64::MAX), usable);
+                        assert!(zone.free_frames_for(mobility, 1) <= usable);
+                    }
                 }
             }
         }
     }
+    assert!(sums[0] > 5 && sums[1] > 5, "{sums:?}");
 }
 
 #[test]

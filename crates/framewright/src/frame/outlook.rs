@@ -1,0 +1,68 @@
+//! What reclaim looks at in a zone, often enough that it must be cheap: as of one moment each, and
+//! not all of the same one.
+
+use super::seat::counter;
+use super::zone::Zone;
+use crate::policy::End;
+use crate::units::Mobility;
+
+impl<P> Zone<'_, P> {
+    /// Free frames in pageblocks; what is cached does not count. Time: O(CPUs).
+    pub(crate) fn free_frames(&self) -> u64 {
+        self.pageblock_free_frames()
+    }
+
+    /// The same, of those that requests of `mobility` may have. Where that is not obviously at least
+    /// `enough`, because there are pageblocks that not every request may be served from, time:
+    /// O(pageblocks).
+    pub(crate) fn free_frames_for(&self, mobility: Mobility, enough: u64) -> u64 {
+        let free = self.pageblock_free_frames();
+        let kept = self
+            .kept_pageblocks()
+            .saturating_mul(self.map.block_frames());
+        let sure = free.saturating_sub(kept);
+        if mobility.is_movable() || kept == 0 {
+            free
+        } else if sure >= enough {
+            sure
+        } else {
+            self.usable_frames(mobility).min(free)
+        }
+    }
+
+    /// Entirely free pageblocks that every request may have, counted up to `max`. Time: O(max).
+    pub(crate) fn free_pageblocks_up_to(&self, max: u64) -> u64 {
+        let mut count = 0;
+        let mut seen = [None; Mobility::ALL.len()];
+        for mobility in Mobility::ALL {
+            let row = self.whole_row(mobility);
+            // By composition they are all of one class, whatever their label.
+            if seen.contains(&Some(row)) {
+                continue;
+            }
+            seen[mobility.index()] = Some(row);
+            let mut at = None;
+            while count < max {
+                at = self.index.find(row, End::Lowest, at, false);
+                if at.is_none() {
+                    break;
+                }
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Fallbacks so far that put something that cannot move into a pageblock where everything could.
+    /// Time: O(CPUs).
+    pub(crate) fn polluting_fallbacks(&self) -> u64 {
+        self.all_seats()
+            .map(|seat| seat.read(counter::POLLUTED))
+            .sum()
+    }
+
+    /// How many CPUs have a seat.
+    pub(crate) const fn cpus(&self) -> u16 {
+        self.map.cpus
+    }
+}
