@@ -68,8 +68,8 @@
 //! Remote frees need no seat of the pageblock's, but the freeing context needs a seat.
 //!
 //! # What is not here
-//! Watermarks that act, reclaim, compaction ([another module's](crate::reclaim), which sets pageblocks
-//! apart here and empties them); zeroing, mapping, NUMA distances.
+//! What is done about watermarks, and compaction: [reclaim](crate::reclaim)'s; here only the caches
+//! keep less below them. Zeroing, mapping, NUMA distances.
 //!
 //! # Sources
 //! A bitmap and a counter for each 2 MiB, allocated with atomics: LLFree (Wrenger et al., USENIX

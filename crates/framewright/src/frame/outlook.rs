@@ -7,12 +7,7 @@ use crate::policy::End;
 use crate::units::Mobility;
 
 impl<P> Zone<'_, P> {
-    /// Free frames in pageblocks; what is cached does not count. Time: O(CPUs).
-    pub(crate) fn free_frames(&self) -> u64 {
-        self.pageblock_free_frames()
-    }
-
-    /// The same, of those that requests of `mobility` may have. Where that is not obviously at least
+    /// Free frames in pageblocks that requests of `mobility` may have; what is cached does not count. Where that is not obviously at least
     /// `enough`, because there are pageblocks that not every request may be served from, time:
     /// O(pageblocks).
     pub(crate) fn free_frames_for(&self, mobility: Mobility, enough: u64) -> u64 {

@@ -2,8 +2,8 @@ use crate::units::Order;
 
 /// Free-frame counts at which behaviour changes, and the same in whole free pageblocks.
 ///
-/// They are computed and reported; nothing acts on them yet but the CPU caches, which keep less
-/// while less than `low` is free.
+/// By themselves they are only reported: CPU caches keep less while less than `low` is free, and
+/// whoever allocates through [reclaim](crate::reclaim) has them acted on, by [`Targets`](super::Targets).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Watermarks {
     /// Below this, only those may allocate who will free.

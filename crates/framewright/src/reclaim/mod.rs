@@ -58,17 +58,29 @@
 //! Linux 5.0 (1c30844d). Background work for whole pageblocks, and reclaim at pageblock order for
 //! what cannot move: Linux 6.15's defrag_mode and its repair in 2026.
 
+mod background;
 mod client;
 mod compact;
+mod direct;
 mod evacuate;
 mod moving;
+mod relief;
+mod seat;
 mod state;
+mod watch;
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod pageblock_tests;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod pressure_tests;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use background::Background;
 pub use client::{Ask, Clients, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
 pub use compact::{CompactEffort, Compaction};
 pub use evacuate::{EvacuateError, Evacuated};
 pub use moving::Obstacle;
+pub use relief::ReclaimRelief;
+pub use seat::Seat;
 pub use state::Reclaim;
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;

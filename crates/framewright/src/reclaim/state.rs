@@ -2,7 +2,7 @@ use crate::frame::{SetupError, Zone};
 use crate::platform::{Barrier, Relax};
 use crate::policy::ReclaimConfig;
 use crate::raw::atomic_words;
-use crate::stats::ReclaimStats;
+use crate::stats::{ReclaimStats, Vmstat};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::Order;
 
@@ -15,6 +15,25 @@ pub(super) mod word {
     pub(in super::super) const DEFERRED: usize = 0;
     /// Where the migrate scanner begins among equals: a pageblock.
     pub(in super::super) const MIGRATE_AT: usize = 1;
+    /// Whether the background was woken and has not noticed yet.
+    pub(in super::super) const WOKEN: usize = 3;
+    /// Whether the background sleeps, naps or works.
+    pub(in super::super) const PHASE: usize = 4;
+    /// The priority of its next round.
+    pub(in super::super) const PRIORITY: usize = 5;
+    /// What it has given up in this run, one bit for each `Lack`; and whether it has compacted.
+    pub(in super::super) const GIVEN_UP: usize = 6;
+    /// By how many pageblocks its targets are raised.
+    pub(in super::super) const BOOST: usize = 7;
+    /// The zone's polluting fallbacks of which it has been boosted.
+    pub(in super::super) const POLLUTED: usize = 8;
+    /// Which client is asked first next time, modulo how many there are.
+    pub(in super::super) const TURN: usize = 9;
+    /// By `Lack`: how often in a row nothing could be done, and how many looks it is left off.
+    pub(in super::super) const FRAMES_IN_VAIN: usize = 10;
+    pub(in super::super) const FRAMES_LEFT_OFF: usize = 11;
+    pub(in super::super) const PAGEBLOCKS_IN_VAIN: usize = 12;
+    pub(in super::super) const PAGEBLOCKS_LEFT_OFF: usize = 13;
     /// How many words there are, in whole cache lines.
     pub(in super::super) const COUNT: usize = 16;
 }
@@ -139,6 +158,15 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
         stats
     }
 
+    /// These counters and the zone's own, for a listing.
+    #[must_use]
+    pub fn vmstat(&self) -> Vmstat {
+        Vmstat {
+            frames: self.zone.stats(),
+            reclaim: self.stats(),
+        }
+    }
+
     /// Adds to a counter.
     pub(super) fn count(&self, counter: Counter, by: u64) {
         if by > 0 {
@@ -147,8 +175,12 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
         }
     }
 
+    /// What a counter stands at.
+    pub(super) fn counted(&self, counter: Counter) -> u64 {
+        self.counters[ORDERS + counter as usize].load(Relaxed)
+    }
+
     /// Counts a request of `order` that reclaimed.
-    #[allow(dead_code, reason = "requests that reclaim follow")]
     pub(super) fn count_stall(&self, order: Order) {
         self.counters[order.index()].fetch_add(1, Relaxed);
     }

@@ -6,6 +6,7 @@ mod lock;
 mod range;
 mod reclaim;
 mod reserve;
+mod vmstat;
 
 pub use frame::{FrameStats, PerOrder};
 pub use kv::KvStats;
@@ -13,3 +14,4 @@ pub use lock::LockStats;
 pub use range::{FitCounts, RangeStats};
 pub use reclaim::ReclaimStats;
 pub use reserve::ReserveStats;
+pub use vmstat::Vmstat;

@@ -1,0 +1,231 @@
+//! The background: what Linux has kswapd and kcompactd for, as a function that somebody calls.
+//!
+//! ```text
+//!              woken, below a low target
+//!     Sleeps ────────────────────────────▶ Works ◀──┐ woken during the nap: low hit quickly
+//!        ▲                                   │      │ below high after it: high hit quickly
+//!        │ still above, after the nap        ▼      │
+//!        └──────────────────────────────── Naps ────┘
+//! ```
+//!
+//! The engine has no clock here: how long a nap is, is the caller's business (a tenth of a second in
+//! Linux). What is counted is what happened between a call that returned [`Background::Naps`] and the
+//! next one.
+
+use super::Clients;
+use super::compact::{CompactEffort, Compaction};
+use super::direct::{Behalf, Round};
+use super::state::{Counter, Reclaim, word};
+use super::watch::{Lack, NAPS, SLEEPS, WORKS};
+use crate::frame::Seat;
+use crate::platform::{Barrier, Relax};
+use crate::policy::{Targets, boost_after};
+use crate::sync::Ordering::Relaxed;
+use crate::units::{Context, Mobility, Order};
+
+/// What the background wants of whoever calls it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Background {
+    /// To be called again at once: the budget is used up, the work is not.
+    Works,
+    /// To be called again after a short sleep, or as soon as it [is wanted](Reclaim::is_wanted).
+    Naps,
+    /// To be called again when it is wanted.
+    Sleeps,
+}
+
+/// How a run of the background stands.
+enum Standing {
+    /// Below the high target in frames, by so many.
+    Frames(u64),
+    /// Below that in pageblocks.
+    Pageblocks,
+    Reached,
+}
+
+impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+    /// One step of the background: has clients give frames back until as many are free as its high
+    /// target says, then empties pageblocks until as many are whole, both raised for a while after a
+    /// fallback that polluted. For one caller at a time.
+    ///
+    /// Ends when that is reached, when nothing helps any more (it is not woken for the same reason
+    /// for a while then), or after about `budget` looks: at frames that clients are asked about, and of
+    /// compaction's scanners. The last call of a client, or pageblock, is finished.
+    ///
+    /// What clients free goes into `frames`. It obeys no watermark itself, and its context allows
+    /// everything.
+    pub fn background(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        budget: u64,
+    ) -> Background {
+        if !self.is_up() {
+            return Background::Sleeps;
+        }
+        let mut left = budget.max(1);
+        let mut is_reached = true;
+        loop {
+            let used = match self.standing(self.targets()) {
+                Standing::Frames(missing) if self.may_ask() => {
+                    self.ask_once(frames, clients, missing, left)
+                }
+                Standing::Pageblocks if self.may_empty() => self.empty_one(frames, clients),
+                Standing::Reached => break,
+                _ => {
+                    is_reached = false;
+                    break;
+                }
+            };
+            // However little a step says it was, it was one.
+            left = left.saturating_sub(used.max(1));
+            if left == 0 {
+                return Background::Works;
+            }
+        }
+        self.rest(is_reached)
+    }
+
+    /// Whether it is to work: wakes up, or ends a nap.
+    fn is_up(&self) -> bool {
+        let phase = self.word(word::PHASE);
+        let woken = self.word(word::WOKEN).swap(0, Relaxed) != 0;
+        match phase.load(Relaxed) {
+            WORKS => return true,
+            NAPS if woken => self.count(Counter::LowHitQuickly, 1),
+            NAPS => {
+                if matches!(self.standing(self.targets()), Standing::Reached) {
+                    phase.store(SLEEPS, Relaxed);
+                    return false;
+                }
+                self.count(Counter::HighHitQuickly, 1);
+            }
+            _ if !woken => return false,
+            _ => {}
+        }
+        phase.store(WORKS, Relaxed);
+        let first = u64::from(self.config().priority_first);
+        self.word(word::PRIORITY).store(first, Relaxed);
+        self.word(word::GIVEN_UP).store(0, Relaxed);
+        true
+    }
+
+    /// Goes to sleep: for a short time if the targets stand.
+    fn rest(&self, is_reached: bool) -> Background {
+        let boost = self.word(word::BOOST);
+        boost.store(boost_after(boost.load(Relaxed), is_reached), Relaxed);
+        let (phase, rests) = if is_reached {
+            (NAPS, Background::Naps)
+        } else {
+            (SLEEPS, Background::Sleeps)
+        };
+        self.word(word::PHASE).store(phase, Relaxed);
+        rests
+    }
+
+    fn standing(&self, targets: Targets) -> Standing {
+        let zone = self.zone();
+        let missing = targets
+            .frames
+            .high
+            .saturating_sub(zone.free_in_pageblocks());
+        if missing > 0 && self.may_ask() {
+            return Standing::Frames(missing);
+        }
+        let high = targets.pageblocks.high;
+        if zone.free_pageblocks_up_to(high) < high {
+            Standing::Pageblocks
+        } else if missing > 0 {
+            Standing::Frames(missing)
+        } else {
+            Standing::Reached
+        }
+    }
+
+    fn has_given_up(&self, lack: Lack) -> bool {
+        self.word(word::GIVEN_UP).load(Relaxed) >> lack as u64 & 1 != 0
+    }
+
+    /// For the rest of this run nothing more is tried about `lack`, nor for some time after it.
+    fn give_up(&self, lack: Lack) {
+        let given_up = self.word(word::GIVEN_UP);
+        given_up.store(given_up.load(Relaxed) | 1 << lack as u64, Relaxed);
+        self.leave_off(lack);
+    }
+
+    fn may_ask(&self) -> bool {
+        !self.has_given_up(Lack::Frames)
+    }
+
+    fn may_empty(&self) -> bool {
+        !self.has_given_up(Lack::Pageblocks)
+    }
+
+    /// One round of asking; how many looks it took.
+    fn ask_once(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        missing: u64,
+        left: u64,
+    ) -> u64 {
+        let at = self.word(word::PRIORITY);
+        let priority = at.load(Relaxed) as u8;
+        let wanted = missing.max(u64::from(self.config().batch_frames));
+        let round = Round {
+            behalf: Behalf::Background,
+            priority,
+            wanted,
+            scan_max: left,
+            order: Order::ZERO,
+            context: Context::ANY,
+        };
+        let shrunk = self.ask_all(frames, clients, &round);
+        if shrunk.freed == 0 && priority == 0 && shrunk.scanned < left {
+            self.give_up(Lack::Frames);
+        } else if shrunk.freed < wanted && shrunk.scanned < left {
+            at.store(u64::from(priority.saturating_sub(1)), Relaxed);
+        }
+        shrunk.scanned
+    }
+
+    /// Empties one more pageblock; how many looks it took.
+    fn empty_one(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> u64 {
+        let given_up = self.word(word::GIVEN_UP);
+        let flags = given_up.load(Relaxed);
+        if flags & HAS_COMPACTED == 0 {
+            given_up.store(flags | HAS_COMPACTED, Relaxed);
+            self.count(Counter::CompactWake, 1);
+        }
+        let before = self.looks();
+        let whole = self.zone().pageblock_order();
+        let emptied = self.compact(
+            frames,
+            whole,
+            Mobility::Movable,
+            CompactEffort::Background,
+            clients.migrate,
+        );
+        match emptied {
+            Compaction::Captured(block) => {
+                let freed = frames.free(block, whole);
+                debug_assert_eq!(freed, Ok(()), "it was captured for the background");
+                self.take_up(Lack::Pageblocks);
+            }
+            _ => self.give_up(Lack::Pageblocks),
+        }
+        self.looks().saturating_sub(before)
+    }
+
+    /// Looks of both scanners so far.
+    fn looks(&self) -> u64 {
+        self.counted(Counter::MigrateScanned) + self.counted(Counter::FreeScanned)
+    }
+}
+
+/// In [`word::GIVEN_UP`], beside the bits of what was given up.
+const HAS_COMPACTED: u64 = 1 << 2;

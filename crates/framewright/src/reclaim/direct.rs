@@ -1,0 +1,350 @@
+//! Direct reclaim: what a request does itself, while somebody waits for it.
+
+use super::compact::{CompactEffort, Compaction};
+use super::state::{Counter, Reclaim, word};
+use super::watch::Lack;
+use super::{Ask, Clients, Shrunk};
+use crate::frame::{AllocError, Seat};
+use crate::platform::{Barrier, Relax};
+use crate::policy::{Remedy, compaction_cost, gap, next_priority, remedy, share};
+use crate::sync::Ordering::Relaxed;
+use crate::units::{Context, Frame, Mobility, Order, Run};
+
+/// A request for a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) order: Order,
+    pub(super) mobility: Mobility,
+    pub(super) context: Context,
+}
+
+/// On whose behalf clients are asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Behalf {
+    /// A request waits.
+    Direct,
+    /// Nobody waits.
+    Background,
+}
+
+/// What one round asks of all clients together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub(super) behalf: Behalf,
+    pub(super) priority: u8,
+    /// Frames wanted.
+    pub(super) wanted: u64,
+    /// Frames that may be looked at.
+    pub(super) scan_max: u64,
+    pub(super) order: Order,
+    pub(super) context: Context,
+}
+
+/// What a request has done so far.
+struct Efforts {
+    priority: u8,
+    /// The deepest round came to nothing, or was one too many.
+    is_over: bool,
+    rounds: u16,
+    compactions: u8,
+    freed: u64,
+    /// Of these, those since the last compaction.
+    since: u64,
+    /// A whole pageblock was asked for instead of a smaller block.
+    has_asked_for_whole: bool,
+}
+
+/// What a request does next.
+enum Next {
+    /// Compacts, for a block of that order.
+    Compact(Order),
+    /// Has so many frames given back.
+    Reclaim(u64),
+    GiveUp,
+}
+
+impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+    /// Serves a request that may reclaim, and for which there is no block, or too little is free.
+    ///
+    /// Ends after `rounds_max` rounds and `compactions_max` attempts of compaction (R3), and fails
+    /// only when neither can bring anything any more (R7).
+    #[cold]
+    pub(super) fn obtain(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        request: &Request,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> Result<Frame, AllocError> {
+        let &Request {
+            order, mobility, ..
+        } = request;
+        if order > self.zone().max_order() {
+            return frames.alloc(order, mobility);
+        }
+        let mut efforts = Efforts {
+            priority: self.config().priority_first,
+            is_over: false,
+            rounds: 0,
+            compactions: 0,
+            freed: 0,
+            since: 0,
+            has_asked_for_whole: false,
+        };
+        loop {
+            let lacking = self.lacking(request);
+            if lacking == 0 {
+                // Before the first stall, and after all that was tried last, what lies in any CPU's
+                // cache counts: there must be no stall where there is a block.
+                let is_first = efforts.rounds == 0 && efforts.compactions == 0;
+                let found = match frames.try_alloc(order, mobility) {
+                    None if is_first => frames.alloc_at_rest(order, mobility).ok(),
+                    found => found,
+                };
+                if let Some(frame) = found {
+                    return Ok(frame);
+                }
+            }
+            match self.next(request, lacking, &efforts, clients) {
+                Next::Compact(of) => {
+                    if of > order && !efforts.has_asked_for_whole {
+                        efforts.has_asked_for_whole = true;
+                    } else {
+                        efforts.compactions += 1;
+                        efforts.since = 0;
+                    }
+                    if let Some(block) = self.stall_to_compact(frames, of, mobility, clients) {
+                        return Ok(keep_front(frames, block, of, order));
+                    }
+                }
+                Next::Reclaim(wanted) => {
+                    if efforts.rounds == 0 {
+                        self.count_stall(order);
+                    }
+                    self.reclaim_some(frames, request, clients, wanted, &mut efforts);
+                }
+                Next::GiveUp => break,
+            }
+        }
+        if self.lacking(request) > 0 && efforts.freed < order.frames() {
+            // Below the min watermark only those may allocate who will free; and this one has not
+            // even brought what it takes.
+            frames.count_failure(order, AllocError::Exhausted);
+            return Err(AllocError::Exhausted);
+        }
+        frames.alloc(order, mobility)
+    }
+
+    /// How many frames are missing for the request to leave the min watermark free.
+    fn lacking(&self, request: &Request) -> u64 {
+        let needed = self.zone().watermarks().min + request.order.frames();
+        let free = self.zone().free_frames_for(request.mobility, needed);
+        needed.saturating_sub(free)
+    }
+
+    fn next(
+        &self,
+        request: &Request,
+        lacking: u64,
+        efforts: &Efforts,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> Next {
+        let &Request {
+            order, mobility, ..
+        } = request;
+        let (zone, config) = (self.zone(), self.config());
+        let batch = u64::from(config.batch_frames);
+        let may_compact = efforts.compactions < config.compactions_max;
+        let min = zone.watermarks().min;
+        if lacking > 0 {
+            // Free frames that this request cannot have, those lent to what moves, are room for what
+            // is in the way of a whole pageblock.
+            let whole = zone.pageblock_order();
+            let has_room = zone.free_in_pageblocks() >= min + gap(whole);
+            let may_ask = !efforts.has_asked_for_whole && order <= whole;
+            if !mobility.is_movable() && has_room && may_ask {
+                return Next::Compact(whole);
+            }
+            return Self::reclaim_or_not(efforts, lacking + batch);
+        }
+        if order == Order::ZERO {
+            return Self::reclaim_or_not(efforts, batch);
+        }
+        if !efforts.has_asked_for_whole && self.would_compact_in_clean(request) {
+            return Next::Compact(zone.pageblock_order());
+        }
+        let needed = min + gap(order);
+        let free = zone.free_frames_for(mobility, needed);
+        match remedy(order, free, min, clients.holding()) {
+            // Again only if there is more to compact than the last time.
+            Remedy::Compact if !may_compact => Next::GiveUp,
+            Remedy::Compact if efforts.compactions == 0 || efforts.since >= gap(order) => {
+                Next::Compact(order)
+            }
+            Remedy::Compact => {
+                let wanted = gap(order) - efforts.since;
+                Self::reclaim_or_not(efforts, wanted.max(batch))
+            }
+            Remedy::Reclaim => Self::reclaim_or_not(efforts, (needed - free).max(batch)),
+            // It may do with less room than is usual.
+            Remedy::Nothing if efforts.compactions == 0 => Next::Compact(order),
+            Remedy::Nothing => Next::GiveUp,
+        }
+    }
+
+    /// Whether a small block for what cannot move would have to be made in a pageblock in which
+    /// everything can: then rather the whole of the one that is cheapest to empty, which serves those
+    /// after it, too. Time: O(pageblocks), where a request has to wait anyway.
+    fn would_compact_in_clean(&self, request: &Request) -> bool {
+        let &Request {
+            order, mobility, ..
+        } = request;
+        let zone = self.zone();
+        let whole = zone.pageblock_order();
+        if mobility.is_movable() || order >= whole || !self.config().empties_for_nonmovable {
+            return false;
+        }
+        !(0..zone.pageblocks()).any(|id| {
+            let facts = zone.pageblock(id);
+            facts.nonmovable() > 0 && compaction_cost(&facts, 0, whole, order, mobility).is_some()
+        })
+    }
+
+    const fn reclaim_or_not(efforts: &Efforts, wanted: u64) -> Next {
+        if efforts.is_over {
+            Next::GiveUp
+        } else {
+            Next::Reclaim(wanted)
+        }
+    }
+
+    /// Rounds, each deeper than the one before, until as many frames came as are wanted, or none more
+    /// do. Not only until the request can be served: what is brought for once should last for some.
+    fn reclaim_some(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        request: &Request,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        mut wanted: u64,
+        efforts: &mut Efforts,
+    ) {
+        while wanted > 0 && !efforts.is_over {
+            let round = Round {
+                behalf: Behalf::Direct,
+                priority: efforts.priority,
+                wanted,
+                scan_max: u64::MAX,
+                order: request.order,
+                context: request.context,
+            };
+            let Shrunk { freed, .. } = self.ask_all(frames, clients, &round);
+            wanted = wanted.saturating_sub(freed);
+            efforts.rounds += 1;
+            efforts.freed = efforts.freed.saturating_add(freed);
+            efforts.since = efforts.since.saturating_add(freed);
+            match next_priority(self.config(), efforts.priority, efforts.rounds, freed) {
+                None => efforts.is_over = true,
+                Some(deeper) if wanted > 0 => efforts.priority = deeper,
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Asks the clients in turn, each for its [share], until there is enough. Who is asked first
+    /// changes with each round, so that nobody is always.
+    pub(super) fn ask_all(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        round: &Round,
+    ) -> Shrunk {
+        let mut sum = Shrunk::default();
+        let count = clients.shrink.len();
+        if count == 0 {
+            return sum;
+        }
+        let turn = self.word(word::TURN);
+        let first = turn.load(Relaxed) as usize % count;
+        let mut is_asked = false;
+        for nth in 0..count {
+            let client = clients.shrink[(first + nth) % count];
+            let held = client.holding();
+            let scan = share(held.frames, held.heat, round.priority)
+                .min(round.scan_max.saturating_sub(sum.scanned));
+            if scan == 0 {
+                continue;
+            }
+            is_asked = true;
+            let shrunk = client.shrink(
+                frames,
+                &Ask {
+                    wanted: round.wanted.saturating_sub(sum.freed),
+                    scan,
+                    order: round.order,
+                    context: round.context,
+                },
+            );
+            sum.scanned = sum.scanned.saturating_add(shrunk.scanned);
+            sum.freed = sum.freed.saturating_add(shrunk.freed);
+            if sum.freed >= round.wanted {
+                break;
+            }
+        }
+        // Rounds in which nobody is asked are nobody's turn.
+        turn.fetch_add(u64::from(is_asked), Relaxed);
+        let (scan, steal) = match round.behalf {
+            Behalf::Direct => (Counter::ScanDirect, Counter::StealDirect),
+            Behalf::Background => (Counter::ScanBackground, Counter::StealBackground),
+        };
+        self.count(scan, sum.scanned);
+        self.count(steal, sum.freed);
+        if sum.freed > 0 {
+            self.take_up(Lack::Frames);
+        }
+        sum
+    }
+
+    /// One attempt of compaction for which a request waits, counted as a stall if it was one: what is
+    /// left off, or hopeless by the counts, costs nothing and is none, as in Linux.
+    pub(super) fn stall_to_compact(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        order: Order,
+        mobility: Mobility,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> Option<Frame> {
+        let effort = CompactEffort::Direct;
+        match self.compact(frames, order, mobility, effort, clients.migrate) {
+            Compaction::Captured(block) => Some(block),
+            _ => None,
+        }
+    }
+
+    /// A block for a request that cannot move and would otherwise contaminate a pageblock: out of the
+    /// one that is cheapest to empty, so that what comes after it finds room there, too. `None` if
+    /// that cannot be done at once: then it falls back as before.
+    pub(super) fn make_room(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        request: &Request,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> Option<Frame> {
+        let whole = self.zone().pageblock_order();
+        let block = self.stall_to_compact(frames, whole, request.mobility, clients)?;
+        Some(keep_front(frames, block, whole, request.order))
+    }
+}
+
+/// Keeps the first block of `order` of an allocation of `whole`, and frees the rest.
+fn keep_front<P: Relax + Barrier>(
+    frames: &mut Seat<'_, '_, P>,
+    block: Frame,
+    whole: Order,
+    order: Order,
+) -> Frame {
+    let kept = order.frames();
+    if let Some(rest) = Run::new(Frame(block.0 + kept), whole.frames() - kept) {
+        let freed = frames.free_frames(rest);
+        debug_assert_eq!(freed, Ok(()), "it was allocated for this request");
+    }
+    block
+}

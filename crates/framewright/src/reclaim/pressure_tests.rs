@@ -1,0 +1,553 @@
+//! Requests under pressure, with caches that give back, and the background.
+
+extern crate std;
+
+use super::watch::Lack;
+use super::*;
+use crate::frame::{AllocError, Blocks, Seat as FrameSeat, Zone, ZoneLayout};
+use crate::platform::{Relief, SingleThread};
+use crate::policy::{Config, ReclaimConfig};
+use crate::units::{Context, CpuId, Frame, Mobility, Order, Run};
+use Mobility::{Movable, Unmovable};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::vec;
+use std::vec::Vec;
+
+type Frames<'z, 'm> = FrameSeat<'z, 'm, SingleThread>;
+
+fn order(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+/// A cache of single frames.
+#[derive(Default)]
+struct Cache {
+    frames: RefCell<VecDeque<Frame>>,
+    heat: u8,
+    calls: Cell<u64>,
+    /// From which call on it gives nothing.
+    fails_from: Option<u64>,
+    /// Only this one call gives nothing.
+    fails_at: Option<u64>,
+    /// Takes a frame for itself before it frees any.
+    allocates: bool,
+    contexts: RefCell<Vec<Context>>,
+}
+
+impl Cache {
+    fn fill(&self, frames: &mut Frames<'_, '_>, count: u64) {
+        for _ in 0..count {
+            let frame = frames.alloc(Order::ZERO, Movable).unwrap();
+            self.frames.borrow_mut().push_back(frame);
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.frames.borrow().len() as u64
+    }
+}
+
+impl<F: Blocks> Shrink<F> for Cache {
+    fn holding(&self) -> Holding {
+        Holding {
+            frames: self.held(),
+            heat: self.heat,
+        }
+    }
+
+    fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
+        let call = self.calls.get();
+        self.calls.set(call + 1);
+        self.contexts.borrow_mut().push(ask.context);
+        if self.fails_from.is_some_and(|from| call >= from) || self.fails_at == Some(call) {
+            return Shrunk {
+                scanned: ask.scan,
+                freed: 0,
+            };
+        }
+        // What it needs in order to free, from where it frees to: R4.
+        let own = self
+            .allocates
+            .then(|| frames.block(Order::ZERO, Unmovable).unwrap());
+        let count = ask.wanted.min(ask.scan).min(self.held());
+        for _ in 0..count {
+            let frame = self.frames.borrow_mut().pop_front().unwrap();
+            frames.free_block(frame, Order::ZERO).unwrap();
+        }
+        if let Some(own) = own {
+            frames.free_block(own, Order::ZERO).unwrap();
+        }
+        Shrunk {
+            scanned: count,
+            freed: count,
+        }
+    }
+}
+
+/// No caches of CPUs, so that what is free is known to the frame; nothing but frames is cared for.
+const UNCACHED: Config = Config {
+    cache_permille: 0,
+    fallback: crate::policy::Fallback::Concentrated,
+    cache_blocks_max: 0,
+};
+
+fn plain() -> ReclaimConfig {
+    ReclaimConfig {
+        pageblocks_percent: 0,
+        ..ReclaimConfig::default()
+    }
+}
+
+/// 16 pageblocks: min 181, low 226, high 271.
+const FRAMES: u64 = 8192;
+const MIN: u64 = 180;
+
+struct Machine {
+    zone_memory: Vec<u64>,
+    layout: ZoneLayout,
+}
+
+impl Machine {
+    fn new(cpus: u16) -> Self {
+        let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(cpus);
+        let zone_memory = vec![0; layout.words_needed().unwrap()];
+        Self {
+            zone_memory,
+            layout,
+        }
+    }
+
+    fn zone(&mut self, config: &Config) -> Zone<'_, SingleThread> {
+        let zone = Zone::new(
+            &self.layout,
+            config,
+            &mut self.zone_memory,
+            SingleThread::new(),
+        );
+        let zone = zone.unwrap();
+        zone.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
+        zone
+    }
+}
+
+fn reclaim_memory(zone: &Zone<'_, SingleThread>) -> Vec<u64> {
+    vec![!0; Reclaim::words_needed(zone)]
+}
+
+/// So many single movable frames.
+fn take<'z, 'm>(
+    seat: &mut Seat<'_, 'z, 'm, SingleThread>,
+    clients: &Clients<'_, Frames<'z, 'm>>,
+    count: u64,
+) {
+    for _ in 0..count {
+        seat.alloc(order(0), Movable, Context::ANY, clients)
+            .unwrap();
+    }
+}
+
+/// Everybody's frames are where they are said to be.
+fn is_sound(zone: &Zone<'_, SingleThread>, live: u64) {
+    zone.drain();
+    zone.verify().unwrap();
+    assert_eq!(zone.recount().free, FRAMES - live);
+    for id in 0..zone.pageblocks() {
+        let at = Frame((id << 9) as u64);
+        let run = Run::new(at, 512).unwrap();
+        assert!(zone.unisolate(run).is_err(), "R1: pageblock {id} is apart");
+    }
+}
+
+#[test]
+fn watermarks_hold_as_long_as_clients_could_give() {
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&UNCACHED);
+    assert_eq!(zone.watermarks().min, MIN);
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let cache = Cache::default();
+    cache.fill(&mut frames, 7000);
+    let clients = Clients {
+        shrink: &[&cache],
+        migrate: &[],
+    };
+    let mut seat = reclaim.seat(frames);
+    let mut live = Vec::new();
+    let error = loop {
+        let size = order((live.len() % 3) as u8);
+        match seat.alloc(size, Movable, Context::ANY, &clients) {
+            Ok(frame) => live.push((frame, size)),
+            Err(error) => break error,
+        }
+        let free = zone.free_in_pageblocks();
+        assert!(free >= MIN, "{free} are free, {} are held", cache.held());
+    };
+    assert_eq!(error, AllocError::Exhausted);
+    assert_eq!(cache.held(), 0, "R7: it fails when nobody has anything");
+    let stats = reclaim.stats();
+    assert!(stats.allocstalls() > 10 && stats.pgsteal_direct == 7000);
+    assert!(stats.pgscan_direct >= stats.pgsteal_direct);
+    assert_eq!(stats.pgscan_kswapd, 0);
+    let sum: u64 = live.iter().map(|(_, size)| size.frames()).sum();
+    assert!(FRAMES - sum < MIN + 4);
+    // One that must not wait may go below, and never asks anybody.
+    let calls = cache.calls.get();
+    let mut atomic = 0;
+    while let Ok(frame) = seat.alloc(order(0), Unmovable, Context::NOWAIT, &clients) {
+        live.push((frame, order(0)));
+        atomic += 1;
+    }
+    assert!(atomic >= MIN - 4);
+    assert_eq!(cache.calls.get(), calls);
+    assert_eq!(reclaim.stats().allocstalls(), stats.allocstalls());
+    assert_eq!(zone.stats().failures(order(0)), 1);
+    assert!(reclaim.is_wanted(), "the background was woken");
+    let mut frames = seat.into_inner();
+    for (frame, size) in live {
+        frames.free(frame, size).unwrap();
+    }
+    drop(frames);
+    is_sound(&zone, 0);
+}
+
+#[test]
+fn r3_memory_squeezed_to_nothing_gives_an_error_and_ends() {
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&Config::default());
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    // It holds everything, and gives nothing.
+    let cache = Cache {
+        fails_from: Some(0),
+        ..Cache::default()
+    };
+    cache.fill(&mut frames, FRAMES);
+    let clients = Clients {
+        shrink: &[&cache, &cache],
+        migrate: &[],
+    };
+    let mut seat = reclaim.seat(frames);
+    for size in [0, 1, 2, 3, 9, 10] {
+        for mobility in Mobility::ALL {
+            let calls = cache.calls.get();
+            let failed = seat.alloc(order(size), mobility, Context::ANY, &clients);
+            assert_eq!(failed, Err(AllocError::Exhausted), "{size} {mobility}");
+            let calls = cache.calls.get() - calls;
+            // 13 priorities, at most one call of each client at each.
+            assert!((2..=26).contains(&calls), "{size} {mobility}: {calls}");
+        }
+    }
+    let too_large = seat.alloc(order(11), Movable, Context::ANY, &clients);
+    assert!(matches!(too_large, Err(AllocError::TooLarge { .. })));
+    let stats = reclaim.stats();
+    assert_eq!(stats.allocstalls(), 18, "each counted once");
+    assert_eq!(stats.allocstall[9], 3);
+    assert_eq!(zone.stats().failures(order(9)), 3);
+    drop(seat);
+    is_sound(&zone, FRAMES);
+}
+
+#[test]
+fn r7_a_client_that_claims_what_it_did_not_do_does_not_keep_a_request_for_ever() {
+    struct Liar(Cell<u64>);
+    impl<F> Shrink<F> for Liar {
+        fn holding(&self) -> Holding {
+            Holding {
+                frames: u64::MAX,
+                heat: 0,
+            }
+        }
+        fn shrink(&self, _: &mut F, ask: &Ask) -> Shrunk {
+            self.0.set(self.0.get() + 1);
+            Shrunk {
+                scanned: u64::MAX,
+                freed: ask.wanted,
+            }
+        }
+    }
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&UNCACHED);
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let cache = Cache::default();
+    cache.fill(&mut frames, FRAMES);
+    let liar = Liar(Cell::new(0));
+    let clients = Clients {
+        shrink: &[&liar],
+        migrate: &[],
+    };
+    let mut seat = reclaim.seat(frames);
+    let failed = seat.alloc(order(0), Movable, Context::ANY, &clients);
+    assert_eq!(failed, Err(AllocError::Exhausted));
+    assert_eq!(liar.0.get(), 32, "its rounds were over");
+    reclaim.wake(Lack::Frames);
+    let mut frames = seat.into_inner();
+    assert_eq!(
+        reclaim.background(&mut frames, &clients, 100),
+        Background::Works,
+        "the budget ends it"
+    );
+}
+
+#[test]
+fn a_client_that_fails_at_any_call_leaves_everything_as_it_was() {
+    for fails_at in 0..40 {
+        let mut machine = Machine::new(1);
+        let zone = machine.zone(&Config::default());
+        let mut memory = reclaim_memory(&zone);
+        let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+        let mut frames = zone.seat(CpuId(0)).unwrap();
+        let cache = Cache {
+            fails_at: Some(fails_at),
+            ..Cache::default()
+        };
+        cache.fill(&mut frames, FRAMES - 100);
+        let clients = Clients {
+            shrink: &[&cache],
+            migrate: &[],
+        };
+        let mut seat = reclaim.seat(frames);
+        let mut live = 0;
+        for nth in 0..300 {
+            let size = order([0, 0, 1, 2][nth % 4]);
+            if seat.alloc(size, Unmovable, Context::ANY, &clients).is_ok() {
+                live += size.frames();
+            }
+        }
+        assert!(live >= 300, "one call in vain fails no request: {live}");
+        let mut frames = seat.into_inner();
+        while reclaim.background(&mut frames, &clients, 64) == Background::Works {}
+        assert!(cache.calls.get() > fails_at || fails_at > 20);
+        drop(frames);
+        is_sound(&zone, live + cache.held());
+    }
+}
+
+#[test]
+fn r4_a_client_that_allocates_from_within_is_served_without_reclaim() {
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&UNCACHED);
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let cache = Cache {
+        allocates: true,
+        ..Cache::default()
+    };
+    cache.fill(&mut frames, FRAMES - MIN);
+    let clients = Clients {
+        shrink: &[&cache],
+        migrate: &[],
+    };
+    let mut seat = reclaim.seat(frames);
+    seat.alloc(order(0), Movable, Context::NOFS, &clients)
+        .unwrap();
+    assert_eq!(reclaim.stats().allocstalls(), 1, "the client's is none");
+    assert!(!cache.contexts.borrow().is_empty());
+    assert!(cache.contexts.borrow().iter().all(|c| *c == Context::NOFS));
+    drop(seat);
+    is_sound(&zone, cache.held() + 1);
+}
+
+#[test]
+fn a_free_block_in_another_cpus_cache_means_no_stall() {
+    let mut machine = Machine::new(2);
+    let zone = machine.zone(&Config {
+        cache_permille: 100,
+        ..Config::default()
+    });
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let mut other = zone.seat(CpuId(1)).unwrap();
+    let cache = Cache::default();
+    let mut pairs = Vec::new();
+    // Enough is free, but in single frames; one block of order 2 is in the other CPU's cache.
+    let kept = other.alloc(order(2), Movable).unwrap();
+    while let Ok(frame) = frames.alloc(order(1), Movable) {
+        pairs.push(frame);
+    }
+    for frame in &pairs[..400] {
+        frames.free_part(*frame, Order::ZERO).unwrap();
+    }
+    zone.drain();
+    assert!(zone.free_in_pageblocks() >= MIN + 8);
+    other.free(kept, order(2)).unwrap();
+    let clients = Clients {
+        shrink: &[&cache],
+        migrate: &[],
+    };
+    let mut seat = reclaim.seat(frames);
+    let found = seat.alloc(order(2), Movable, Context::ANY, &clients);
+    assert_eq!(found, Ok(kept));
+    let stats = reclaim.stats();
+    assert_eq!((stats.allocstalls(), stats.compact_stall), (0, 0));
+    // The next one would have to wait, and nobody can help it.
+    let failed = seat.alloc(order(2), Movable, Context::ANY, &clients);
+    assert_eq!(failed, Err(AllocError::Fragmented));
+    assert_eq!(cache.calls.get(), 0, "it holds nothing");
+}
+
+#[test]
+fn clients_are_asked_by_turns_for_what_they_hold_and_how_cold_it_is() {
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&UNCACHED);
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let caches = [0, 0, 192].map(|heat| Cache {
+        heat,
+        ..Cache::default()
+    });
+    let each = (FRAMES - MIN) / 3;
+    for cache in &caches {
+        cache.fill(&mut frames, each);
+    }
+    let clients = Clients {
+        shrink: &[&caches[0], &caches[1], &caches[2]],
+        migrate: &[],
+    };
+    let mut seat = reclaim.seat(frames);
+    take(&mut seat, &clients, 1500);
+    let given = caches.map(|cache| each - cache.held());
+    assert!(given[0].abs_diff(given[1]) < 200, "{given:?}");
+    assert!(
+        given[2] > 0 && given[2] * 2 < given[0] + given[1],
+        "{given:?}"
+    );
+}
+
+#[test]
+fn the_background_is_woken_below_low_and_works_to_high_within_its_budget() {
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&UNCACHED);
+    let marks = zone.watermarks();
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let cache = Cache::default();
+    cache.fill(&mut frames, FRAMES - marks.low - 33);
+    let clients = Clients {
+        shrink: &[&cache],
+        migrate: &[],
+    };
+    let mut seat = reclaim.seat(frames);
+    assert_eq!(
+        reclaim.background(seat.frames(), &clients, 20),
+        Background::Sleeps
+    );
+    take(&mut seat, &clients, 33);
+    assert!(!reclaim.is_wanted());
+    take(&mut seat, &clients, 34);
+    assert!(reclaim.is_wanted(), "at the first look after a quota");
+    let mut steps = 0;
+    while reclaim.background(seat.frames(), &clients, 20) == Background::Works {
+        steps += 1;
+        assert!(reclaim.is_wanted());
+    }
+    assert!(zone.free_in_pageblocks() >= marks.high);
+    assert!(steps >= 3, "a step is bounded by its budget: {steps}");
+    let stats = reclaim.stats();
+    assert_eq!((stats.kswapd_wake, stats.allocstalls()), (1, 0));
+    assert!(stats.pgsteal_kswapd >= marks.high - marks.low);
+    // The nap is over, and nothing has happened.
+    assert!(!reclaim.is_wanted());
+    assert_eq!(
+        reclaim.background(seat.frames(), &clients, 20),
+        Background::Sleeps
+    );
+    // Below high when the nap is over.
+    take(&mut seat, &clients, 80);
+    while reclaim.background(seat.frames(), &clients, 20) != Background::Naps {}
+    take(&mut seat, &clients, 2);
+    while reclaim.background(seat.frames(), &clients, 20) != Background::Naps {}
+    assert_eq!(reclaim.stats().kswapd_high_wmark_hit_quickly, 1);
+    // Below low before it is.
+    while !reclaim.is_wanted() {
+        take(&mut seat, &clients, 1);
+    }
+    while reclaim.background(seat.frames(), &clients, 20) != Background::Naps {}
+    let stats = reclaim.stats();
+    assert_eq!(stats.kswapd_low_wmark_hit_quickly, 1);
+    assert_eq!(stats.kswapd_high_wmark_hit_quickly, 1);
+    assert_eq!(stats.kswapd_wake, 3);
+    assert_eq!(stats.allocstalls(), 0, "it was there in time");
+}
+
+#[test]
+fn a_background_that_can_do_nothing_sleeps_and_is_left_off_until_something_helps() {
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&UNCACHED);
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let held = Cache::default();
+    held.fill(&mut frames, FRAMES - MIN - 100);
+    let mut wakes = Vec::new();
+    for look in 0..40 {
+        reclaim.watch();
+        if look % 2 == 0 {
+            reclaim.watch();
+        }
+        if reclaim.is_wanted() {
+            let rests = loop {
+                match reclaim.background(&mut frames, &Clients::NONE, 10) {
+                    Background::Works => {}
+                    rests => break rests,
+                }
+            };
+            assert_eq!(rests, Background::Sleeps);
+            wakes.push(look);
+        }
+    }
+    assert!(wakes.is_empty(), "above low nobody is woken: {wakes:?}");
+    held.fill(&mut frames, 90);
+    for look in 0..40 {
+        reclaim.watch();
+        if reclaim.is_wanted() {
+            while reclaim.background(&mut frames, &Clients::NONE, 10) == Background::Works {}
+            wakes.push(look);
+        }
+    }
+    assert_eq!(wakes, [0, 2, 5, 10, 19, 28, 37]);
+    // Somebody comes to hold something, and a request gets it: it is woken at the next look.
+    let clients = Clients {
+        shrink: &[&held],
+        migrate: &[],
+    };
+    let mut seat = reclaim.seat(frames);
+    take(&mut seat, &clients, 30);
+    assert!(reclaim.stats().allocstalls() > 0);
+    reclaim.watch();
+    assert!(reclaim.is_wanted());
+}
+
+#[test]
+fn relief_frees_what_is_wanted_or_all_that_there_is_and_counts_one_stall() {
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&UNCACHED);
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let cache = Cache::default();
+    cache.fill(&mut frames, 1000);
+    let shrink: [&dyn Shrink<_>; 1] = [&cache];
+    let clients = Clients {
+        shrink: &shrink,
+        migrate: &[],
+    };
+    let relief = reclaim.relief(clients);
+    assert_eq!(relief.reclaim(&mut frames, 10, Context::NOWAIT), 0);
+    assert_eq!(reclaim.stats().allocstalls(), 0);
+    assert_eq!(relief.reclaim(&mut frames, 300, Context::NOIO), 300);
+    assert_eq!(relief.reclaim(&mut frames, 5000, Context::ANY), 700);
+    assert_eq!(relief.reclaim(&mut frames, 1, Context::ANY), 0);
+    assert!(!relief.compact(&mut frames, order(3), Context::ANY));
+    assert_eq!(reclaim.stats().allocstalls(), 3);
+    drop(frames);
+    is_sound(&zone, 0);
+}

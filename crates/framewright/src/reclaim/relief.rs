@@ -1,0 +1,84 @@
+use super::Clients;
+use super::direct::{Behalf, Round};
+use super::state::Reclaim;
+use crate::frame::Seat;
+use crate::platform::{Barrier, Relax, Relief};
+use crate::policy::next_priority;
+use crate::units::{Context, Mobility, Order};
+
+/// A zone's reclaim with those who hold its memory, for whoever makes requests of his own and asks
+/// for [`Relief`]: objects, for one.
+#[derive(Debug)]
+pub struct ReclaimRelief<'r, 'c, 'z, 'm, P> {
+    reclaim: &'r Reclaim<'z, 'm, P>,
+    clients: Clients<'c, Seat<'z, 'm, P>>,
+}
+
+impl<P> Clone for ReclaimRelief<'_, '_, '_, '_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for ReclaimRelief<'_, '_, '_, '_, P> {}
+
+impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+    /// The same with `clients`, as relief.
+    #[must_use]
+    pub const fn relief<'r, 'c>(
+        &'r self,
+        clients: Clients<'c, Seat<'z, 'm, P>>,
+    ) -> ReclaimRelief<'r, 'c, 'z, 'm, P> {
+        ReclaimRelief {
+            reclaim: self,
+            clients,
+        }
+    }
+}
+
+impl<'z, 'm, P: Relax + Barrier> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, '_, 'z, 'm, P> {
+    /// One attempt at a block for what cannot move, which objects cannot. It is free afterwards, in
+    /// this CPU's cache if it is small.
+    fn compact(&self, frames: &mut Seat<'z, 'm, P>, order: Order, context: Context) -> bool {
+        let may = context.may_block && context.may_reclaim;
+        if !may || order > self.reclaim.zone().max_order() {
+            return false;
+        }
+        let block =
+            self.reclaim
+                .stall_to_compact(frames, order, Mobility::Unmovable, &self.clients);
+        match block {
+            Some(block) => frames.free(block, order).is_ok(),
+            None => false,
+        }
+    }
+
+    /// Rounds of direct reclaim until `wanted` frames came, or nothing more does: at most as many as
+    /// one request may have.
+    fn reclaim(&self, frames: &mut Seat<'z, 'm, P>, wanted: u64, context: Context) -> u64 {
+        if !(context.may_block && context.may_reclaim) {
+            return 0;
+        }
+        let config = self.reclaim.config();
+        self.reclaim.count_stall(Order::ZERO);
+        let (mut rounds, mut freed) = (0, 0u64);
+        let mut next = Some(config.priority_first);
+        while let Some(priority) = next
+            && freed < wanted
+        {
+            let round = Round {
+                behalf: Behalf::Direct,
+                priority,
+                wanted: wanted - freed,
+                scan_max: u64::MAX,
+                order: Order::ZERO,
+                context,
+            };
+            let shrunk = self.reclaim.ask_all(frames, &self.clients, &round);
+            rounds += 1;
+            freed = freed.saturating_add(shrunk.freed);
+            next = next_priority(config, priority, rounds, shrunk.freed);
+        }
+        freed
+    }
+}

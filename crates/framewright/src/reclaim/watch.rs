@@ -1,0 +1,146 @@
+//! Where the zone stands, who is told, and how long it is left off when telling was in vain.
+
+use super::state::{Counter, Reclaim, word};
+use crate::policy::{Targets, boosted};
+use crate::sync::Ordering::Relaxed;
+
+/// What the background can be short of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lack {
+    /// Free frames.
+    Frames,
+    /// Entirely free pageblocks.
+    Pageblocks,
+}
+
+impl Lack {
+    /// How often in a row the background could do nothing about it, and how many looks it is not woken
+    /// for that reason.
+    const fn words(self) -> (usize, usize) {
+        match self {
+            Self::Frames => (word::FRAMES_IN_VAIN, word::FRAMES_LEFT_OFF),
+            Self::Pageblocks => (word::PAGEBLOCKS_IN_VAIN, word::PAGEBLOCKS_LEFT_OFF),
+        }
+    }
+
+    /// How often leaving off is doubled: for frames 8 looks at most, so that of what clients come to
+    /// hold meanwhile the background hears before requests stall; for pageblocks as compaction does.
+    fn shift_max(self, defer_shift_max: u8) -> u64 {
+        match self {
+            Self::Frames => u64::from(defer_shift_max).min(3),
+            Self::Pageblocks => u64::from(defer_shift_max),
+        }
+    }
+}
+
+/// What a look at the zone saw.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Free frames; what is cached does not count.
+    pub(super) free: u64,
+    pub(super) targets: Targets,
+}
+
+impl Seen {
+    pub(super) const fn lacks_frames(&self, mark: u64) -> bool {
+        self.free < mark
+    }
+}
+
+impl<P> Reclaim<'_, '_, P> {
+    /// The targets as they are at the moment, boost included.
+    pub(super) fn targets(&self) -> Targets {
+        let boost = self.word(word::BOOST).load(Relaxed);
+        let (zone, config) = (self.zone(), self.config());
+        Targets::of(config, zone.watermarks(), zone.pageblock_order(), boost)
+    }
+
+    /// Looks where the zone stands, and wakes the background if that is below its low targets; raises
+    /// these first if a fallback has polluted since the last look. Time: O(CPUs).
+    pub(super) fn watch(&self) -> Seen {
+        self.raise_for_pollution();
+        let zone = self.zone();
+        let seen = Seen {
+            free: zone.free_in_pageblocks(),
+            targets: self.targets(),
+        };
+        if seen.lacks_frames(seen.targets.frames.low) {
+            self.wake(Lack::Frames);
+        }
+        let low = seen.targets.pageblocks.low;
+        if zone.free_pageblocks_up_to(low) < low {
+            self.wake(Lack::Pageblocks);
+        }
+        seen
+    }
+
+    /// Boosts the targets by what the zone's own counter of polluting fallbacks has grown.
+    fn raise_for_pollution(&self) {
+        let zone = self.zone();
+        let now = zone.polluting_fallbacks();
+        // Of several CPUs that look at once, each counts what the others have not.
+        let before = self.word(word::POLLUTED).fetch_max(now, Relaxed);
+        let fallbacks = now.saturating_sub(before);
+        if fallbacks == 0 {
+            return;
+        }
+        let word = self.word(word::BOOST);
+        let high = zone.watermarks().high;
+        let boost = boosted(
+            self.config(),
+            word.load(Relaxed),
+            fallbacks,
+            high,
+            zone.pageblock_order(),
+        );
+        word.store(boost, Relaxed);
+    }
+
+    /// Whether the background has something to do: it was woken, or has not gone to sleep. Time: two
+    /// loads.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.word(word::WOKEN).load(Relaxed) != 0 || self.word(word::PHASE).load(Relaxed) == WORKS
+    }
+
+    /// Wakes the background, unless what is lacking is being left off.
+    pub(super) fn wake(&self, lack: Lack) {
+        if self.is_wanted() {
+            return;
+        }
+        let left_off = self.word(lack.words().1);
+        let left = left_off.load(Relaxed);
+        if left > 0 {
+            left_off.store(left - 1, Relaxed);
+            return;
+        }
+        // Of several CPUs that wake it at once, one does.
+        if self.word(word::WOKEN).swap(1, Relaxed) == 0 {
+            self.count(Counter::Wake, 1);
+        }
+    }
+
+    /// Nothing could be done about `lack`: it is left off for a while, twice as long as the last time.
+    pub(super) fn leave_off(&self, lack: Lack) {
+        let (in_vain, left_off) = lack.words();
+        let shift_max = lack.shift_max(self.config().defer_shift_max);
+        let shift = self.word(in_vain).load(Relaxed).min(shift_max);
+        self.word(left_off).store(1 << shift, Relaxed);
+        self.word(in_vain).store(shift + 1, Relaxed);
+    }
+
+    /// Something was done about `lack`: it is not left off any more.
+    pub(super) fn take_up(&self, lack: Lack) {
+        let (in_vain, left_off) = lack.words();
+        for word in [in_vain, left_off] {
+            self.word(word).store(0, Relaxed);
+        }
+    }
+}
+
+/// The background's [phase](word::PHASE): it sleeps until it is woken.
+pub(super) const SLEEPS: u64 = 0;
+/// It sleeps for a short time, and will look again when that is over.
+pub(super) const NAPS: u64 = 1;
+/// It has not done what it was woken for.
+pub(super) const WORKS: u64 = 2;
