@@ -64,7 +64,8 @@ impl Background {
 }
 
 impl Kernel310 {
-    /// Tells the background of a request, and wakes it if it sleeps and there is something to do.
+    /// Tells the background of a request, and wakes it if it sleeps and the zone is below low at the
+    /// order.
     pub(super) fn wake(&mut self, order: u8) {
         let background = &mut self.background;
         background.asked_order = background.asked_order.max(order);
@@ -73,7 +74,7 @@ impl Kernel310 {
             Phase::Nap { .. } => true,
             Phase::Asleep => false,
         };
-        if self.is_balanced(order, 0) {
+        if self.is_above(order, self.marks.low, Privileges::NONE) {
             return;
         }
         self.stats.kswapd_wake += 1;

@@ -372,6 +372,33 @@ impl Zone {
         self.push_free(frame, order, list, end);
     }
 
+    /// Splits the allocated block around `frame` so that one of `order` begins there, what is left
+    /// of it into the aligned blocks it consists of. Whether there was one.
+    #[cold]
+    pub(super) fn split(&mut self, frame: u32, order: u8) -> bool {
+        if order > MAX_ORDER || !frame.is_multiple_of(1 << order) {
+            return false;
+        }
+        let around = (order..=MAX_ORDER)
+            .map(|higher| frame & !((1u32 << higher) - 1))
+            .find(|&head| self.tag(head) != Tag::INSIDE);
+        let Some(mut head) = around else {
+            return false;
+        };
+        let tag = self.tag(head);
+        if !tag.is_allocated() || tag.order() < order || frame - head >= 1 << tag.order() {
+            return false;
+        }
+        for half in (order..tag.order()).rev() {
+            let upper = head + (1 << half);
+            let rest = if frame < upper { upper } else { head };
+            head = if frame < upper { head } else { upper };
+            self.tags[rest as usize] = Tag::allocated(half, tag.list());
+        }
+        self.tags[head as usize] = Tag::allocated(order, tag.list());
+        true
+    }
+
     #[inline]
     fn is_free_block(&self, frame: u32, order: u8) -> bool {
         self.tags

@@ -131,18 +131,20 @@ impl Kernel310 {
         cpu.index() % self.cached.len()
     }
 
-    /// Frees a block after a look at whether it is one.
+    /// Frees a block, or an aligned part of one, after a look at whether it is one.
+    #[inline]
     fn free_checked(&mut self, cpu: CpuId, frame: Frame, order: Order) {
         let (cpu, order) = (self.slot(cpu), order.get());
         let is_block = frame.0 < u64::from(self.zone.count()) && {
             let tag = self.zone.tag(frame.0 as u32);
-            tag.is_allocated() && tag.order() == order
+            tag.is_allocated() && tag.order() == order || self.zone.split(frame.0 as u32, order)
         };
         assert!(
             is_block,
             "no block of order {order} is allocated at frame {}",
             frame.0
         );
+        self.zone.set_tag(frame.0 as u32, Tag::INSIDE);
         self.free_frames_to_lists(cpu, frame.0 as u32, order);
     }
 }
@@ -172,8 +174,10 @@ impl Kernel for Kernel310 {
         Some(Frame(u64::from(frame)))
     }
 
+    /// A part of a block may be freed before the rest of it.
+    ///
     /// # Panics
-    /// If no such block is allocated.
+    /// If no such block, and none that holds it, is allocated.
     #[inline]
     fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) {
         self.free_checked(cpu, frame, order);

@@ -250,3 +250,39 @@ fn a_layout_outside_its_limits_is_refused() {
         );
     }
 }
+
+#[test]
+fn parts_of_a_block_are_freed_in_any_order() {
+    let mut kernel = kernel(Variant::Before, &[(MOVABLE, &[])]);
+    let start = take(&mut kernel, 9, Unmovable).unwrap();
+    for offset in (0..512).step_by(2).chain((1..512).step_by(2)) {
+        kernel.free(CPU, Frame(start + (offset * 17) % 512), Order::ZERO);
+        kernel.verify().unwrap();
+    }
+    kernel.drain_all();
+    assert_eq!(kernel.zone.free_at()[10], 1);
+}
+
+#[test]
+fn what_is_not_allocated_cannot_be_freed() {
+    let mut kernel = kernel(Variant::Before, &[(MOVABLE, &[])]);
+    let block = take(&mut kernel, 3, Movable).unwrap();
+    let mut refuses = |frame: u64, order_: u8| {
+        let free = || kernel.free(CPU, Frame(frame), order(order_));
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(free)).is_err();
+        kernel.verify().unwrap();
+        refused
+    };
+    for (frame, order_) in [
+        (block + 8, 0),
+        (block, 4),
+        (block + 1, 1),
+        (1024, 0),
+        (u64::MAX, 0),
+        (0, 11),
+    ] {
+        assert!(refuses(frame, order_), "{frame} of order {order_}");
+    }
+    assert!(!refuses(block, 3));
+    assert!(refuses(block, 3), "twice");
+}
