@@ -13,6 +13,9 @@
 //!     HostKv ─┬─ HostSpace   all of the above
 //!             └─ Kv          the engine's objects in both
 //!
+//!     Anon ─┬─ Window        user addresses behind which frames move  [`anon`]
+//!           └─ Migrate     what compaction asks of it
+//!
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
 //!
@@ -26,6 +29,7 @@
 //! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread
 //! may move at any instruction. Files and swap come with what needs them.
 
+pub mod anon;
 pub mod heap;
 mod host;
 mod kv;
@@ -36,6 +40,7 @@ mod space;
 pub mod window;
 mod words;
 
+pub use anon::Anon;
 pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
 pub use host::{Host, HostError, Options, SlotError};
 pub use kv::{HostKv, HostKvSeat};

@@ -1,0 +1,137 @@
+use rustix::thread::futex::{Flags, wait, wake};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+const OPEN: u32 = 0;
+const SHUT: u32 = 1;
+/// Shut, and somebody sleeps in front of it.
+const AWAITED: u32 = 2;
+
+/// A lock that a signal handler may wait for: a word and a system call, nothing of the language's.
+///
+/// Who changes what a region shows holds it; who has touched a page meanwhile waits until it is open.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    word: AtomicU32,
+    /// How often somebody waited because of a touch.
+    waits: AtomicU64,
+}
+
+impl Gate {
+    /// Shuts the gate, when whoever has it opens it.
+    pub(super) fn shut(&self) -> Shut<'_> {
+        // Acquire pairs with the Release of the last to open it: what he changed is seen.
+        let mut taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
+        while taken.is_err() {
+            // What was open is shut now, as if awaited: one wake too many, none too few.
+            if self.word.swap(AWAITED, Acquire) == OPEN {
+                taken = Ok(OPEN);
+            } else {
+                self.sleep();
+            }
+        }
+        Shut(self)
+    }
+
+    /// Shuts the gate if it is open.
+    pub(super) fn try_shut(&self) -> Option<Shut<'_>> {
+        let taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
+        // Not made if not taken: it would be opened when it is dropped.
+        taken.is_ok().then(|| Shut(self))
+    }
+
+    /// Waits as long as it is shut. Returns whether it was.
+    pub(super) fn wait(&self) -> bool {
+        let mut waited = false;
+        loop {
+            let now = self.word.load(Acquire);
+            if now == OPEN {
+                return waited;
+            }
+            if !waited {
+                self.waits.fetch_add(1, Relaxed);
+                waited = true;
+            }
+            if now == SHUT {
+                // A failure says that it has changed: looked at again.
+                let _ = self.word.compare_exchange(SHUT, AWAITED, Relaxed, Relaxed);
+            } else {
+                self.sleep();
+            }
+        }
+    }
+
+    pub(super) fn waits(&self) -> u64 {
+        self.waits.load(Relaxed)
+    }
+
+    /// Until it is opened, or for no reason.
+    fn sleep(&self) {
+        let _ = wait(&self.word, Flags::PRIVATE, AWAITED, None);
+    }
+}
+
+/// The gate is shut as long as this lives.
+#[derive(Debug)]
+pub(super) struct Shut<'g>(&'g Gate);
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        // Release: see `shut`.
+        if self.0.word.swap(OPEN, Release) == AWAITED {
+            let _ = wake(&self.0.word, Flags::PRIVATE, u32::MAX >> 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn who_waits_goes_on_when_it_is_opened() {
+        let gate = Gate::default();
+        assert!(!gate.wait());
+        let opened = AtomicBool::new(false);
+        let shut = gate.shut();
+        assert!(gate.try_shut().is_none());
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    assert!(gate.wait());
+                    assert!(opened.load(Relaxed));
+                });
+            }
+            let begun = Instant::now();
+            while gate.waits() < 2 && begun.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened.store(true, Relaxed);
+            drop(shut);
+        });
+        assert_eq!(gate.waits(), 2);
+        drop(gate.try_shut().unwrap());
+    }
+
+    #[test]
+    fn one_at_a_time_has_it() {
+        let gate = Gate::default();
+        let count = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..5000 {
+                        let _shut = gate.shut();
+                        let now = count.load(Relaxed);
+                        count.store(now + 1, Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 15_000);
+    }
+}

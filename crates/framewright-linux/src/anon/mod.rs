@@ -1,0 +1,487 @@
+// UNSAFETY: a region is made known to the handler of faults by its address, and must live as long as
+// it is known.
+
+//! Anonymous memory whose frames really move: user addresses stay, the frames behind them change.
+//!
+//! ```text
+//!   pages      0     1     2     3     4     5        a region: a window of address space
+//!            ┌─────┬ ─ ─ ┬─────┬ ─ ─ ┬─────┬ ─ ─ ┐
+//!            │  7  │     │  9  │     │ 11  │           one mapping: frame = page + 7
+//!            └──┬──┴ ─ ─ ┴──┬──┴ ─ ─ ┴──┬──┴ ─ ─ ┘
+//!   migrate     ▼           ▼           ▼             1. one call takes the access away
+//!            ┌─────┬ ─ ─ ┬─────┬ ─ ─ ┬─────┬ ─ ─ ┐    2. contents are copied
+//!            │ 520 │     │ 522 │     │ 524 │          3. one call: frame = page + 520
+//!            └─────┴ ─ ─ ┴─────┴ ─ ─ ┴─────┴ ─ ─ ┘    4. one call fills the page tables
+//! ```
+//!
+//! [`Anon::populate`] puts frames of the engine's zone, all zero, behind pages; from then on users
+//! load and store at their addresses, with nothing in between. [`Anon::discard`] gives the frames back.
+//! As a [`Migrate`] it moves contents in batches of up to 64: what a batch costs is the number of
+//! mappings that it ends in, so targets are exchanged until few are left (1.2 µs each, with all calls
+//! together 2 to 3 µs). Blocks of any order move as a whole.
+//!
+//! # Who touches a page while it moves
+//! The kernel sends it SIGSEGV, and a handler lets it sleep until the batch is done: then
+//! the load or store is made again. It sees the old contents before or the new ones after, which are
+//! the same. This goes for loads and stores. A system call that is handed such an address says EFAULT
+//! if the page moves at that moment: [pin](Anon::pin) what is handed to the kernel, and what devices
+//! write to.
+//!
+//! # What is not populated
+//! Must not be touched. Mostly that is SIGSEGV as anywhere else. But a page between two populated
+//! ones may show a frame of somebody else's, because they are shown by one mapping: as freed
+//! memory of a heap may be somebody else's.
+//!
+//! # Invariants
+//! - **N1** A populated page shows its frame, or nothing; what it shows nobody else's page does.
+//! - **N2** While contents are copied, nobody has access to the page: the call that took it away has
+//!   also taken the translations away, on all CPUs.
+//! - **N3** What is pinned stays where it is.
+//! - **N4** A batch that does not fit into the limit of mappings is refused before anything is done.
+//!   What the kernel refuses later is hidden, not lost: who touches it tries again to show it.
+//!
+//! # Locks
+//! A region's gate, for whatever changes it; a batch holds it for some 50 µs. Taken by nobody who
+//! holds a lock of the engine; frames are allocated and freed outside of it.
+//!
+//! # What is not here
+//! Sharing between pages (one page a frame), forking: a child's pages are shared with the parent
+//! until one of them moves. Paging out comes with the reserve.
+//!
+//! # Sources
+//! What was tried and lost: docs/design/0010-moving-frames-on-linux.md. Fault-around in Linux's
+//! MADV_POPULATE_READ (5.14); process_madvise on the caller itself (6.14).
+
+mod error;
+mod fault;
+mod fill;
+mod gate;
+mod moves;
+mod plan;
+mod region;
+mod table;
+
+pub use error::{AnonError, PageError};
+
+use crate::ram::Ram;
+use crate::window::Window;
+use fault::Listed;
+use framewright::frame::{AllocError, Seat};
+use framewright::platform::{Barrier, Map, MapError, Relax};
+use framewright::reclaim::{Migrate, Move};
+use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
+use gate::Gate;
+use region::{Counts, Region};
+use std::ops::Range;
+use std::sync::Arc;
+use table::Table;
+
+/// A discard of so many pages takes the access away; of fewer it would cost a mapping each.
+const UNMAP_PAGES: usize = 16;
+
+/// What a region did since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AnonStats {
+    /// Batches of moves.
+    pub batches: u64,
+    /// Pages whose contents moved.
+    pub moved_pages: u64,
+    /// Calls that took access away.
+    pub closed: u64,
+    /// Calls that showed frames: with `closed`, what moving costs beyond copying.
+    pub shown: u64,
+    /// Batches and mappings that the limit, or the kernel, did not allow.
+    pub refused: u64,
+    /// How often a thread waited because it touched a page at a wrong moment.
+    pub waits: u64,
+}
+
+/// A region of anonymous memory. See the [module's description](self).
+///
+/// ```
+/// use framewright::reclaim::{Migrate, Move, MoveState};
+/// use framewright::{Frame, Mobility, Order, PageRange, frame::ZoneLayout};
+/// use framewright_linux::{Anon, Host, Options};
+/// use std::sync::Arc;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 4096)))?;
+/// let mut seat = host.seat()?;
+/// let anon = Anon::new(Arc::clone(host.ram_shared()), 1024)?;
+/// let page = anon.range().start();
+/// let one = PageRange::new(page, 1).unwrap();
+/// anon.populate(&mut seat, one, Order::ZERO)?;
+/// let address = anon.address(page)?.cast::<u64>();
+/// // SAFETY: populated, and nobody else's.
+/// unsafe { address.write(42) };
+/// let to = seat.alloc(Order::ZERO, Mobility::Movable)?;
+/// let from = anon.frame_of(page).unwrap();
+/// let mut moves = [Move { from, to, order: Order::ZERO, state: MoveState::Unknown }];
+/// anon.migrate(&mut moves);
+/// assert_eq!(moves[0].state, MoveState::Moved);
+/// assert_eq!(anon.frame_of(page), Some(to));
+/// // SAFETY: as above: another frame, the same address.
+/// assert_eq!(unsafe { address.read() }, 42);
+/// seat.free(from, Order::ZERO)?;
+/// anon.discard(&mut seat, one)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Anon {
+    // Before the region: it is not known to the handler any more when it goes.
+    _listed: Listed,
+    region: Arc<Region>,
+}
+
+impl Anon {
+    /// A region of `pages` pages over the frames of `ram`, none of them populated.
+    ///
+    /// Costs address space and one mapping; memory, less than 17 bytes a page and 8 a frame, only
+    /// where it is used. The first one of the process installs the handler of SIGSEGV.
+    ///
+    /// # Errors
+    /// What the host refused, a length that is none, or too many regions.
+    pub fn new(ram: Arc<Ram>, pages: u64) -> Result<Self, AnonError> {
+        Self::over(Window::new(ram, pages).map_err(AnonError::Window)?)
+    }
+
+    /// The same with at most `mappings_max` mappings of the kernel's, however many it allows.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_mappings_max(
+        ram: Arc<Ram>,
+        pages: u64,
+        mappings_max: u64,
+    ) -> Result<Self, AnonError> {
+        let window = Window::with_mappings_max(ram, pages, mappings_max);
+        Self::over(window.map_err(AnonError::Window)?)
+    }
+
+    fn over(window: Window) -> Result<Self, AnonError> {
+        let pages = window.range().pages() as usize;
+        let table = Table::new(pages, window.ram().frames());
+        let refused = |errno: rustix::io::Errno| {
+            AnonError::Window(crate::window::WindowError::Host(errno.raw_os_error()))
+        };
+        let region = Arc::new(Region {
+            table: table.map_err(refused)?,
+            window,
+            gate: Gate::default(),
+            counts: Counts::default(),
+        });
+        // SAFETY: lives at its place until it is not known any more: it is dropped after it.
+        let listed = unsafe { Listed::new(Arc::as_ptr(&region)) }?;
+        Ok(Self {
+            _listed: listed,
+            region,
+        })
+    }
+
+    /// The region's pages.
+    #[must_use]
+    pub fn range(&self) -> PageRange {
+        self.region.window.range()
+    }
+
+    /// Where a page lies. The address is valid as long as the region is. Loads and stores there are
+    /// the caller's as far as the page is populated, wherever its frame is.
+    ///
+    /// # Errors
+    /// If the page is not in the region.
+    pub fn address(&self, page: Page) -> Result<*mut u8, PageError> {
+        let outside = PageError::Outside(page);
+        self.region.window.address(page).map_err(|_| outside)
+    }
+
+    /// The frame behind a page at this moment, if it is populated. It may be another one as soon as
+    /// this returns, unless the page is [pinned](Self::pin).
+    #[must_use]
+    pub fn frame_of(&self, page: Page) -> Option<Frame> {
+        let pages = self.region.pages_of(PageRange::new(page, 1)?).ok()?;
+        self.region.table.frame(pages.start)
+    }
+
+    /// An upper bound of the kernel's mappings that make up the region now.
+    #[must_use]
+    pub fn mappings(&self) -> u64 {
+        self.region.window.mappings()
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn stats(&self) -> AnonStats {
+        self.region.stats()
+    }
+
+    /// Puts movable frames, all zero, behind those pages of `range` that have none. Returns how many
+    /// that were.
+    ///
+    /// Blocks are taken as large as `largest` where pages and frames allow: what is populated at
+    /// once, by large blocks, moves with few mappings. The frames are of the seat's zone, which must be the
+    /// region's RAM. About 0.5 µs a page in long runs.
+    ///
+    /// # Errors
+    /// No frame, or no more mappings. No page is populated then that was not before.
+    pub fn populate<P: Relax + Barrier>(
+        &self,
+        seat: &mut Seat<'_, '_, P>,
+        range: PageRange,
+        largest: Order,
+    ) -> Result<u64, PageError> {
+        let pages = self.region.pages_of(range)?;
+        let mut blocks = Vec::new();
+        let mut unused = Vec::new();
+        let done = self
+            .take_blocks(seat, pages, largest, &mut blocks)
+            .and_then(|()| {
+                unused.reserve(blocks.len());
+                self.show_blocks(&mut blocks, &mut unused)
+            });
+        let back = if done.is_ok() { &unused } else { &blocks };
+        for block in back {
+            let freed = seat.free(block.frame, block.order);
+            debug_assert!(freed.is_ok(), "the frames were allocated a moment ago");
+        }
+        done
+    }
+
+    /// Blocks for all unpopulated pages of `pages`, zeroed.
+    fn take_blocks<P: Relax + Barrier>(
+        &self,
+        seat: &mut Seat<'_, '_, P>,
+        pages: Range<usize>,
+        largest: Order,
+        blocks: &mut Vec<Block>,
+    ) -> Result<(), PageError> {
+        let region = &self.region;
+        let largest = largest.min(seat.zone().max_order());
+        let mut page = pages.start;
+        while page < pages.end {
+            let rest = (page..pages.end).take(largest.frames() as usize);
+            let empty = rest.take_while(|&page| region.table.frame(page).is_none());
+            let Some(fits) = empty.count().checked_ilog2() else {
+                page += 1;
+                continue;
+            };
+            let aligned = region.page(page).0.trailing_zeros();
+            let order = largest.get().min(fits.min(aligned) as u8);
+            let block = take_block(seat, order).map_err(PageError::Frames)?;
+            let (frame, order) = block;
+            blocks.push(Block { page, frame, order });
+            let run = Run::new(frame, order.frames());
+            let zeroed = run.map(|run| region.window.ram().zero(run));
+            if zeroed != Some(Ok(())) {
+                return Err(PageError::Map(MapError::Frame(frame)));
+            }
+            page += order.frames() as usize;
+        }
+        Ok(())
+    }
+
+    /// Shows the blocks, except those whose pages somebody else has populated meanwhile: these are
+    /// `unused`. Returns how many pages; or none is shown.
+    fn show_blocks(&self, blocks: &mut [Block], unused: &mut Vec<Block>) -> Result<u64, PageError> {
+        let region = &self.region;
+        let _shut = region.gate.shut();
+        let is_empty = |block: &&Block| {
+            let mut pages = block.pages();
+            pages.all(|page| region.table.frame(page).is_none())
+        };
+        unused.extend(blocks.iter().filter(|block| !is_empty(block)));
+        let mut shown: u64 = 0;
+        let mut start = 0;
+        // Blocks that follow one another on both sides are one run.
+        while start < blocks.len() {
+            if !is_empty(&&blocks[start]) {
+                start += 1;
+                continue;
+            }
+            let mut run = blocks[start].order.frames();
+            let first = blocks[start];
+            let mut end = start + 1;
+            while let Some(next) = blocks.get(end).filter(is_empty)
+                && next.page == first.page + run as usize
+                && next.frame.0 == first.frame.0 + run
+            {
+                run += next.order.frames();
+                end += 1;
+            }
+            let frames = Run::new(first.frame, run).expect("allocated frames have numbers");
+            if let Err(error) = region
+                .window
+                .map(region.page(first.page), frames, Context::ANY)
+            {
+                self.hide(blocks[..start].iter().filter(is_empty));
+                return Err(PageError::Map(error));
+            }
+            shown += run;
+            start = end;
+        }
+        for block in &*blocks {
+            if unused.iter().any(|other| other.page == block.page) {
+                continue;
+            }
+            for (page, frame) in block.pages().zip(block.frame.0..) {
+                region.table.set(page, Frame(frame));
+            }
+        }
+        Ok(shown)
+    }
+
+    fn hide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) {
+        for block in blocks {
+            // Refused: it shows frames that are nobody's, and is not populated.
+            let _ = self.region.window.unmap(self.region.range(&block.pages()));
+        }
+    }
+
+    /// Takes the frames from behind the pages of `range` and frees them. Returns how many that were.
+    ///
+    /// The seat is one of the zone that they came from. Of larger blocks a part may be discarded.
+    ///
+    /// # Errors
+    /// A page is pinned, or the kernel refuses. All is as before then.
+    pub fn discard<P: Relax + Barrier>(
+        &self,
+        seat: &mut Seat<'_, '_, P>,
+        range: PageRange,
+    ) -> Result<u64, PageError> {
+        let pages = self.region.pages_of(range)?;
+        // Nothing is allocated with the gate shut: that might have to wait for a move.
+        let mut runs: Vec<Run> = Vec::with_capacity(pages.len());
+        self.take_away(seat, &pages, &mut runs)?;
+        for run in &runs {
+            let freed = seat.free_frames(*run);
+            debug_assert!(freed.is_ok(), "the frames were allocated by `populate`");
+        }
+        Ok(runs.iter().map(|run| run.frames()).sum())
+    }
+
+    fn take_away<P: Relax + Barrier>(
+        &self,
+        seat: &Seat<'_, '_, P>,
+        pages: &Range<usize>,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), PageError> {
+        let region = &self.region;
+        let _shut = region.gate.shut();
+        for page in pages.clone() {
+            let Some(frame) = region.table.frame(page) else {
+                continue;
+            };
+            if region.table.is_pinned(page) {
+                return Err(PageError::Pinned(region.page(page)));
+            }
+            if !seat.zone().contains(frame) {
+                return Err(PageError::Map(MapError::Frame(frame)));
+            }
+        }
+        if pages.len() >= UNMAP_PAGES {
+            let unmapped = region.window.unmap(region.range(pages));
+            unmapped.map_err(PageError::Map)?;
+        }
+        for page in pages.clone() {
+            let Some(frame) = region.table.frame(page) else {
+                continue;
+            };
+            region.table.clear(page);
+            region.table.forget(frame);
+            match runs.last_mut() {
+                Some(run) if run.end() == frame => {
+                    let longer = Run::new(run.start(), run.frames() + 1);
+                    *run = longer.expect("allocated frames have numbers");
+                }
+                _ => runs.push(Run::new(frame, 1).expect("allocated frames have numbers")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the frames behind the pages of `range` where they are until the result is dropped.
+    ///
+    /// Waits for a batch that moves them. A page may be pinned a million times at once.
+    ///
+    /// # Errors
+    /// A page is not populated, or has too many pins. None is pinned then.
+    pub fn pin(&self, range: PageRange) -> Result<Pin<'_>, PageError> {
+        let pages = self.region.pages_of(range)?;
+        let _shut = self.region.gate.shut();
+        for page in pages.clone() {
+            if self.region.table.frame(page).is_none() {
+                return Err(PageError::NotPopulated(self.region.page(page)));
+            }
+            if !self.region.table.has_room_for_a_pin(page) {
+                return Err(PageError::Pins(self.region.page(page)));
+            }
+        }
+        for page in pages.clone() {
+            self.region.table.pin(page);
+        }
+        Ok(Pin { anon: self, pages })
+    }
+}
+
+impl Migrate for Anon {
+    /// In batches of up to 64 moves and some 512 pages. Beyond the copy, a batch that ends in one
+    /// mapping takes 0.3 to 0.5 µs a page, with one mapping each page 3 µs.
+    fn migrate(&self, moves: &mut [Move]) {
+        self.region.migrate_all(moves);
+    }
+}
+
+/// Pages whose frames stay where they are.
+#[derive(Debug)]
+#[must_use = "dropped, it pins nothing"]
+pub struct Pin<'a> {
+    anon: &'a Anon,
+    pages: Range<usize>,
+}
+
+impl Pin<'_> {
+    /// The frame behind the `nth` of the pages.
+    #[must_use]
+    pub fn frame(&self, nth: usize) -> Option<Frame> {
+        let page = self.pages.clone().nth(nth)?;
+        self.anon.region.table.frame(page)
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        for page in self.pages.clone() {
+            self.anon.region.table.unpin(page);
+        }
+    }
+}
+
+/// A block behind as many pages, which may still have to be shown there.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    page: usize,
+    frame: Frame,
+    order: Order,
+}
+
+impl Block {
+    fn pages(&self) -> Range<usize> {
+        self.page..self.page + self.order.frames() as usize
+    }
+}
+
+/// A block of `order`, or as large as it is to be had.
+fn take_block<P: Relax + Barrier>(
+    seat: &mut Seat<'_, '_, P>,
+    order: u8,
+) -> Result<(Frame, Order), AllocError> {
+    for order in (1..=order).rev() {
+        let order = Order::new(order).expect("not above the zone's largest");
+        // Nobody is stopped for a large one: smaller ones do.
+        if let Some(frame) = seat.try_alloc(order, Mobility::Movable) {
+            return Ok((frame, order));
+        }
+    }
+    let frame = seat.alloc(Order::ZERO, Mobility::Movable)?;
+    Ok((frame, Order::ZERO))
+}

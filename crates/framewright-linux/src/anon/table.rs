@@ -1,0 +1,137 @@
+use crate::mapping::Mapping;
+use crate::ram::FRAME_BYTES;
+use framewright::{Frame, Run};
+use rustix::io::Errno;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Bits of an entry that say which frame, plus one; the pins are above.
+const FRAME_BITS: u32 = 44;
+const FRAME: u64 = (1 << FRAME_BITS) - 1;
+const ONE_PIN: u64 = 1 << FRAME_BITS;
+/// The most pins of a page at a time.
+const PINS_MAX: u64 = (1 << (64 - FRAME_BITS)) - 1;
+// No process maps more frames than that.
+const _: () = assert!((FRAME as u128) * FRAME_BYTES as u128 > 1 << 54);
+
+/// Which frame is behind each page, how often the page is pinned, and which page is in front of
+/// each frame (the reverse map). Pages and frames are counted from the first.
+///
+/// # Invariants
+/// - `frames[pages[p]] == p` for every populated page, and a frame that no page has says so.
+/// - Only who has shut the gate writes; everybody reads.
+#[derive(Debug)]
+pub(super) struct Table {
+    pages: Mapping,
+    frames: Mapping,
+    first: Frame,
+    frame_count: usize,
+}
+
+impl Table {
+    /// For `pages` pages over `frames`, none of them populated. What is not touched costs nothing.
+    pub(super) fn new(pages: usize, frames: Run) -> Result<Self, Errno> {
+        let frame_count = frames.frames() as usize;
+        Ok(Self {
+            pages: Mapping::anonymous(pages * 8)?,
+            frames: Mapping::anonymous(frame_count * 8)?,
+            first: frames.start(),
+            frame_count,
+        })
+    }
+
+    /// The frame behind a page.
+    pub(super) fn frame(&self, page: usize) -> Option<Frame> {
+        // Acquire pairs with the Release in `set`: with the frame, its contents.
+        let entry = self.page(page).load(Acquire) & FRAME;
+        Some(Frame(self.first.0 + entry.checked_sub(1)?))
+    }
+
+    /// The page in front of a frame.
+    pub(super) fn page_of(&self, frame: Frame) -> Option<usize> {
+        let nth = frame.0.checked_sub(self.first.0)?;
+        let nth = usize::try_from(nth)
+            .ok()
+            .filter(|n| *n < self.frame_count)?;
+        // Relaxed: believed only with the gate shut.
+        let page = self.frame_word(nth).load(Relaxed);
+        (page as usize).checked_sub(1)
+    }
+
+    /// `frame` is behind `page`, on which there is no pin.
+    pub(super) fn set(&self, page: usize, frame: Frame) {
+        let nth = frame.0 - self.first.0;
+        self.frame_word(nth as usize)
+            .store(page as u64 + 1, Relaxed);
+        self.page(page).store(nth + 1, Release);
+    }
+
+    /// No page is in front of `frame`.
+    pub(super) fn forget(&self, frame: Frame) {
+        let nth = frame.0 - self.first.0;
+        self.frame_word(nth as usize).store(0, Relaxed);
+    }
+
+    /// Nothing is behind `page`.
+    pub(super) fn clear(&self, page: usize) {
+        self.page(page).store(0, Release);
+    }
+
+    pub(super) fn is_pinned(&self, page: usize) -> bool {
+        self.page(page).load(Relaxed) >= ONE_PIN
+    }
+
+    /// Whether one pin more can be counted.
+    pub(super) fn has_room_for_a_pin(&self, page: usize) -> bool {
+        self.page(page).load(Relaxed) >> FRAME_BITS < PINS_MAX
+    }
+
+    pub(super) fn pin(&self, page: usize) {
+        self.page(page).fetch_add(ONE_PIN, Relaxed);
+    }
+
+    pub(super) fn unpin(&self, page: usize) {
+        self.page(page).fetch_sub(ONE_PIN, Relaxed);
+    }
+
+    fn page(&self, page: usize) -> &AtomicU64 {
+        &self.pages.words(page * 8, 1)[0]
+    }
+
+    fn frame_word(&self, nth: usize) -> &AtomicU64 {
+        &self.frames.words(nth * 8, 1)[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_and_frames_know_each_other() {
+        let frames = Run::new(Frame(1000), 16).unwrap();
+        let table = Table::new(32, frames).unwrap();
+        assert_eq!((table.frame(31), table.page_of(Frame(1015))), (None, None));
+        table.set(31, Frame(1015));
+        table.set(0, Frame(1000));
+        assert_eq!(table.frame(31), Some(Frame(1015)));
+        assert_eq!(table.frame(0), Some(Frame(1000)));
+        assert_eq!(table.page_of(Frame(1015)), Some(31));
+        assert_eq!(table.page_of(Frame(1000)), Some(0));
+        for outside in [0, 999, 1016, u64::MAX] {
+            assert_eq!(table.page_of(Frame(outside)), None);
+        }
+        table.pin(31);
+        table.pin(31);
+        table.unpin(31);
+        assert!(table.is_pinned(31) && table.has_room_for_a_pin(31));
+        assert_eq!(table.frame(31), Some(Frame(1015)));
+        table.unpin(31);
+        assert!(!table.is_pinned(31));
+        table.clear(31);
+        table.forget(Frame(1015));
+        assert_eq!((table.frame(31), table.page_of(Frame(1015))), (None, None));
+    }
+}
