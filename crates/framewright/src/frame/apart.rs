@@ -106,6 +106,11 @@ impl<P> Zone<'_, P> {
         (first.next_multiple_of(run) - first, run)
     }
 
+    /// Whether classes are by label and not by composition.
+    pub(crate) const fn is_labelled(&self) -> bool {
+        self.policy.is_labelled()
+    }
+
     /// Pins and isolation of a pageblock, as of some moment: `None` if it is isolated.
     #[inline]
     pub(crate) fn pins_if_open(&self, id: usize) -> Option<u32> {

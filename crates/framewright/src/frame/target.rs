@@ -6,7 +6,7 @@ use super::search::Wanted;
 use super::seat::{Seat, counter};
 use super::tag::Tag;
 use crate::platform::{Barrier, Relax};
-use crate::policy::{Class, Label};
+use crate::policy::{Class, takes_contents};
 use crate::units::{Frame, Mobility, Order};
 
 /// How many pageblocks of one row are tried before the next row is.
@@ -222,6 +222,6 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
 /// Whether contents may be moved into a pageblock.
 fn is_target<P>(held: &Held<'_, '_, P>, room: Room, order: Order) -> bool {
     let is_whole = order == held.zone.pageblock_order();
-    let may = held.meta().label() != Label::HighOrder;
-    may && (room == Room::Anywhere || is_whole || held.facts().movable() > 0)
+    let labelled = held.zone.policy.is_labelled();
+    room == Room::Anywhere || is_whole || takes_contents(&held.facts(), labelled)
 }

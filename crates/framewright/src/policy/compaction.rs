@@ -4,8 +4,8 @@ use super::{BlockFacts, EvacuationCost, Label, evacuation_cost};
 use crate::units::{Mobility, Order};
 
 /// What a copied frame weighs on the scale of [`EvacuationCost`].
-const COPY: u64 = match EvacuationCost::Movable.weight() {
-    Some(weight) => weight as u64,
+const COPY: u32 = match EvacuationCost::Movable.weight() {
+    Some(weight) => weight,
     None => 0,
 };
 
@@ -20,6 +20,7 @@ const COPY: u64 = match EvacuationCost::Movable.weight() {
 ///
 /// Contents that cannot move go where such contents are: to contaminate another pageblock for a small
 /// block costs as much as copying all of it, so what lies in the way in a contaminated one goes first.
+/// As much again costs a whole pageblock in a contiguous area: free, it helps nobody who cannot move.
 #[must_use]
 pub fn compaction_cost(
     facts: &BlockFacts,
@@ -27,7 +28,8 @@ pub fn compaction_cost(
     pageblock_order: Order,
     order: Order,
     mobility: Mobility,
-) -> Option<u64> {
+) -> Option<u32> {
+    let is_lent = facts.label == Label::Contiguous;
     let may = match facts.label {
         Label::Of(_) => true,
         Label::Contiguous => mobility.is_movable(),
@@ -36,25 +38,39 @@ pub fn compaction_cost(
     if !may || pinned > 0 {
         return None;
     }
-    let (free, movable) = (u64::from(facts.free), u64::from(facts.movable()));
-    let (nonmovable, frames) = (u64::from(facts.nonmovable()), pageblock_order.frames());
+    let (movable, nonmovable) = (facts.movable(), facts.nonmovable());
+    let all = COPY << pageblock_order.get();
     if order >= pageblock_order {
         // One of several pageblocks may be free already.
         let is_worth_it = movable > 0 || order > pageblock_order;
         if facts.absent > 0 || nonmovable > 0 || !is_worth_it {
             return None;
         }
-        return evacuation_cost(facts, pinned).map(u64::from);
+        let surcharge = if is_lent { all } else { 0 };
+        return evacuation_cost(facts, pinned).map(|cost| cost + surcharge);
     }
-    let usable = free + movable;
-    if movable == 0 || usable < order.frames() {
+    let usable = facts.free + movable;
+    if movable == 0 || u64::from(usable) < order.frames() {
         return None;
     }
-    let copies = COPY * movable * order.frames() / usable;
-    let in_the_way = COPY * nonmovable * order.frames() / frames;
+    // At most 16 * 1024 * 512: of orders below a pageblock's.
+    let copies = ((COPY * movable) << order.get()) / usable;
+    let in_the_way = ((COPY * nonmovable) << order.get()) >> pageblock_order.get();
     let contaminates = !mobility.is_movable() && nonmovable == 0;
-    let contamination = if contaminates { COPY * frames } else { 0 };
+    let contamination = if contaminates { all } else { 0 };
     Some(copies + in_the_way + contamination)
+}
+
+/// Whether compaction may move contents into a pageblock: there are movable ones already, and where
+/// labels decide, it is for them.
+#[must_use]
+pub const fn takes_contents(facts: &BlockFacts, labelled: bool) -> bool {
+    let may = match facts.label {
+        Label::Of(label) => !labelled || label.is_movable(),
+        Label::Contiguous => true,
+        Label::HighOrder => false,
+    };
+    may && facts.movable() > 0
 }
 
 /// How long compaction leaves off: for 2^shift requests after so many attempts in vain, up to a limit
@@ -148,7 +164,7 @@ mod tests {
         }
     }
 
-    fn cost(facts: &BlockFacts, size: u8, mobility: Mobility) -> Option<u64> {
+    fn cost(facts: &BlockFacts, size: u8, mobility: Mobility) -> Option<u32> {
         compaction_cost(facts, 0, order(9), order(size), mobility)
     }
 
@@ -209,6 +225,32 @@ mod tests {
         for mobility in Mobility::ALL {
             assert!(!of(Label::HighOrder, mobility));
             assert!(of(MOVABLE, mobility));
+        }
+    }
+
+    #[test]
+    fn a_lent_pageblock_is_emptied_when_nothing_else_can_be() {
+        let of = |label, movable| cost(&facts(label, [0, movable, 0]), 9, Mobility::Movable);
+        assert!(of(Label::Contiguous, 1) > of(MOVABLE, 511));
+        let small = |label| cost(&facts(label, [0, 100, 0]), 3, Mobility::Movable);
+        assert_eq!(small(Label::Contiguous), small(MOVABLE));
+    }
+
+    #[test]
+    fn contents_are_moved_to_where_such_contents_are() {
+        let unmovable = Label::Of(Mobility::Unmovable);
+        for (label, movable, labelled, may) in [
+            (MOVABLE, 1, true, true),
+            (MOVABLE, 0, false, false),
+            (unmovable, 1, true, false),
+            (unmovable, 1, false, true),
+            (Label::Contiguous, 1, true, true),
+            (Label::HighOrder, 1, false, false),
+        ] {
+            assert_eq!(
+                takes_contents(&facts(label, [1, movable, 0]), labelled),
+                may
+            );
         }
     }
 

@@ -30,7 +30,7 @@ mod spill;
 mod watermark;
 
 pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
-pub use compaction::{Deferral, compaction_cost};
+pub use compaction::{Deferral, compaction_cost, takes_contents};
 pub use config::{Config, ConfigError, Fallback};
 pub use cost::{EvacuationCost, evacuation_cost};
 pub use pressure::{

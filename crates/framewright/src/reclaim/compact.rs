@@ -3,7 +3,7 @@ use super::moving::{Emptying, Tally, cheapest_block};
 use super::state::{Counter, Reclaim, word};
 use crate::frame::{NotApart, Room, Seat};
 use crate::platform::{Barrier, Relax};
-use crate::policy::{Deferral, compaction_cost, gap};
+use crate::policy::{Deferral, compaction_cost, gap, takes_contents};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
 use core::ops::Range;
@@ -44,13 +44,15 @@ pub enum Compaction {
 
 /// The cheapest that were found, cheapest first.
 struct Candidates {
-    costs: [u64; TRIES],
+    costs: [u32; TRIES],
     ids: [usize; TRIES],
     len: usize,
     /// There are more.
     more: bool,
     /// Some were passed over because they gave nothing before.
     skipped: bool,
+    /// Free frames to which contents could be moved, in all pageblocks that were looked at.
+    room: u64,
 }
 
 impl Candidates {
@@ -60,10 +62,11 @@ impl Candidates {
         len: 0,
         more: false,
         skipped: false,
+        room: 0,
     };
 
     /// Puts it behind those that cost the same: who is seen first is taken first.
-    fn add(&mut self, id: usize, cost: u64) {
+    fn add(&mut self, id: usize, cost: u32) {
         self.more = self.len == TRIES;
         if self.more && cost >= self.costs[TRIES - 1] {
             return;
@@ -238,6 +241,11 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
                     if tried == TRIES {
                         return Compaction::Partial;
                     }
+                    let is_known = order == self.zone().pageblock_order() && window >= places.count;
+                    if is_known && !self.has_room(id, candidates.room) {
+                        // Half of it would be moved in vain.
+                        continue;
+                    }
                     tried += 1;
                     let behind = id + places.run;
                     self.word(word::MIGRATE_AT).store(behind as u64, Relaxed);
@@ -263,6 +271,17 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         }
     }
 
+    /// Whether what lies in pageblock `id` finds room, when there is `room` in all pageblocks together.
+    fn has_room(&self, id: usize, room: u64) -> bool {
+        let facts = self.zone().pageblock(id);
+        let its_own = if takes_contents(&facts, self.zone().is_labelled()) {
+            facts.free
+        } else {
+            0
+        };
+        u64::from(facts.movable()) <= room.saturating_sub(u64::from(its_own))
+    }
+
     /// The cheapest of the `nths` places, counted from `begin` on.
     fn candidates(
         &self,
@@ -282,14 +301,14 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
             for id in id..id + places.run {
                 let Some(pins) = zone.pins_if_open(id) else {
                     cost = None;
-                    break;
+                    continue;
                 };
-                let of =
-                    compaction_cost(&zone.pageblock(id), pins, pageblock_order, order, mobility);
-                cost = cost.zip(of).map(|(sum, cost)| sum + cost);
-                if cost.is_none() {
-                    break;
+                let facts = zone.pageblock(id);
+                if takes_contents(&facts, zone.is_labelled()) {
+                    found.room += u64::from(facts.free);
                 }
+                let of = compaction_cost(&facts, pins, pageblock_order, order, mobility);
+                cost = cost.zip(of).map(|(sum, cost)| sum + cost);
             }
             if let Some(cost) = cost {
                 if (id..id + places.run).any(|id| self.is_skipped(id, order)) {

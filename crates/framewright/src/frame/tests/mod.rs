@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod apart;
 mod broken;
 mod caches;
 mod choice;

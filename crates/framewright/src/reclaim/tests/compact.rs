@@ -530,6 +530,34 @@ fn with_too_little_free_nothing_is_tried() {
     ));
 }
 
+#[test]
+fn a_pageblock_whose_contents_find_no_room_elsewhere_is_not_begun() {
+    machine!(zone, reclaim, &uncached(), 16);
+    let holder = Holder::default();
+    // Much is free, but in whole pageblocks; beside the contents there are 63 frames.
+    for id in 0..7 {
+        for frame in 0..55 {
+            holder.hold(&zone, (64 * id + frame, 0), Mood::Moves);
+        }
+    }
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut compact = || reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
+    assert_eq!(compact(), Compaction::Skipped);
+    assert_eq!(
+        (holder.moved.get(), reclaim.stats().compact_isolated),
+        (0, 0)
+    );
+    assert_eq!(reclaim.stats().compact_stall, 0);
+    // With one more it is just enough.
+    seat.free(Frame(64), order(0)).unwrap();
+    holder.blocks.borrow_mut().remove(&Frame(64)).unwrap();
+    let mut compact = || reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
+    assert_eq!(compact(), Compaction::Captured(Frame(64)));
+    assert_eq!(holder.moved.get(), 54);
+    assert_eq!(compact(), Compaction::Skipped);
+    assert_nothing_is_left(&zone, 64 + holder.frames());
+}
+
 /// Moves, and hands back other targets than it was given.
 struct Liar(Holder);
 
