@@ -6,7 +6,6 @@ pub mod cmd;
 #[cfg(target_os = "linux")]
 pub mod experiment;
 pub mod measure;
-#[cfg(target_os = "linux")]
 pub mod pressure;
 pub mod record;
 pub mod replay;

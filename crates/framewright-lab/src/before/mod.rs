@@ -3,5 +3,4 @@
 pub mod buddy;
 pub mod busy_list;
 pub mod journal;
-#[cfg(target_os = "linux")]
 pub mod kernel310;

@@ -7,6 +7,10 @@
 //!
 //! Time is the caller's: it gives the background what a CPU could do in the time that has passed.
 
+mod engine;
+
+pub use engine::{EngineConfig, EngineKernel, with_engine};
+
 use framewright::reclaim::{Migrate, Shrink};
 use framewright::stats::ReclaimStats;
 use framewright::{Context, CpuId, Frame, Mobility, Order};
@@ -70,6 +74,24 @@ pub trait Kernel {
 
     /// Pageblocks by list.
     fn labels(&self) -> [u64; LISTS];
+}
+
+/// A kernel whose memory can be laid out before a run as a recording had it, and that lets blocks
+/// be freed in part, as recordings do.
+pub trait Impose: Kernel {
+    /// Labels a pageblock. Only before the first request.
+    fn set_label(&mut self, pageblock: u64, label: Mobility);
+
+    /// Takes the one block `frame .. frame + 2^order`. Only before the first request. False if a frame
+    /// of it is not free.
+    fn alloc_at(&mut self, frame: Frame, order: Order, mobility: Mobility) -> bool;
+
+    /// Frees the block of `order` at `frame`, an aligned part of a larger one. What is left of that
+    /// becomes the fewest aligned blocks, each with its own order.
+    ///
+    /// # Panics
+    /// If it is not allocated.
+    fn free_part(&mut self, cpu: CpuId, frame: Frame, order: Order);
 }
 
 /// The lists of the document's kernel: the three mobilities, the reserve, the contiguous area.

@@ -61,6 +61,19 @@ impl ReclaimStats {
         }
     }
 
+    /// What was counted since an `earlier` snapshot.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut since = *self;
+        for (now, then) in since.allocstall.iter_mut().zip(earlier.allocstall) {
+            *now = now.saturating_sub(then);
+        }
+        for ((_, now), (_, then)) in since.named_mut().into_iter().zip(earlier.named()) {
+            *now = now.saturating_sub(then);
+        }
+        since
+    }
+
     /// Every counter but the stalls by order, with its name.
     #[must_use]
     pub fn named(&self) -> [(&'static str, u64); 16] {
@@ -127,6 +140,20 @@ mod tests {
         ));
         assert_eq!(text.matches("compact_stall 3\n").count(), 1);
         assert_eq!(text.lines().count(), 4 + 16);
+    }
+
+    #[test]
+    fn what_was_counted_since_a_snapshot_and_the_snapshot_add_up() {
+        let mut earlier = ReclaimStats::default();
+        earlier.allocstall[3] = 2;
+        earlier.named_mut().map(|(_, counter)| *counter = 5);
+        let mut now = earlier;
+        now.allocstall[0] = 4;
+        now.pgmigrate_fail = 11;
+        let mut sum = now.since(&earlier);
+        assert_eq!((sum.allocstall[3], sum.pgmigrate_fail), (0, 6));
+        sum.add(&earlier);
+        assert_eq!(sum, now);
     }
 
     #[test]

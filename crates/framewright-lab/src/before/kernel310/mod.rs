@@ -65,6 +65,7 @@
 
 mod compact;
 mod fallback;
+mod impose;
 mod kswapd;
 mod lists;
 mod percpu;

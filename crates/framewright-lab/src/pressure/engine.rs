@@ -1,0 +1,334 @@
+//! The engine as a kernel: its page frames, and its reclaim around them.
+
+use super::{Frees, Gives, Impose, Kernel, LISTS, Request, Tenants};
+use crate::before::kernel310::Layout;
+use framewright::frame::{Seat as FrameSeat, Zone, ZoneLayout};
+use framewright::platform::SingleThread;
+use framewright::policy::{Config, Fallback, Label, ReclaimConfig};
+use framewright::reclaim::{
+    Ask, Background, Clients, Holding, Migrate, Reclaim, Seat, Shrink, Shrunk,
+};
+use framewright::stats::ReclaimStats;
+use framewright::{CpuId, Frame, Mobility, Order, Run};
+
+/// The engine's zone in one thread.
+type Frames<'z, 'm> = FrameSeat<'z, 'm, SingleThread>;
+
+/// Those who give, at most: what a simulated machine has, and room for as many again.
+const GIVERS_MAX: usize = 8;
+
+/// How the engine is to be: its policies, each as its configuration says.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EngineConfig {
+    /// Of the page frames.
+    pub frames: Config,
+    /// Of reclaim and compaction.
+    pub reclaim: ReclaimConfig,
+}
+
+impl EngineConfig {
+    /// The engine's own reclaim around one of its fallbacks.
+    #[must_use]
+    pub fn with_fallback(fallback: Fallback) -> Self {
+        let mut config = Self::default();
+        config.frames.fallback = fallback;
+        config
+    }
+}
+
+/// Runs `work` on the engine over the memory that `layout` describes, all of it free: the same memory
+/// as that of the document's kernel.
+///
+/// Of the layout the engine has no use for the watermarks' settings: its own are 3.10's for a zone of
+/// that size without Android's additions, and targets in whole pageblocks beside them. The contiguous
+/// area is lent to what moves.
+///
+/// # Errors
+/// If the engine cannot manage such a memory; what it says of that.
+pub fn with_engine<R>(
+    layout: &Layout<'_>,
+    config: &EngineConfig,
+    work: impl FnOnce(&mut EngineKernel<'_, '_, '_>) -> R,
+) -> Result<R, String> {
+    let pageblock = Order::new(layout.pageblock_order).unwrap_or(Order::MAX);
+    let largest = Order::new(crate::before::buddy::MAX_ORDER).unwrap_or(Order::MAX);
+    // Whole pageblocks, so that the last one can be labelled too; its frames past the end are
+    // never added.
+    let frames = layout.frames.next_multiple_of(pageblock.frames());
+    // A CPU of its own for the background: one more.
+    let background = CpuId(layout.cpus);
+    let zone_layout = ZoneLayout::new(Frame(0), frames)
+        .with_orders(pageblock, largest)
+        .with_cpus(layout.cpus + 1);
+    let words = zone_layout.words_needed().map_err(|e| e.to_string())?;
+    let mut words = vec![0; words];
+    let zone = Zone::new(
+        &zone_layout,
+        &config.frames,
+        &mut words,
+        SingleThread::new(),
+    );
+    let zone = zone.map_err(|e| e.to_string())?;
+    for run in present(layout) {
+        zone.add(run).map_err(|e| e.to_string())?;
+    }
+    for &run in layout.cma {
+        zone.set_label(run, Label::Contiguous)
+            .map_err(|e| e.to_string())?;
+    }
+    let mut memory = vec![0; Reclaim::words_needed(&zone)];
+    let reclaim = Reclaim::new(&zone, &config.reclaim, &mut memory).map_err(|e| e.to_string())?;
+    let seat = |cpu| zone.seat(cpu).map_err(|e| e.to_string());
+    let seats: Result<Vec<_>, String> = (0..layout.cpus)
+        .map(|cpu| Ok(reclaim.seat(seat(CpuId(cpu))?)))
+        .collect();
+    let mut kernel = EngineKernel {
+        name: match config.frames.fallback {
+            Fallback::Concentrated => "framewright",
+            other => other.name(),
+        },
+        reclaim: &reclaim,
+        seats: seats?,
+        background: seat(background)?,
+        clock: Clock {
+            credit: 0,
+            nap: layout.short_sleep,
+            left: None,
+        },
+    };
+    Ok(work(&mut kernel))
+}
+
+/// The runs of frames that exist, ascending.
+fn present(layout: &Layout<'_>) -> Vec<Run> {
+    let end = layout.frames;
+    let mut absent: Vec<(u64, u64)> = layout
+        .absent
+        .iter()
+        .map(|run| (run.start().0.min(end), run.end().0.min(end)))
+        .collect();
+    absent.sort_unstable();
+    absent.push((end, end));
+    let mut runs = Vec::new();
+    let mut at = 0;
+    for (start, until) in absent {
+        runs.extend(Run::new(Frame(at), start.saturating_sub(at)).filter(|run| !run.is_empty()));
+        at = at.max(until);
+    }
+    runs
+}
+
+/// The background's time, in looks.
+#[derive(Debug)]
+struct Clock {
+    /// What it has; below zero what it took in advance, as a step is not cut.
+    credit: i64,
+    /// How long a nap is.
+    nap: u64,
+    /// What is left of one, if it naps.
+    left: Option<u64>,
+}
+
+/// The engine with its reclaim: [`with_engine`].
+#[derive(Debug)]
+pub struct EngineKernel<'r, 'z, 'm> {
+    name: &'static str,
+    reclaim: &'r Reclaim<'z, 'm, SingleThread>,
+    seats: Vec<Seat<'r, 'z, 'm, SingleThread>>,
+    background: Frames<'z, 'm>,
+    clock: Clock,
+}
+
+impl<'z, 'm> EngineKernel<'_, 'z, 'm> {
+    /// The zone.
+    #[must_use]
+    pub const fn zone(&self) -> &'z Zone<'m, SingleThread> {
+        self.reclaim.zone()
+    }
+
+    #[inline(always)]
+    fn slot(&self, cpu: CpuId) -> usize {
+        cpu.index() % self.seats.len()
+    }
+
+    /// What the background has looked at, and compaction on whoever's behalf: who asks for the
+    /// difference calls nobody else in between.
+    fn looks(&self) -> u64 {
+        let stats = self.reclaim.stats();
+        stats.pgscan_kswapd + stats.compact_migrate_scanned + stats.compact_free_scanned
+    }
+}
+
+/// A CPU's seat, as those see it who give frames back.
+struct Into<'s, 'z, 'm>(&'s mut Frames<'z, 'm>);
+
+impl Frees for Into<'_, '_, '_> {
+    fn give(&mut self, _cpu: CpuId, frame: Frame, order: Order) {
+        freed(self.0.free(frame, order), frame, order);
+    }
+}
+
+/// # Panics
+/// If the block was not allocated: [`Frees::give`] says so.
+fn freed<E: std::fmt::Display>(result: Result<(), E>, frame: Frame, order: Order) {
+    if let Err(error) = result {
+        panic!("the free of {order} at {frame} was refused: {error}");
+    }
+}
+
+/// Who gives frames back, as the engine asks.
+#[derive(Clone, Copy)]
+struct Giver<'t>(Option<&'t dyn Gives>);
+
+impl<'z, 'm> Shrink<Frames<'z, 'm>> for Giver<'_> {
+    fn holding(&self) -> Holding {
+        self.0.map_or(Holding::default(), Shrink::holding)
+    }
+
+    fn shrink(&self, frames: &mut Frames<'z, 'm>, ask: &Ask) -> Shrunk {
+        let mut into = Into(frames);
+        self.0.map_or(Shrunk::default(), |giver| {
+            giver.shrink(&mut into as &mut dyn Frees, ask)
+        })
+    }
+}
+
+/// Hands `work` the tenants as the engine's clients.
+///
+/// # Panics
+/// If there are more than [`GIVERS_MAX`] who give.
+fn with_clients<'z, 'm, R>(
+    tenants: &dyn Tenants,
+    work: impl FnOnce(&Clients<'_, Frames<'z, 'm>>) -> R,
+) -> R
+where
+    'm: 'z,
+{
+    let gives = tenants.shrinkers();
+    assert!(
+        gives.len() <= GIVERS_MAX,
+        "{} givers are above the maximum {GIVERS_MAX}",
+        gives.len()
+    );
+    let givers: [Giver<'_>; GIVERS_MAX] = std::array::from_fn(|nth| Giver(gives.get(nth).copied()));
+    let shrink: [&dyn Shrink<Frames<'z, 'm>>; GIVERS_MAX] =
+        std::array::from_fn(|nth| &givers[nth] as &dyn Shrink<Frames<'z, 'm>>);
+    let movers = Movers(tenants);
+    let migrate: [&dyn Migrate; 1] = [&movers];
+    work(&Clients {
+        shrink: &shrink[..gives.len()],
+        migrate: &migrate,
+    })
+}
+
+struct Movers<'t>(&'t dyn Tenants);
+
+impl Migrate for Movers<'_> {
+    fn migrate(&self, moves: &mut [framewright::reclaim::Move]) {
+        self.0.migrate(moves);
+    }
+}
+
+impl Kernel for EngineKernel<'_, '_, '_> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    #[inline]
+    fn alloc(&mut self, tenants: &dyn Tenants, request: Request) -> Option<Frame> {
+        let slot = self.slot(request.cpu);
+        let seat = &mut self.seats[slot];
+        with_clients(tenants, |clients| {
+            seat.alloc(request.order, request.mobility, request.context, clients)
+                .ok()
+        })
+    }
+
+    /// # Panics
+    /// If no such block is allocated.
+    #[inline]
+    fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) {
+        let slot = self.slot(cpu);
+        freed(self.seats[slot].free(frame, order), frame, order);
+    }
+
+    fn background_is_awake(&self) -> bool {
+        self.clock.left.is_some() || self.reclaim.is_wanted()
+    }
+
+    fn background(&mut self, tenants: &dyn Tenants, frames: u64) {
+        self.clock.credit = self.clock.credit.saturating_add_unsigned(frames);
+        while self.clock.credit > 0 {
+            if !self.reclaim.is_wanted() {
+                // It naps or sleeps: time passes.
+                let Some(left) = self.clock.left else {
+                    self.clock.credit = 0;
+                    return;
+                };
+                let now = left.min(self.clock.credit.unsigned_abs());
+                self.clock.credit -= now as i64;
+                self.clock.left = Some(left - now);
+                if left > now {
+                    return;
+                }
+            }
+            let before = self.looks();
+            let budget = self.clock.credit.max(1).unsigned_abs();
+            let (reclaim, seat) = (self.reclaim, &mut self.background);
+            let state = with_clients(tenants, |clients| reclaim.background(seat, clients, budget));
+            self.clock.credit -= (self.looks() - before) as i64 + 1;
+            self.clock.left = match state {
+                Background::Works => Some(0),
+                Background::Naps => Some(self.clock.nap),
+                Background::Sleeps => None,
+            };
+        }
+    }
+
+    fn stats(&self) -> ReclaimStats {
+        self.reclaim.stats()
+    }
+
+    /// Cached blocks are among them: the engine puts what is cached where it lies.
+    fn free_blocks(&self) -> [[u64; 11]; LISTS] {
+        let blocks = self.zone().free_blocks();
+        by_list(|label| std::array::from_fn(|order| blocks[label.index()][order]))
+    }
+
+    fn labels(&self) -> [u64; LISTS] {
+        let labels = self.zone().pageblocks_by_label();
+        by_list(|label| labels[label.index()])
+    }
+}
+
+/// The engine's labels in the order of the document's lists; what is kept for large orders stands
+/// for the reserve.
+fn by_list<T>(of: impl Fn(Label) -> T) -> [T; LISTS] {
+    [
+        Label::Of(Mobility::Unmovable),
+        Label::Of(Mobility::Reclaimable),
+        Label::Of(Mobility::Movable),
+        Label::HighOrder,
+        Label::Contiguous,
+    ]
+    .map(of)
+}
+
+impl Impose for EngineKernel<'_, '_, '_> {
+    fn set_label(&mut self, pageblock: u64, label: Mobility) {
+        let order = self.zone().pageblock_order();
+        let run = Run::new(Frame(pageblock << order.get()), order.frames());
+        // A pageblock outside the zone has no label to set.
+        let _ = run.map(|run| self.zone().set_label(run, Label::Of(label)));
+    }
+
+    fn alloc_at(&mut self, frame: Frame, order: Order, mobility: Mobility) -> bool {
+        self.zone().alloc_at(frame, order, mobility).is_ok()
+    }
+
+    fn free_part(&mut self, cpu: CpuId, frame: Frame, order: Order) {
+        let slot = self.slot(cpu);
+        let seat = self.seats[slot].frames();
+        freed(seat.free_part(frame, order), frame, order);
+    }
+}
