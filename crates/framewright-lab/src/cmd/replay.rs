@@ -3,8 +3,11 @@
 use super::CommandError;
 use super::input::{Loaded, load};
 use super::progress::with_progress;
+use crate::measure::Metric;
+use crate::replay::reclaim::reclaims;
 use crate::replay::{
-    Job, Memory, Options, Outcome, Policy, SAMPLE_MS, Start, labels_by_state, placement, replay_all,
+    Job, Memory, Options, Outcome, Policy, Reclaim, SAMPLE_MS, Start, labels_by_state, placement,
+    replay_all,
 };
 use crate::report::{
     self, Assertion, Case, Column, Machine, RunInfo, calibrate, has_place, json_lines,
@@ -20,9 +23,9 @@ use std::path::PathBuf;
 /// Reads ftrace text (`trace` and `trace_pipe`), `perf script` text and PFT1; plain, gzip or
 /// zstd; `-` is standard input.
 ///
-/// A replay neither reclaims nor compacts, and the programs do not react to what becomes of
-/// memory: where the real kernel would have found room in the end, a request fails here. Compare
-/// policies with each other, not a policy with a running system.
+/// Unless --reclaim is given, a replay neither reclaims nor compacts; in any case the programs do not
+/// react to what becomes of memory. Compare policies with each other, not a policy with a running
+/// system.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The traces
@@ -52,6 +55,18 @@ pub struct Args {
     #[arg(long, value_name = "ORDER", value_parser = clap::value_parser!(u8).range(0..=10))]
     pub probe: Option<u8>,
 
+    /// Reclaim and compact: a request that cannot be served at once waits, which is a stall, and what
+    /// that costs is counted. Policies that can: linux-4.4 and proposal with the rules of Linux 3.10
+    /// around their fallback, and the engine's with its own
+    #[arg(long)]
+    pub reclaim: bool,
+
+    /// After the trace, request this many huge pages of order 9, hold them, and count what compaction
+    /// alone does for them
+    #[arg(long, value_name = "N", requires = "reclaim", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub probe_huge: u64,
+
     /// Write the figures as JSON Lines; `-` for standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -78,6 +93,10 @@ pub struct Args {
     pub jobs: Option<u16>,
 }
 
+/// The three columns of every experiment: there is a kernel for each that reclaims.
+pub(super) const RECLAIMING: [Policy; 3] =
+    [Policy::HISTORICAL[0], Policy::HISTORICAL[1], Policy::OURS];
+
 /// Fewer samples than these are worth a word to the reader.
 const FEW_SAMPLES: u64 = 10;
 
@@ -89,6 +108,21 @@ pub enum StartArg {
     /// Where each policy puts them
     Fresh,
 }
+
+/// What a reader of a replay with reclaim must know.
+const RECLAIM_NOTES: [&str; 3] = [
+    "linux-4.4 and proposal have the watermarks, reclaim and compaction of Linux 3.10 around their \
+     fallback, with pageblocks of 512 frames; the engine's policies have the engine's own",
+    "what a request may wait for, and which objects are copies of files, stands in the recording's \
+     flags; the oldest are given back first, and nothing is dirty",
+    "whether and when the programs would have read again what reclaim took is not known: its later \
+     frees are passed over, and the memory is not asked for again",
+];
+
+/// What a reader of the huge-page probes must know.
+const HUGE_NOTE: &str = "the huge pages are requested one after another when the trace is over, held, \
+                         and served from what is free or by compaction: nothing is reclaimed for \
+                         them, and the background has no time";
 
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -118,7 +152,12 @@ impl Args {
 
     fn policies(&self) -> Vec<Policy> {
         if self.policy.is_empty() {
-            return Policy::COMPARED.to_vec();
+            let all = if self.reclaim {
+                &RECLAIMING[..]
+            } else {
+                Policy::COMPARED
+            };
+            return all.to_vec();
         }
         let mut policies = Vec::new();
         for &policy in &self.policy {
@@ -154,6 +193,10 @@ impl Args {
             ("jobs", self.threads().to_string()),
         ]);
         options.extend(self.probe.map(|order| ("probe", order.to_string())));
+        if self.reclaim {
+            options.insert("reclaim", "yes".into());
+            options.insert("probe_huge", self.probe_huge.to_string());
+        }
         options
     }
 }
@@ -177,7 +220,8 @@ pub(super) fn replay_case(
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
     let mut memory = Memory::new(&loaded.trace).map_err(|e| at(&e))?;
     let free = memory.free_frames_at_start();
-    if options.squeeze > free {
+    // With reclaim the balloon takes what others give back, and the figures say what it did not get.
+    if options.squeeze > free && options.reclaim.is_none() {
         return Err(at(&format!(
             "--squeeze {} is more than there is to take away, expected at most the {free} frames \
              that are free at the start",
@@ -195,7 +239,8 @@ pub(super) fn replay_case(
             options,
         })
         .collect();
-    if loaded.reference.is_some() {
+    let calibrates = loaded.reference.is_some() && options.reclaim.is_none();
+    if calibrates {
         // Always from the recorded layout and without squeeze: only that is what Linux did.
         jobs.push(Job {
             policy: Policy::RECORDING_KERNEL,
@@ -216,9 +261,11 @@ pub(super) fn replay_case(
     let mut notes = Vec::new();
     let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
     if let Some(reference) = &loaded.reference {
-        calibration = outcomes
-            .pop()
-            .and_then(|model| calibrate(&loaded.trace, reference, &model));
+        if calibrates {
+            calibration = outcomes
+                .pop()
+                .and_then(|model| calibrate(&loaded.trace, reference, &model));
+        }
         if as_recorded {
             columns.push(linux_column(&loaded.trace, reference));
         }
@@ -240,6 +287,12 @@ pub(super) fn replay_case(
             "means are over {samples} samples only, one a trace second: the trace is short, and \
              --csv with --every shows what happens between them"
         ));
+    }
+    if let Some(stalls) = outcomes.iter().find_map(|outcome| outcome.stalls.as_ref()) {
+        notes.extend(RECLAIM_NOTES.map(str::to_owned));
+        if stalls.huge.tries.tried > 0 {
+            notes.push(HUGE_NOTE.to_owned());
+        }
     }
     columns.extend(outcomes.iter().map(Column::of));
     let case = Case {
@@ -281,8 +334,19 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             .csv
             .as_ref()
             .map(|_| (args.every * 1000.0).round() as u64),
+        reclaim: args.reclaim.then_some(Reclaim {
+            huge_probes: args.probe_huge,
+        }),
     };
     let policies = args.policies();
+    if args.reclaim
+        && let Some(policy) = policies.iter().find(|&&policy| !reclaims(policy))
+    {
+        return Err(CommandError::Input(format!(
+            "--reclaim: there is no kernel that reclaims with the policy {policy}, expected some of {}",
+            RECLAIMING.map(Policy::name).join(", ")
+        )));
+    }
     let mut replayed = Vec::new();
     for path in &args.traces {
         let loaded = load(path, args.state.as_deref())?;
@@ -335,6 +399,8 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
 /// A case as a reader sees it: table, calibration, verdict, anomalies.
 pub(super) fn case_text(case: &Case) -> String {
     let mut text = format!("{}: {} operations\n{}\n", case.name, case.ops, table(case));
+    let has_stalls = |column: &Column| column.values.contains_key(&Metric::Stall(0));
+    let reclaims = case.columns.iter().any(has_stalls);
     match &case.calibration {
         Some(calibration) => {
             text += &format!(
@@ -342,6 +408,9 @@ pub(super) fn case_text(case: &Case) -> String {
                  over {} samples\n",
                 calibration.model, calibration.samples
             );
+        }
+        None if reclaims => {
+            text += "not calibrated: the model of the recording kernel does not reclaim\n";
         }
         None => {
             text += "not calibrated: nothing says what Linux itself did (NAME.linux_ref.csv beside \

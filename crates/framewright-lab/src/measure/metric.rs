@@ -1,5 +1,6 @@
 use super::MAX_ORDER;
 use framewright::Mobility;
+use framewright::stats::ReclaimStats;
 
 /// Which of two values of a metric is the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,24 @@ pub enum Metric {
     UnplacedFrames,
     /// Frees of objects whose allocation had failed in this replay.
     FreesOfFailed,
+    /// Requests of order k that reclaimed before they were served or failed.
+    Stall(u8),
+    /// Requests of order k that compacted, each attempt counted.
+    CompactStall(u8),
+    /// A counter of reclaim or compaction, by Linux's name for it.
+    Vmstat(&'static str),
+    /// Objects of the trace that reclaim took.
+    ReclaimedObjects,
+    /// Frees of objects that reclaim had taken.
+    FreesOfReclaimed,
+    /// Huge pages requested after the trace.
+    HugeProbes,
+    /// Of those, the served ones.
+    HugeProbesServed,
+    /// Frames moved for them.
+    HugeProbesMigrated,
+    /// Looks of both of compaction's scanners for them.
+    HugeProbesScanned,
     /// Samples in each mean.
     Samples,
     /// Wall time an operation.
@@ -96,7 +115,20 @@ impl Metric {
             all.extend(orders().map(|k| M::ListedBlocks(label, k)));
         }
         all.extend(orders().skip(1).map(M::FragmentationIndex));
+        all.extend(orders().map(M::Stall));
+        all.extend(orders().map(M::CompactStall));
+        all.extend(
+            ReclaimStats::default()
+                .named()
+                .map(|(name, _)| M::Vmstat(name)),
+        );
         all.extend([
+            M::ReclaimedObjects,
+            M::FreesOfReclaimed,
+            M::HugeProbes,
+            M::HugeProbesServed,
+            M::HugeProbesMigrated,
+            M::HugeProbesScanned,
             M::UnplacedFrames,
             M::FreesOfFailed,
             M::Samples,
@@ -134,6 +166,15 @@ impl Metric {
             Self::ListedBlocks(label, k) => format!("free_blocks_{}_order{k}", mobility(label)),
             Self::UnplacedFrames => "unplaced_frames".into(),
             Self::FreesOfFailed => "anomalies_frees_of_failed".into(),
+            Self::Stall(k) => format!("allocstall_order{k}"),
+            Self::CompactStall(k) => format!("compact_stall_order{k}"),
+            Self::Vmstat(name) => name.into(),
+            Self::ReclaimedObjects => "reclaimed_objects".into(),
+            Self::FreesOfReclaimed => "frees_of_reclaimed".into(),
+            Self::HugeProbes => "huge_probes".into(),
+            Self::HugeProbesServed => "huge_probes_served".into(),
+            Self::HugeProbesMigrated => "huge_probes_migrated".into(),
+            Self::HugeProbesScanned => "huge_probes_scanned".into(),
             Self::Samples => "samples".into(),
             Self::ReplayNsPerOp => "replay_ns_per_op".into(),
         }
@@ -143,7 +184,10 @@ impl Metric {
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::FreeFrames | Self::MovableFramesInMixed | Self::UnplacedFrames => "frames",
+            Self::FreeFrames
+            | Self::MovableFramesInMixed
+            | Self::UnplacedFrames
+            | Self::HugeProbesMigrated => "frames",
             Self::Free2mBlocks
             | Self::ContaminatedBlocks
             | Self::ContaminatedBlocksFloor
@@ -159,8 +203,15 @@ impl Metric {
             | Self::RetriesServed(_)
             | Self::Probes
             | Self::ProbesServed
-            | Self::Fallbacks(..) => "requests",
-            Self::FreesOfFailed => "operations",
+            | Self::Fallbacks(..)
+            | Self::Stall(_)
+            | Self::CompactStall(_)
+            | Self::HugeProbes
+            | Self::HugeProbesServed => "requests",
+            Self::FreesOfFailed | Self::FreesOfReclaimed => "operations",
+            Self::ReclaimedObjects => "objects",
+            Self::HugeProbesScanned => "looks",
+            Self::Vmstat(name) => vmstat_unit(name),
             Self::Samples => "samples",
             Self::ReplayNsPerOp => "ns",
         }
@@ -179,8 +230,15 @@ impl Metric {
             | Self::TaintedRegions
             | Self::Failures(_)
             | Self::FalseFailures
+            | Self::Stall(_)
+            | Self::CompactStall(_)
+            | Self::HugeProbesMigrated
+            | Self::HugeProbesScanned
             | Self::ReplayNsPerOp => Better::Lower,
-            Self::Free2mBlocks | Self::RetriesServed(_) | Self::ProbesServed => Better::Higher,
+            Self::Free2mBlocks
+            | Self::RetriesServed(_)
+            | Self::ProbesServed
+            | Self::HugeProbesServed => Better::Higher,
             _ => Better::Neither,
         }
     }
@@ -199,6 +257,15 @@ impl Metric {
                 | Self::Fallbacks(..)
                 | Self::UnplacedFrames
                 | Self::FreesOfFailed
+                | Self::Stall(_)
+                | Self::CompactStall(_)
+                | Self::Vmstat(_)
+                | Self::ReclaimedObjects
+                | Self::FreesOfReclaimed
+                | Self::HugeProbes
+                | Self::HugeProbesServed
+                | Self::HugeProbesMigrated
+                | Self::HugeProbesScanned
                 | Self::Samples
         )
     }
@@ -207,6 +274,17 @@ impl Metric {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|metric| metric.name() == name)
+    }
+}
+
+/// What a counter of Linux's counts.
+const fn vmstat_unit(name: &str) -> &'static str {
+    match name.as_bytes() {
+        b"pgscan_kswapd" | b"pgscan_direct" | b"pgsteal_kswapd" | b"pgsteal_direct"
+        | b"compact_isolated" | b"pgmigrate_success" | b"pgmigrate_fail" => "frames",
+        b"compact_migrate_scanned" | b"compact_free_scanned" => "looks",
+        b"compact_stall" | b"compact_success" | b"compact_fail" => "requests",
+        _ => "times",
     }
 }
 

@@ -1,6 +1,7 @@
-use super::{Memory, Objects, ReplayError, Start, Subject, start};
+use super::{Memory, Objects, ReplayError, Stalls, Start, Subject, start};
 use crate::measure::{ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
 use crate::trace::OpKind;
+use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Mobility, Order};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +20,15 @@ pub struct Options {
     pub probe: Option<Order>,
     /// Keep a point of the series whenever this many milliseconds of trace time have passed.
     pub every_ms: Option<u64>,
+    /// Requests that cannot be served at once reclaim and compact.
+    pub reclaim: Option<Reclaim>,
+}
+
+/// What a replay that reclaims does besides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reclaim {
+    /// After the trace, request this many huge pages and hold them.
+    pub huge_probes: u64,
 }
 
 impl Options {
@@ -30,6 +40,7 @@ impl Options {
             squeeze: 0,
             probe: None,
             every_ms: None,
+            reclaim: None,
         }
     }
 }
@@ -43,6 +54,8 @@ pub struct Point {
     pub failures: [u64; MAX_ORDER + 1],
     /// Fallbacks so far, `[wanted][taken from]`.
     pub fallbacks: [[u64; 3]; 3],
+    /// What reclaim and compaction have counted so far, in a replay that has them.
+    pub reclaim: Option<ReclaimStats>,
 }
 
 /// Tries and how many of them were served.
@@ -95,6 +108,8 @@ pub struct Outcome {
     pub labels: [u64; 3],
     /// Free blocks by label and order at the end, as the policy itself lists them.
     pub free_blocks: [[u64; MAX_ORDER + 1]; 3],
+    /// What requests cost that could not be served at once, in a replay that reclaims.
+    pub stalls: Option<Box<Stalls>>,
     /// Operations of the trace.
     pub ops: u64,
     /// Wall time of the operations, allocator and observer together, without the start.
@@ -102,6 +117,29 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Nothing yet, under `policy`, of a trace of `ops` operations.
+    pub(super) fn new(policy: &'static str, ops: u64) -> Self {
+        Self {
+            policy,
+            means: Means::default(),
+            lists: ListMeans::default(),
+            series: Vec::new(),
+            end: Sample::default(),
+            failures: [0; MAX_ORDER + 1],
+            false_failures: 0,
+            retries: [Tries::default(); MAX_ORDER + 1],
+            probes: Tries::default(),
+            unplaced: 0,
+            frees_of_failed: 0,
+            fallbacks: [[0; 3]; 3],
+            labels: [0; 3],
+            free_blocks: [[0; MAX_ORDER + 1]; 3],
+            stalls: None,
+            ops,
+            elapsed: Duration::ZERO,
+        }
+    }
+
     /// Nanoseconds of wall time an operation of the trace took, allocator and observer together.
     #[must_use]
     pub fn ns_per_op(&self) -> f64 {
@@ -121,15 +159,26 @@ impl Outcome {
             Metric::RetriesServed(k) => self.retries[usize::from(k)].served_if_any(),
             Metric::Probes => self.probes.tried_if_any(),
             Metric::ProbesServed => self.probes.served_if_any(),
-            Metric::Fallbacks(wanted, taken) => {
-                count(self.fallbacks[wanted.index()][taken.index()])
-            }
+            // The kernels that reclaim do not say.
+            Metric::Fallbacks(wanted, taken) => self
+                .stalls
+                .is_none()
+                .then(|| self.fallbacks[wanted.index()][taken.index()] as f64),
             Metric::Pageblocks(label) => has_samples.then(|| self.lists.pageblocks(label)),
             Metric::ListedBlocks(label, k) => {
                 has_samples.then(|| self.lists.free_blocks(label, k.into()))
             }
             Metric::UnplacedFrames => count(self.unplaced),
             Metric::FreesOfFailed => count(self.frees_of_failed),
+            Metric::Stall(_)
+            | Metric::CompactStall(_)
+            | Metric::Vmstat(_)
+            | Metric::ReclaimedObjects
+            | Metric::FreesOfReclaimed
+            | Metric::HugeProbes
+            | Metric::HugeProbesServed
+            | Metric::HugeProbesMigrated
+            | Metric::HugeProbesScanned => self.stalls.as_ref()?.value(metric),
             Metric::ReplayNsPerOp => (self.ops > 0).then(|| self.ns_per_op()),
             _ => self.means.value(metric),
         }
@@ -231,24 +280,8 @@ impl<'a> Run<'a> {
             options.start,
             options.squeeze,
         )?;
-        let outcome = Outcome {
-            policy: subject.name(),
-            means: Means::default(),
-            lists: ListMeans::default(),
-            series: Vec::new(),
-            end: Sample::default(),
-            failures: [0; MAX_ORDER + 1],
-            false_failures: 0,
-            retries: [Tries::default(); MAX_ORDER + 1],
-            probes: Tries::default(),
-            unplaced,
-            frees_of_failed: 0,
-            fallbacks: [[0; 3]; 3],
-            labels: [0; 3],
-            free_blocks: [[0; MAX_ORDER + 1]; 3],
-            ops: memory.trace.ops.len() as u64,
-            elapsed: Duration::ZERO,
-        };
+        let mut outcome = Outcome::new(subject.name(), memory.trace.ops.len() as u64);
+        outcome.unplaced = unplaced;
         Ok(Self {
             subject,
             options,
@@ -337,6 +370,7 @@ impl<'a> Run<'a> {
                 sample,
                 failures: self.outcome.failures,
                 fallbacks: self.fallbacks(),
+                reclaim: None,
             });
         }
         if sample_due {
@@ -391,7 +425,7 @@ impl<'a> Run<'a> {
 
 /// Who asks for a block of this order in practice: below a pageblock the kernel (stacks, slabs,
 /// rings), from a pageblock on programs that want a huge page.
-const fn probe_mobility(order: Order) -> Mobility {
+pub(super) const fn probe_mobility(order: Order) -> Mobility {
     if order.get() < crate::measure::BLOCK_ORDER {
         Mobility::Unmovable
     } else {

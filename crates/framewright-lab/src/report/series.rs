@@ -1,11 +1,13 @@
 use crate::measure::MAX_ORDER;
 use crate::replay::Outcome;
 use framewright::Mobility;
+use framewright::stats::ReclaimStats;
 use std::fmt::Write;
 
 /// Series over trace time, one row a point: `(case, outcome)` after `(case, outcome)`.
 ///
-/// Failures and fallbacks are those so far.
+/// Failures and fallbacks are those so far; so are the counters of reclaim and compaction, which are
+/// there if one of the outcomes has them.
 #[must_use]
 pub fn series_csv(runs: &[(&str, &Outcome)]) -> String {
     let mut text = String::from("case,variant,ms,free_frames,free_2m_blocks");
@@ -20,6 +22,15 @@ pub fn series_csv(runs: &[(&str, &Outcome)]) -> String {
     for (wanted, taken) in pairs() {
         let name = |m: Mobility| m.name().to_lowercase();
         let _ = write!(text, ",fallbacks_{}_{}", name(wanted), name(taken));
+    }
+    let reclaims = runs.iter().any(|(_, outcome)| outcome.stalls.is_some());
+    if reclaims {
+        for k in 0..=MAX_ORDER {
+            let _ = write!(text, ",allocstall_order{k}");
+        }
+        for (name, _) in ReclaimStats::default().named() {
+            let _ = write!(text, ",{name}");
+        }
     }
     text.push('\n');
     for (case, outcome) in runs {
@@ -43,6 +54,15 @@ pub fn series_csv(runs: &[(&str, &Outcome)]) -> String {
             }
             for (wanted, taken) in pairs() {
                 let _ = write!(text, ",{}", point.fallbacks[wanted.index()][taken.index()]);
+            }
+            if reclaims {
+                let counted = point.reclaim.unwrap_or_default();
+                for stalls in &counted.allocstall[..=MAX_ORDER] {
+                    let _ = write!(text, ",{stalls}");
+                }
+                for (_, count) in counted.named() {
+                    let _ = write!(text, ",{count}");
+                }
             }
             text.push('\n');
         }

@@ -29,6 +29,14 @@ fn rows(case: &Case) -> Vec<Metric> {
                 | Metric::Fallbacks(..)
                 | Metric::UnplacedFrames
                 | Metric::FreesOfFailed
+                | Metric::Stall(_)
+                | Metric::CompactStall(_)
+                | Metric::Vmstat(_)
+                | Metric::ReclaimedObjects
+                | Metric::FreesOfReclaimed
+                | Metric::HugeProbesServed
+                | Metric::HugeProbesMigrated
+                | Metric::HugeProbesScanned
         )
     };
     let occurs = |metric: &Metric| {
@@ -103,6 +111,7 @@ fn figure(
     let tries = match metric {
         Metric::RetriesServed(order) => column.values.get(&Metric::Retried(order)),
         Metric::ProbesServed => column.values.get(&Metric::Probes),
+        Metric::HugeProbesServed => column.values.get(&Metric::HugeProbes),
         _ => None,
     };
     if let Some(&tries) = tries {

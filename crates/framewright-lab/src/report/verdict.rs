@@ -3,7 +3,7 @@ use crate::measure::{Better, Metric};
 use std::fmt::Write;
 
 /// The metrics by which a policy is judged.
-const JUDGED: [Metric; 8] = [
+const JUDGED: [Metric; 12] = [
     Metric::ContaminatedBlocks,
     Metric::MixedBlocks,
     Metric::UnusableIndex(3),
@@ -12,6 +12,10 @@ const JUDGED: [Metric; 8] = [
     Metric::Failures(2),
     Metric::Failures(3),
     Metric::Failures(4),
+    Metric::Stall(0),
+    Metric::Stall(2),
+    Metric::Stall(3),
+    Metric::HugeProbesServed,
 ];
 
 /// `candidate` against the best of `rivals`, metric by metric: better or worse, by how much, and

@@ -1,0 +1,51 @@
+use crate::before::buddy::LinuxPolicy;
+use crate::before::kernel310::{Kernel310, Layout, Variant};
+use crate::measure::BLOCK_ORDER;
+use crate::pressure::{EngineConfig, Impose, with_engine};
+use crate::replay::{Memory, Policy};
+
+/// Whether there is a kernel that reclaims under this policy: [`with_kernel`].
+#[must_use]
+pub const fn reclaims(policy: Policy) -> bool {
+    matches!(policy, Policy::Engine(_)) || variant(policy).is_some()
+}
+
+/// The document's kernel with this policy's fallback.
+const fn variant(policy: Policy) -> Option<Variant> {
+    match policy {
+        Policy::Linux(LinuxPolicy::Linux44) => Some(Variant::Before),
+        Policy::Linux(LinuxPolicy::Proposal) => Some(Variant::Proposed),
+        _ => None,
+    }
+}
+
+/// Runs `work` on a kernel that reclaims and compacts, with the whole of `memory` free.
+///
+/// `linux-4.4` and `proposal` have the rules of 3.10.49, the document's kernel, around their fallback,
+/// which is the same from 3.10 to 4.11; the engine's policies have the engine's. Pageblocks are those
+/// of the traces, 512 frames.
+///
+/// # Errors
+/// If there is none for this policy, or it cannot manage such a memory; what it says of that.
+pub fn with_kernel<R>(
+    policy: Policy,
+    memory: &Memory<'_>,
+    work: impl FnOnce(&mut dyn Impose) -> R,
+) -> Result<R, String> {
+    let layout = Layout {
+        absent: &memory.trace.absent,
+        cpus: memory.cpus,
+        pageblock_order: BLOCK_ORDER,
+        ..Layout::new(memory.trace.nframes)
+    };
+    if let Policy::Engine(fallback) = policy {
+        return with_engine(&layout, &EngineConfig::with_fallback(fallback), |kernel| {
+            work(kernel)
+        });
+    }
+    let Some(variant) = variant(policy) else {
+        return Err("there is no kernel that reclaims under this policy".into());
+    };
+    let mut kernel = Kernel310::new(&layout, variant).map_err(|e| e.to_string())?;
+    Ok(work(&mut kernel))
+}
