@@ -197,10 +197,7 @@ impl Kernel310 {
         }
         let orders = !0u16 << attempt.order;
         let has = |list: usize| self.zone.orders_of(list) & orders != 0;
-        let any = attempt.order >= self.zone.pageblock_order()
-            && self.zone.free_at()[usize::from(attempt.order)..]
-                .iter()
-                .any(|&blocks| blocks > 0);
+        let any = attempt.order >= self.zone.pageblock_order() && self.zone.has_free(attempt.order);
         (has(attempt.list) || any).then_some(Outcome::Partial)
     }
 

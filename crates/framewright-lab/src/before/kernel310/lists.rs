@@ -98,8 +98,6 @@ pub(super) struct Zone {
     links: Links,
     labels: Vec<u8>,
     free_count: [[u32; ORDERS]; LISTS],
-    /// Blocks of each order on all lists together.
-    free_at: [u32; ORDERS],
     /// By list, a bit for each order it has blocks of.
     orders_of: [u16; LISTS],
     /// Frames on the free lists.
@@ -120,7 +118,6 @@ impl Zone {
             links: Links::new(frames, FREE_LISTS + cached_lists),
             labels: vec![MOVABLE as u8; frames.div_ceil(1 << pageblock_order)],
             free_count: [[0; ORDERS]; LISTS],
-            free_at: [0; ORDERS],
             orders_of: [0; LISTS],
             free: 0,
             free_cma: 0,
@@ -132,13 +129,13 @@ impl Zone {
     pub(super) fn add_present(&mut self, from: u32, to: u32) {
         self.tags[from as usize..to as usize].fill(Tag::INSIDE);
         self.present += u64::from(to - from);
+        self.free += u64::from(to - from);
         let mut at = from;
         while at < to {
             let fits = (to - at).ilog2().min(u32::from(MAX_ORDER));
             let order = at.trailing_zeros().min(fits) as u8;
             let list = self.label(at);
             self.push_free(at, order, list, End::Head);
-            self.count_free(list, order, true);
             at += 1 << order;
         }
     }
@@ -155,12 +152,24 @@ impl Zone {
         self.free
     }
 
+    /// Of these, those on the contiguous area's lists.
+    #[inline]
     pub(super) fn free_cma(&self) -> u64 {
         self.free_cma
     }
 
-    pub(super) fn free_at(&self) -> &[u32; ORDERS] {
-        &self.free_at
+    /// Blocks of an order on all lists together.
+    #[inline]
+    pub(super) fn free_at(&self, order: u8) -> u32 {
+        self.free_count
+            .iter()
+            .map(|orders| orders[usize::from(order)])
+            .sum()
+    }
+
+    /// Whether any list has a block of at least `order`.
+    pub(super) fn has_free(&self, order: u8) -> bool {
+        self.orders_of.iter().any(|orders| orders >> order != 0)
     }
 
     pub(super) fn free_count(&self) -> &[[u32; ORDERS]; LISTS] {
@@ -236,11 +245,9 @@ impl Zone {
             if at == end as u32 {
                 return moved;
             }
-            let (order, from) = (self.tag(at).order(), self.tag(at).list());
+            let order = self.tag(at).order();
             self.remove_free(at);
             self.push_free(at, order, list, End::Head);
-            self.count_free(from, order, false);
-            self.count_free(list, order, true);
             moved += 1 << order;
             at = (at + (1 << order)).min(end as u32);
         }
@@ -275,7 +282,9 @@ impl Zone {
         self.tags[frame as usize] = Tag::free(order, list);
         self.links.push(self.free_list(order, list), frame, end);
         self.free_count[list][usize::from(order)] += 1;
-        self.free_at[usize::from(order)] += 1;
+        if list == CMA {
+            self.free_cma += 1 << order;
+        }
         self.orders_of[list] |= 1 << order;
     }
 
@@ -286,22 +295,11 @@ impl Zone {
         self.links.unlink(frame);
         self.tags[frame as usize] = Tag::INSIDE;
         self.free_count[list][order] -= 1;
-        self.free_at[order] -= 1;
+        if list == CMA {
+            self.free_cma -= 1 << order;
+        }
         if self.free_count[list][order] == 0 {
             self.orders_of[list] &= !(1 << order);
-        }
-    }
-
-    #[inline]
-    fn count_free(&mut self, list: usize, order: u8, added: bool) {
-        let frames = 1u64 << order;
-        let cma = if list == CMA { frames } else { 0 };
-        if added {
-            self.free += frames;
-            self.free_cma += cma;
-        } else {
-            self.free -= frames;
-            self.free_cma -= cma;
         }
     }
 
@@ -333,12 +331,11 @@ impl Zone {
     pub(super) fn take(&mut self, frame: u32, order: u8, rest: usize) {
         let tag = self.tag(frame);
         self.remove_free(frame);
+        self.free -= 1 << order;
         let mut high = tag.order();
-        self.count_free(tag.list(), high, false);
         while high > order {
             high -= 1;
             self.push_free(frame + (1 << high), high, rest, End::Head);
-            self.count_free(rest, high, true);
         }
     }
 
@@ -347,18 +344,12 @@ impl Zone {
     #[inline]
     pub(super) fn free_block(&mut self, frame: u32, order: u8, list: usize) {
         let (mut frame, mut order) = (frame, order);
-        self.count_free(list, order, true);
+        self.free += 1 << order;
         self.tags[frame as usize] = Tag::INSIDE;
         while order < MAX_ORDER {
             let buddy = frame ^ (1 << order);
             if !self.is_free_block(buddy, order) {
                 break;
-            }
-            // What the buddy's list had is now this one's.
-            let from = self.tag(buddy).list();
-            if from != list {
-                self.count_free(from, order, false);
-                self.count_free(list, order, true);
             }
             self.remove_free(buddy);
             frame &= !(1 << order);

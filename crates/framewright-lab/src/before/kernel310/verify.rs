@@ -1,5 +1,5 @@
 use super::Kernel310;
-use super::lists::{ASKED, CMA, ORDERS, Tag};
+use super::lists::{ASKED, CMA, Tag};
 use crate::before::buddy::MAX_ORDER;
 use crate::pressure::LISTS;
 
@@ -62,7 +62,7 @@ impl Kernel310 {
     }
 
     fn verify_lists(&self) -> Result<(), String> {
-        let (mut at, mut free, mut free_cma) = ([0; ORDERS], 0, 0);
+        let (mut listed, mut free, mut free_cma) = (0, 0, 0);
         for list in 0..LISTS {
             for order in 0..=MAX_ORDER {
                 let mut len = 0;
@@ -78,15 +78,14 @@ impl Kernel310 {
                     }
                     len += 1;
                 }
-                let index = usize::from(order);
-                let counted = self.zone.free_count()[list][index];
+                let counted = self.zone.free_count()[list][usize::from(order)];
                 let is_marked = self.zone.orders_of(list) >> order & 1 == 1;
                 if len != counted || is_marked != (len > 0) {
                     return Err(format!(
                         "K2: the list {list}/{order} has {len} blocks of {counted}"
                     ));
                 }
-                at[index] += len;
+                listed += len;
                 free += u64::from(len) << order;
                 free_cma += if list == CMA {
                     u64::from(len) << order
@@ -95,9 +94,8 @@ impl Kernel310 {
                 };
             }
         }
-        let listed: u32 = at.iter().sum();
         let blocks = self.blocks().filter(|(.., tag)| tag.is_free()).count();
-        if at != *self.zone.free_at() || listed as usize != blocks {
+        if listed as usize != blocks {
             return Err(format!("K2: {blocks} blocks are free, {listed} on lists"));
         }
         if (free, free_cma) != (self.zone.free(), self.zone.free_cma()) {

@@ -1,4 +1,4 @@
-use super::lists::Zone;
+use super::lists::{ORDERS, Zone};
 use super::{Kernel310, Layout};
 
 /// The watermarks, in frames, and how they bind requests of higher orders.
@@ -88,8 +88,8 @@ impl Kernel310 {
         if free - not_mine as i64 <= min {
             return false;
         }
-        for (lower, &blocks) in self.zone.free_at()[..usize::from(order)].iter().enumerate() {
-            free -= i64::from(blocks) << lower;
+        for lower in 0..order {
+            free -= i64::from(self.zone.free_at(lower)) << lower;
             min >>= self.marks.order_shift;
             if free <= min {
                 return false;
@@ -128,11 +128,12 @@ impl Kernel310 {
 /// Towards 1000 a request of the order fails because free frames are scattered, towards 0 because
 /// there are too few; -1000 if there is a block.
 fn fragmentation_index(zone: &Zone, order: u8) -> i64 {
-    let blocks: u64 = zone.free_at().iter().map(|&n| u64::from(n)).sum();
+    let orders = 0..ORDERS as u8;
+    let blocks: u64 = orders.map(|order| u64::from(zone.free_at(order))).sum();
     if blocks == 0 {
         return 0;
     }
-    if zone.free_at()[usize::from(order)..].iter().any(|&n| n > 0) {
+    if zone.has_free(order) {
         return -1000;
     }
     1000 - ((1000 + zone.free() * 1000 / (1 << order)) / blocks) as i64
