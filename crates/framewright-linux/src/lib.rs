@@ -16,6 +16,8 @@
 //!     Anon ─┬─ Window        user addresses behind which frames move  [`anon`]
 //!           └─ Migrate     what compaction asks of it
 //!
+//!     Cache ── Shrink       pages by key, given back when they are wanted [`cache`]
+//!
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
 //!
@@ -30,6 +32,7 @@
 //! may move at any instruction. Files and swap come with what needs them.
 
 pub mod anon;
+pub mod cache;
 pub mod heap;
 mod host;
 mod kv;
@@ -41,6 +44,7 @@ pub mod window;
 mod words;
 
 pub use anon::Anon;
+pub use cache::Cache;
 pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
 pub use host::{Host, HostError, Options, SlotError};
 pub use kv::{HostKv, HostKvSeat};
