@@ -323,10 +323,6 @@ impl Kernel310 {
         for each in frame..frame + (1 << order) {
             self.zone.set_tag(each, Tag::ISOLATED);
         }
-        // Half a pageblock that pages are moved to makes it a movable one.
-        if order + 1 >= self.zone.pageblock_order() && label != CMA {
-            self.zone.set_label(self.zone.pageblock(frame), MOVABLE);
-        }
     }
 
     /// Moves the isolated pages; whether there was a target for each.

@@ -28,6 +28,8 @@ pub(super) struct Holder {
     pub(super) pinned: RefCell<Vec<u64>>,
     /// So many frames are given back an ask at most.
     pub(super) gives: Cell<u64>,
+    /// How hot the cache is.
+    pub(super) heat: Cell<u8>,
     /// The next so many pages to move are in use.
     pub(super) busy: Cell<u32>,
 }
@@ -52,7 +54,7 @@ impl<'f> Shrink<dyn Frees + 'f> for Holder {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.cache.borrow().len() as u64,
-            heat: 0,
+            heat: self.heat.get(),
         }
     }
 

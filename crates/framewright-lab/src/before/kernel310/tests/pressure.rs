@@ -149,7 +149,7 @@ fn below_low_the_background_is_woken_and_below_min_the_request_reclaims() {
 }
 
 #[test]
-fn a_request_stops_reclaiming_with_a_cluster_and_hot_clients_are_spared() {
+fn a_request_stops_reclaiming_with_a_cluster() {
     let mut kernel = zone_with(&[(0..1024, MOVABLE)], 0, 0, 0);
     let holder = cache(0..1024);
     let got = holder.with(|tenants| kernel.direct_reclaim(tenants, 0, Context::ANY));
@@ -292,4 +292,85 @@ fn a_debt_of_the_background_is_paid_before_it_goes_on() {
         given + 200 > kernel.stats().pgscan_kswapd && given < 400,
         "{given}"
     );
+}
+
+/// Eight pageblocks of cache, and who holds it.
+fn full_of_cache() -> (Kernel310, Holder) {
+    let full: Block<'_> = (MOVABLE, &[(0..1024, MOVABLE)]);
+    (kernel(Variant::Before, &[full; 8]), cache(0..8192))
+}
+
+#[test]
+fn a_large_order_reclaims_until_compaction_has_two_blocks_of_frames() {
+    // At priority 12 a look at this cache is one at two frames, later at one.
+    let reclaimed = |order_| {
+        let (mut kernel, holder) = full_of_cache();
+        holder.with(|tenants| kernel.direct_reclaim(tenants, order_, Context::ANY))
+    };
+    // Twice 2^5, and so many that compaction finds them free; the CPU keeps some.
+    assert!(
+        (64 + 1..64 + 186).contains(&reclaimed(5)),
+        "{}",
+        reclaimed(5)
+    );
+    // In need, which begins at priority 9, a lower order does so too: the CPU keeps the first 186.
+    assert!((187..250).contains(&reclaimed(3)), "{}", reclaimed(3));
+    // Priorities 12 to 8: 2 + 3 + 7 + 15 + 31.
+    assert_eq!(reclaimed(0), 2 + 3 + 7 + 15 + 31);
+}
+
+#[test]
+fn a_costly_order_is_left_to_compaction_where_enough_is_free() {
+    let (mut kernel, holder) = full_of_cache();
+    for _ in 0..2 {
+        for frame in (0..1024).step_by(2) {
+            let frame = holder.cache.borrow_mut().remove(frame / 2);
+            kernel.free(CPU, Frame(frame), Order::ZERO);
+        }
+        kernel.drain_all();
+        let got = holder.with(|tenants| kernel.direct_reclaim(tenants, 4, Context::ANY));
+        assert_eq!(got, 1);
+        assert_eq!(kernel.stats().pgscan_direct, 0);
+        kernel.marks.low = 0;
+    }
+    // Not enough of it: 1024 frames are free.
+    kernel.marks.high = 1024 - (2 << 4);
+    let got = holder.with(|tenants| kernel.direct_reclaim(tenants, 4, Context::ANY));
+    assert!(got >= 32);
+}
+
+#[test]
+fn a_hot_client_is_asked_for_less_but_not_at_the_end() {
+    let scanned = |heat, gives| {
+        let (mut kernel, holder) = full_of_cache();
+        holder.heat.set(heat);
+        holder.gives.set(gives);
+        holder.with(|tenants| kernel.direct_reclaim(tenants, 0, Context::ANY));
+        kernel.stats().pgscan_direct
+    };
+    assert_eq!(scanned(0, u64::MAX), 2 + 3 + 7 + 15 + 31);
+    // Three quarters are spared: 0 + 1 + 1 + 3 + 7 + 15 + 31.
+    assert_eq!(scanned(192, u64::MAX), 1 + 1 + 3 + 7 + 15 + 31);
+    assert!(scanned(255, 0) >= 8192, "priority 0 spares nobody");
+}
+
+#[test]
+fn the_background_compacts_where_nothing_is_left_to_reclaim() {
+    let odd: Vec<_> = (0..512).map(|i| (2 * i..2 * i + 1, MOVABLE)).collect();
+    let pages = Holder::new();
+    pages.anon.borrow_mut().extend((0..512).map(|i| 2 * i));
+    pages
+        .anon
+        .borrow_mut()
+        .extend((0..512).map(|i| 1024 + 2 * i));
+    let mut kernel = kernel(Variant::Before, &[(MOVABLE, &odd), (MOVABLE, &odd)]);
+    kernel.background = Background::new(1_000);
+    let atomic = Context::NOWAIT;
+    assert_eq!(ask(&mut kernel, &pages, 3, Unmovable, atomic), None);
+    run_to_sleep(&mut kernel, &pages);
+    let stats = kernel.stats();
+    assert_eq!(stats.compact_daemon_wake, 1);
+    assert_eq!(stats.compact_stall, 0);
+    assert!(stats.pgmigrate_success > 0);
+    assert!(ask(&mut kernel, &pages, 3, Unmovable, atomic).is_some());
 }
