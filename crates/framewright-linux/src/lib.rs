@@ -48,7 +48,7 @@ pub use cache::Cache;
 pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
 pub use host::{Host, HostError, Options, SlotError};
 pub use kv::{HostKv, HostKvSeat};
-pub use platform::{Linux, Membarrier, Paged};
+pub use platform::{Linux, Membarrier, Paged, Stored};
 pub use ram::{Pages, Ram, RamReport};
 pub use space::{HostRangeSeat, HostSpace, RangeOptions};
 pub use window::Window;

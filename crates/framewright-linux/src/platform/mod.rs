@@ -6,10 +6,12 @@
 //! own [`Fenced`], with a full barrier in each operation: which of the two is a type, because the
 //! frequent paths are compiled for one of them.
 
+mod contents;
 mod direct;
 mod paged;
 mod slots;
 
+pub use contents::Stored;
 pub use paged::Paged;
 pub use slots::{NoSlot, Slots};
 

@@ -1,7 +1,7 @@
 //! Write-back: pages that are on no device yet go there.
 
 use super::area::{CLEAN_CURSOR, CLEANER};
-use super::table::{BLOCK, INDEX, OBJECT, State};
+use super::table::{BLOCK, DIRTY, INDEX, OBJECT, State};
 use super::{Guest, Key, PoolId};
 use crate::platform::{Contents, Relax};
 use crate::sync::{Lock, Ordering::Relaxed};
@@ -34,8 +34,7 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
         let words = reserve.blocks_of(false).len() * (BLOCK / 64);
         let start = reserve.own[CLEAN_CURSOR].load(Relaxed) as usize % words;
         for nth in (start..words).chain(0..start) {
-            let (block, word) = (nth / (BLOCK / 64), nth % (BLOCK / 64));
-            let mut dirty = reserve.table.dirty(block)[word].load(Relaxed);
+            let mut dirty = reserve.table.lane(nth)[DIRTY].load(Relaxed);
             while dirty != 0 {
                 if cleaned.written + cleaned.failed + cleaned.overtaken == pages {
                     return cleaned;

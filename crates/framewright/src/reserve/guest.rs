@@ -5,7 +5,7 @@ use super::area::{Reserve, count};
 use super::index::{Bucket, Entry, Locked};
 use super::order::{Order, Shard};
 use super::pool::{Born, PoolId};
-use super::table::{BLOCK, BORN, INDEX, Inside, OBJECT, State, VALUE, Word};
+use super::table::{BLOCK, BORN, FREE, INDEX, Inside, KEPT, OBJECT, State, VALUE, Word};
 use crate::platform::{Contents, PageWords, Relax};
 use crate::sync::{
     AtomicU64,
@@ -422,14 +422,14 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             let local = (hint + at) % of_shard;
             let block = blocks.start + nth + local * order.len();
             for word in 0..BLOCK / 64 {
-                let mut bits = table.free(block)[word].load(Relaxed);
+                let mut bits = table.lane(block * (BLOCK / 64) + word)[FREE].load(Relaxed);
                 while bits != 0 {
                     let id = block * BLOCK + word * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let inside = table.try_enter(id);
                     left = true;
                     let Some(inside) = inside else { break };
-                    if wanted.is_dirty && table.is_kept(id) || !table.claim_free(id) {
+                    if wanted.is_dirty && table.has_bit(id, KEPT) || !table.claim_free(id) {
                         continue;
                     }
                     shard.set_free_hint(local);
@@ -468,7 +468,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             let Some(inside) = table.try_enter(id) else {
                 continue;
             };
-            if wanted.is_dirty && table.is_kept(id) {
+            if wanted.is_dirty && table.has_bit(id, KEPT) {
                 continue;
             }
             if table.change(id, word, word.with_state(State::Filling)) {

@@ -9,8 +9,6 @@ use crate::sync::{
 
 /// Frames in a block: what one gate is for.
 pub(super) const BLOCK: usize = 512;
-/// Words of a bitmap with a bit for each frame of a block.
-pub(super) const BITS: usize = BLOCK / 64;
 
 /// What a frame is; that it is an owner's stands in a bitmap, and the state word says `Free` then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,17 +89,27 @@ pub(super) const DESC_WORDS: usize = 5;
 
 // The words of a block.
 const GATE: usize = 0;
-const FREE: usize = 8;
+/// The first lane: the gate has a cache line of its own.
+const LANES: usize = 8;
+
+// The words of a lane, which is what is known of 64 frames by one bit each: one cache line.
+/// Free frames.
+pub(super) const FREE: usize = 0;
 /// Frames that belong to a reservation.
-const KEPT: usize = 16;
+pub(super) const KEPT: usize = 1;
 /// Pages that were got since the hand passed.
-const VISITED: usize = 24;
+pub(super) const VISITED: usize = 2;
 /// Frames that owners have.
-const OWNED: usize = 32;
+pub(super) const OWNED: usize = 3;
 /// Frames with pages that are not on their device.
-const DIRTY: usize = 40;
-/// Words of a block: whole cache lines, the gate's of its own.
-pub(super) const BLOCK_WORDS: usize = 48;
+pub(super) const DIRTY: usize = 4;
+/// Words of a lane.
+const LANE_WORDS: usize = 8;
+
+/// Words of a block: whole cache lines.
+pub(super) const BLOCK_WORDS: usize = LANES + BITS * LANE_WORDS;
+/// Lanes of a block.
+const BITS: usize = BLOCK / 64;
 
 /// In a gate: an owner has shut it. Below it the number of those inside.
 const SHUT: u64 = 1 << 63;
@@ -204,36 +212,22 @@ impl<'m> Table<'m> {
         &self.blocks[block * BLOCK_WORDS..][..BLOCK_WORDS]
     }
 
-    fn bitmap(&self, block: usize, which: usize) -> &'m [AtomicU64] {
-        &self.block(block)[which..which + BITS]
+    /// What is known of the 64 frames from `64 * nth` on.
+    #[inline]
+    pub(super) fn lane(&self, nth: usize) -> &'m [AtomicU64; LANE_WORDS] {
+        let at = LANES + nth % BITS * LANE_WORDS;
+        let lane = self.block(nth / BITS)[at..].first_chunk();
+        lane.expect("a block has its lanes")
     }
 
-    /// The free frames of a block.
+    /// A frame's bit in one of the bitmaps.
     #[inline]
-    pub(super) fn free(&self, block: usize) -> &'m [AtomicU64] {
-        self.bitmap(block, FREE)
-    }
-
-    /// The frames of a block that reservations have.
-    #[inline]
-    pub(super) fn kept(&self, block: usize) -> &'m [AtomicU64] {
-        self.bitmap(block, KEPT)
-    }
-
-    /// The frames of a block that owners have.
-    #[inline]
-    pub(super) fn owned(&self, block: usize) -> &'m [AtomicU64] {
-        self.bitmap(block, OWNED)
-    }
-
-    /// The frames of a block with pages that are not on their device.
-    #[inline]
-    pub(super) fn dirty(&self, block: usize) -> &'m [AtomicU64] {
-        self.bitmap(block, DIRTY)
+    pub(super) fn has_bit(&self, id: usize, bitmap: usize) -> bool {
+        self.lane(id / 64)[bitmap].load(Relaxed) >> (id % 64) & 1 != 0
     }
 
     pub(super) fn set_dirty(&self, id: usize, dirty: bool) {
-        let word = &self.dirty(id / BLOCK)[id % BLOCK / 64];
+        let word = &self.lane(id / 64)[DIRTY];
         let bit = 1u64 << (id % 64);
         // Relaxed: looked at with the gate shut, or as a hint.
         if dirty {
@@ -243,15 +237,11 @@ impl<'m> Table<'m> {
         }
     }
 
-    pub(super) fn is_kept(&self, id: usize) -> bool {
-        self.kept(id / BLOCK)[id % BLOCK / 64].load(Relaxed) >> (id % 64) & 1 != 0
-    }
-
     /// Clears a frame's bit in the bitmap of free ones; whether it was set.
     #[inline]
     pub(super) fn claim_free(&self, id: usize) -> bool {
         let bit = 1u64 << (id % 64);
-        let word = &self.free(id / BLOCK)[id % BLOCK / 64];
+        let word = &self.lane(id / 64)[FREE];
         // Acquire pairs with the Release in `set_free`: the state word is Free.
         word.fetch_and(!bit, Acquire) & bit != 0
     }
@@ -259,7 +249,7 @@ impl<'m> Table<'m> {
     #[inline]
     pub(super) fn set_free(&self, id: usize) {
         // SeqCst: see `Shard::expect_no_free`.
-        self.free(id / BLOCK)[id % BLOCK / 64].fetch_or(1 << (id % 64), SeqCst);
+        self.lane(id / 64)[FREE].fetch_or(1 << (id % 64), SeqCst);
     }
 
     /// A page was got: it is passed by once.
@@ -279,13 +269,8 @@ impl<'m> Table<'m> {
         word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
     }
 
-    #[inline]
-    pub(super) fn visited(&self, block: usize) -> &'m [AtomicU64] {
-        self.bitmap(block, VISITED)
-    }
-
     fn visited_word(&self, id: usize) -> (&'m AtomicU64, u64) {
-        (&self.visited(id / BLOCK)[id % BLOCK / 64], 1 << (id % 64))
+        (&self.lane(id / 64)[VISITED], 1 << (id % 64))
     }
 
     /// Enters the gate of a descriptor's block, if no owner has shut it.

@@ -3,7 +3,7 @@
 use super::area::{
     CURSOR, DISCARDED, RELEASED, RESERVATIONS, Reserve, TAKEN_FREE, TAKES, TAKES_FAILED,
 };
-use super::table::BLOCK;
+use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State, VISITED};
 use super::{ReleaseError, ReservationError, TakeError};
 use crate::platform::{Contents, Relax};
 use crate::sync::{
@@ -39,14 +39,15 @@ pub struct Reservation {
 /// below zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Cost {
-    /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
+    /// Words with frames that cannot be taken, reserved or owned: exact, under the owners' lock.
     impossible: u32,
-    /// Pages, those got lately counted twice, and those not yet on their device as [`DIRTY`].
+    /// Pages, those got lately counted twice, and and [`DIRTY_PAGES`] where
+    /// one is not yet on its device.
     pages: i64,
 }
 
-/// What a dirty page counts: more than all pages of a run together.
-const DIRTY: i64 = 1 << 32;
+/// What dirty pages among 64 frames count: more than all pages of a run together.
+const DIRTY_PAGES: i64 = 1 << 32;
 
 impl Cost {
     const fn plus(self, other: Self) -> Self {
@@ -65,7 +66,7 @@ impl Cost {
 
     /// Whether the run can be taken, as far as was seen.
     const fn is_possible(self) -> bool {
-        self.impossible == 0 && self.pages < DIRTY
+        self.impossible == 0 && self.pages < DIRTY_PAGES
     }
 }
 
@@ -188,12 +189,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let _owners = self.lock_owners();
         let whole = self.contains(run).then(|| self.offsets(run));
         let ids = whole.ok_or(ReleaseError::NotOwned(run))?;
-        let owned = |(block, word, mask): (usize, usize, u64)| {
-            self.table.owned(block)[word].load(Relaxed) & mask == mask
-        };
-        let kept = |(block, word, mask): (usize, usize, u64)| {
-            self.table.kept(block)[word].load(Relaxed) & mask != 0
-        };
+        let owned = |(nth, mask)| self.bits(nth, &[OWNED]) & mask == mask;
+        let kept = |(nth, mask)| self.bits(nth, &[KEPT]) & mask != 0;
         let reservation = (0..RESERVATIONS)
             .map(|slot| self.slot(slot))
             .find(|words| is_there(words) && words[TAKEN].load(Relaxed) != 0 && of(words) == run);
@@ -269,16 +266,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         while let Some(start) = at.filter(|&start| start >= self.run().start().0) {
             let run = Run::new(Frame(start), frames).expect("inside the reserve");
             let ids = self.offsets(run);
-            let kept = words_of(&ids).find(|&(block, word, mask)| {
-                self.table.kept(block)[word].load(Relaxed) & mask != 0
-            });
-            if kept.is_none() {
+            let any = |bitmaps: &[usize]| {
+                words_of(&ids).any(|(nth, mask)| self.bits(nth, bitmaps) & mask != 0)
+            };
+            if !any(&[KEPT]) {
                 self.set_kept(&ids, true);
-                let busy = |(block, word, mask): (usize, usize, u64)| {
-                    let owned = self.table.owned(block)[word].load(Relaxed);
-                    (owned | self.table.dirty(block)[word].load(Relaxed)) & mask != 0
-                };
-                if !words_of(&ids).any(busy) {
+                if !any(&[OWNED, DIRTY]) {
                     return Ok(run);
                 }
                 self.set_kept(&ids, false);
@@ -292,14 +285,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// Sets frames aside, or not any more. Who puts a dirty page is inside the gate from his look on
     /// to the end: so when it is open again, he has seen it, or his page is there to be seen.
     fn set_kept(&self, ids: &Range<usize>, kept: bool) {
-        for (block, word, mask) in words_of(ids) {
-            let _shut = self.table.shut(block, &self.platform);
-            let kept_word = &self.table.kept(block)[word];
-            if kept {
-                kept_word.fetch_or(mask, SeqCst);
-            } else {
-                kept_word.fetch_and(!mask, SeqCst);
-            }
+        for (nth, mask) in words_of(ids) {
+            let _shut = self.table.shut(nth * 64 / BLOCK, &self.platform);
+            let word = &self.table.lane(nth)[KEPT];
+            let before = word.load(Relaxed);
+            // Only owners write it, and they take turns.
+            word.store(if kept { before | mask } else { before & !mask }, Relaxed);
         }
     }
 
@@ -313,30 +304,28 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             let end = ids.end.min((block + 1) * BLOCK);
             let shut = table.shut(block, &self.platform);
             let here = done..end;
-            let cannot = |(block, word, mask): (usize, usize, u64)| {
-                let owned = table.owned(block)[word].load(Relaxed);
-                (owned | table.dirty(block)[word].load(Relaxed)) & mask != 0
-            };
-            if words_of(&here).any(cannot) {
+            if words_of(&here).any(|(nth, mask)| self.bits(nth, &[OWNED, DIRTY]) & mask != 0) {
                 drop(shut);
                 self.own_no_more(&(ids.start..done));
                 return false;
             }
-            for (block, word, mask) in words_of(&here) {
-                let was_free = table.free(block)[word].load(Relaxed) & mask;
-                table.free(block)[word].fetch_and(!mask, Relaxed);
-                table.owned(block)[word].fetch_or(mask, Relaxed);
+            for (nth, mask) in words_of(&here) {
+                let lane = table.lane(nth);
+                let was_free = lane[FREE].load(Relaxed) & mask;
+                // Plain stores: with the gate shut nobody else writes these two.
+                lane[FREE].store(lane[FREE].load(Relaxed) & !mask, Relaxed);
+                lane[OWNED].store(lane[OWNED].load(Relaxed) | mask, Relaxed);
                 free += u64::from(was_free.count_ones());
                 let mut pages = mask & !was_free;
-                if pages != 0 {
-                    table.visited(block)[word].fetch_and(!mask, Relaxed);
+                if pages != 0 && lane[VISITED].load(Relaxed) & mask != 0 {
+                    lane[VISITED].fetch_and(!mask, Relaxed);
                 }
                 discarded += u64::from(pages.count_ones());
                 while pages != 0 {
-                    let id = block * BLOCK + word * 64 + pages.trailing_zeros() as usize;
+                    let id = nth * 64 + pages.trailing_zeros() as usize;
                     pages &= pages - 1;
                     let state = table.state(id);
-                    table.set_shut(id, state.next(super::table::State::Free, state.pool()));
+                    table.set_shut(id, state.next(State::Free, state.pool()));
                     let lost = &self.lost[state.pool()];
                     lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
                 }
@@ -353,10 +342,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     fn own_no_more(&self, ids: &Range<usize>) {
-        for (block, word, mask) in words_of(ids) {
-            self.table.owned(block)[word].fetch_and(!mask, Relaxed);
+        for (nth, mask) in words_of(ids) {
+            let lane = self.table.lane(nth);
+            // Only owners write it, and they take turns.
+            lane[OWNED].store(lane[OWNED].load(Relaxed) & !mask, Relaxed);
             // SeqCst, as where one frame becomes free.
-            self.table.free(block)[word].fetch_or(mask, SeqCst);
+            lane[FREE].fetch_or(mask, SeqCst);
         }
         if !ids.is_empty() {
             for block in ids.start / BLOCK..=(ids.end - 1) / BLOCK {
@@ -366,21 +357,44 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         }
     }
 
-    /// What taking `ids` would cost.
-    fn cost(&self, ids: &Range<usize>) -> Cost {
-        let words = words_of(ids).map(|(block, word, mask)| {
-            let load = |bitmap: &[AtomicU64]| bitmap[word].load(Relaxed) & mask;
-            let table = &self.table;
-            let impossible = load(table.kept(block)) | load(table.owned(block));
-            let pages = mask & !load(table.free(block));
-            let hot = pages & load(table.visited(block));
-            let dirty = i64::from(load(table.dirty(block)).count_ones());
-            Cost {
-                impossible: impossible.count_ones(),
-                pages: i64::from(pages.count_ones() + hot.count_ones()) + DIRTY * dirty,
-            }
-        });
-        words.fold(Cost::default(), Cost::plus)
+    /// The bits of 64 frames in one of several bitmaps.
+    #[inline]
+    fn bits(&self, nth: usize, bitmaps: &[usize]) -> u64 {
+        let lane = self.table.lane(nth);
+        bitmaps
+            .iter()
+            .fold(0, |bits, &bitmap| bits | lane[bitmap].load(Relaxed))
+    }
+
+    /// What taking `offsets` would cost.
+    #[inline]
+    fn cost(&self, offsets: &Range<usize>) -> Cost {
+        words_of(offsets)
+            .map(|(nth, mask)| self.cost_of_word(nth, mask))
+            .fold(Cost::default(), Cost::plus)
+    }
+
+    #[inline]
+    fn cost_of_word(&self, nth: usize, mask: u64) -> Cost {
+        let impossible = self.bits(nth, &[KEPT, OWNED]) & mask;
+        let pages = mask & !self.bits(nth, &[FREE]);
+        if pages == 0 {
+            return Cost {
+                impossible: u32::from(impossible != 0),
+                pages: 0,
+            };
+        }
+        let hot = pages & self.bits(nth, &[VISITED]);
+        let dirty = self.bits(nth, &[DIRTY]) & mask;
+        let count = |bits: u64| match bits {
+            0 => 0,
+            u64::MAX => 64,
+            _ => i64::from(bits.count_ones()),
+        };
+        Cost {
+            impossible: u32::from(impossible != 0),
+            pages: count(pages) + count(hot) + if dirty == 0 { 0 } else { DIRTY_PAGES },
+        }
     }
 
     /// The cheapest run that can be taken.
@@ -454,18 +468,13 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let look = |wants_free: bool, wants_cold: bool| {
             let nth = (begin..words).chain(0..begin);
             let found = nth.map(|nth| {
-                let (block, word) = (nth / (BLOCK / 64), nth % (BLOCK / 64));
-                let load = |bitmap: &[AtomicU64]| bitmap[word].load(Relaxed);
-                let table = &self.table;
-                let last = table.frames() - nth * 64;
+                let last = self.table.frames() - nth * 64;
                 let inside = if last < 64 { (1 << last) - 1 } else { u64::MAX };
-                let cannot =
-                    load(table.kept(block)) | load(table.owned(block)) | load(table.dirty(block));
-                let mut bits = inside & !cannot;
+                let mut bits = inside & !self.bits(nth, &[KEPT, OWNED, DIRTY]);
                 if wants_free {
-                    bits &= load(table.free(block));
+                    bits &= self.bits(nth, &[FREE]);
                 } else if wants_cold {
-                    bits &= !load(table.visited(block));
+                    bits &= !self.bits(nth, &[VISITED]);
                 }
                 (nth, bits)
             });
@@ -491,8 +500,8 @@ fn of(words: &[AtomicU64]) -> Run {
     Run::new(start, words[FRAMES].load(Relaxed)).expect("a reservation is inside the reserve")
 }
 
-/// The words of bitmaps that a range of frames lies in: block, word in it, and the bits.
-fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, usize, u64)> + use<> {
+/// The lanes that a range of frames lies in, and its bits in each.
+fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (start, end) = (ids.start, ids.end);
     let words = if start < end {
         start / 64..end.div_ceil(64)
@@ -503,6 +512,6 @@ fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, usize, u64)> + u
         let low = u64::MAX << start.saturating_sub(word * 64).min(63);
         let above = (word + 1) * 64;
         let high = u64::MAX >> above.saturating_sub(end).min(63);
-        (word / (BLOCK / 64), word % (BLOCK / 64), low & high)
+        (word, low & high)
     })
 }

@@ -1,8 +1,7 @@
 //! The slow check of what the invariants say, for whoever nobody else works beside.
 
 use super::Reserve;
-use super::table::{BLOCK, State};
-use crate::sync::Ordering::Relaxed;
+use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State};
 use core::fmt;
 
 /// An invariant that does not hold, by its letter, and where.
@@ -38,11 +37,8 @@ impl<P> Reserve<'_, P> {
                     continue;
                 }
                 let broken = |invariant| Err(Broken { invariant, at: id });
-                let bit = |bitmap: &[crate::sync::AtomicU64]| {
-                    bitmap[slot / 64].load(Relaxed) >> (slot % 64) & 1 != 0
-                };
-                let (free, owned) = (bit(table.free(block)), bit(table.owned(block)));
-                let (kept, dirty) = (bit(table.kept(block)), bit(table.dirty(block)));
+                let [free, owned, kept, dirty] =
+                    [FREE, OWNED, KEPT, DIRTY].map(|bitmap| table.has_bit(id, bitmap));
                 let word = table.state(id);
                 match word.state() {
                     State::Filling | State::Loading => return broken("C1"),
