@@ -12,6 +12,9 @@
 //! allocated, no lock of the language is taken, and errno is left as it was. A region's gate is
 //! never shut by somebody who touches the region's pages, so nobody waits for himself.
 //!
+//! What is populated and shown is taken for something that has moved a moment ago, and tried again: who
+//! jumps into a region, where nothing can be executed, tries for ever.
+//!
 //! Whoever installs a handler later and does not call this one takes the waiting away from all
 //! regions: as with all users of SIGSEGV, the last one must pass on what is not his.
 

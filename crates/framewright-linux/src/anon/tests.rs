@@ -1,0 +1,106 @@
+use super::*;
+use crate::{Host, Options};
+use framewright::frame::ZoneLayout;
+use framewright::platform::Fenced;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One test at a time: one of them uses all listings of the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn host() -> Host<Fenced> {
+    Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 1024).with_cpus(2))).unwrap()
+}
+
+/// A region of 32 pages, populated, the first word of each its number.
+fn region(host: &Host<Fenced>) -> Anon {
+    let anon = Anon::new(Arc::clone(host.ram_shared()), 32).unwrap();
+    let mut seat = host.seat().unwrap();
+    anon.populate(&mut seat, anon.range(), Order::ZERO).unwrap();
+    for nth in 0..32 {
+        let frame = anon.region.table.frame(nth).unwrap();
+        let words = host.ram().words(frame).unwrap();
+        words[0].store(nth as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+    anon
+}
+
+fn first_word(anon: &Anon, nth: usize) -> u64 {
+    let address = anon.address(anon.region.page(nth)).unwrap();
+    // SAFETY: the page is populated, and nobody writes to it.
+    unsafe { address.cast::<u64>().read_volatile() }
+}
+
+#[test]
+fn a_page_that_the_kernel_refused_to_show_is_shown_by_who_touches_it() {
+    let _alone = alone();
+    let host = host();
+    let anon = region(&host);
+    // As after a refusal: no access to what is populated, and the gate is open.
+    let hidden = anon.region.range(&(4..12));
+    anon.region.window.unmap(hidden).unwrap();
+    for nth in (0..32).rev() {
+        assert_eq!(first_word(&anon, nth), nth as u64);
+    }
+    assert_eq!(anon.stats().waits, 0);
+}
+
+#[test]
+fn who_touches_what_moves_waits_until_the_gate_is_open() {
+    let _alone = alone();
+    let host = host();
+    let anon = region(&host);
+    let shut = anon.region.gate.shut();
+    let page = anon.region.range(&(7..8));
+    anon.region.window.unmap(page).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| first_word(&anon, 7));
+        let begun = Instant::now();
+        while anon.stats().waits == 0 && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!reader.is_finished());
+        let run = Run::new(anon.region.table.frame(7).unwrap(), 1).unwrap();
+        anon.region.window.remap(page.start(), run, true).unwrap();
+        drop(shut);
+        assert_eq!(reader.join().unwrap(), 7);
+    });
+    assert_eq!(anon.stats().waits, 1);
+}
+
+#[test]
+fn more_regions_than_the_handler_knows_are_an_error_and_one_that_goes_makes_room() {
+    let _alone = alone();
+    let host = host();
+    let mut regions = Vec::new();
+    let new = || Anon::new(Arc::clone(host.ram_shared()), 1);
+    let error = loop {
+        match new() {
+            Ok(anon) => regions.push(anon),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, AnonError::Regions { max: 64 });
+    assert_eq!(
+        error.to_string(),
+        "the process has 64 regions, and no more can be"
+    );
+    assert_eq!(regions.len(), 64);
+    drop(regions.swap_remove(13));
+    assert!(new().is_ok());
+}
+
+#[test]
+fn what_is_no_region_is_refused() {
+    let _alone = alone();
+    let host = host();
+    let none = Anon::new(Arc::clone(host.ram_shared()), 0).unwrap_err();
+    assert_eq!(
+        none.to_string(),
+        "a window of 0 pages is not between 1 and 2^30"
+    );
+}
