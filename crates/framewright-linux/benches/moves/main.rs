@@ -5,6 +5,8 @@
 //! cargo bench -p framewright-linux --bench moves -- --quick # 256 MiB
 //! ```
 //!
+//! For profiles, `--order N` chooses the patterns of that order.
+//!
 //! 1 GiB of frames of 4 KiB full of movable single frames; of these a part is freed, at random or
 //! every other one; then blocks are made until that is no longer possible. The client says of everything
 //! that it has moved. Printed are nanoseconds for each frame moved and for each block made, the best of
@@ -55,6 +57,9 @@ const fn case(name: &'static str, order: u8, freed_permille: usize, at_random: b
     }
 }
 
+/// How many blocks are made in one round at most.
+const BLOCKS_MAX: u64 = 64;
+
 /// What one round came to.
 #[derive(Clone, Copy)]
 struct Outcome {
@@ -86,7 +91,12 @@ fn main() {
         "pattern", "order", "blocks", "moved", "ns/frame", "(median)", "us/block"
     );
     let options = Options::new(ZoneLayout::new(Frame(0), frames).with_cpus(2));
-    for case in &CASES {
+    let only = std::env::args().skip_while(|arg| arg != "--order").nth(1);
+    let is_chosen = |case: &&Case| {
+        only.as_ref()
+            .is_none_or(|only| *only == case.order.to_string())
+    };
+    for case in CASES.iter().filter(is_chosen) {
         let outcomes: Vec<_> = (0..rounds)
             .map(|round| match Host::new(&options) {
                 Ok(host) => measure(&host, case, round),
@@ -134,7 +144,7 @@ fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &Case, round: u64) -
         &[&Nobody],
     ) {
         blocks += 1;
-        if blocks == 64 {
+        if blocks == BLOCKS_MAX {
             break;
         }
     }

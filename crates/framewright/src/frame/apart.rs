@@ -137,6 +137,23 @@ impl<P> Zone<'_, P> {
         None
     }
 
+    /// How many of the frames in `offsets`, an aligned block in a pageblock, are free, as of some moment.
+    #[inline]
+    pub(crate) fn free_frames_in(&self, offsets: &Range<usize>) -> u32 {
+        let bitmap = self.bitmap(self.pageblock_of(offsets.start));
+        let slot = self.slot(offsets.start);
+        let len = offsets.len();
+        if len < 64 {
+            let bits = bitmap[slot / 64].load(Relaxed) >> (slot % 64);
+            return (bits & !(!0 << len)).count_ones();
+        }
+        let words = &bitmap[slot / 64..(slot + len) / 64];
+        words
+            .iter()
+            .map(|word| word.load(Relaxed).count_ones())
+            .sum()
+    }
+
     /// What the frame at `offset`, which is not free, belongs to.
     #[inline]
     pub(crate) fn content(&self, offset: usize) -> Content {

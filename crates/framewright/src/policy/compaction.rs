@@ -21,6 +21,7 @@ const COPY: u32 = match EvacuationCost::Movable.weight() {
 /// Contents that cannot move go where such contents are: to contaminate another pageblock for a small
 /// block costs as much as copying all of it, so what lies in the way in a contaminated one goes first.
 /// As much again costs a whole pageblock in a contiguous area: free, it helps nobody who cannot move.
+#[inline]
 #[must_use]
 pub fn compaction_cost(
     facts: &BlockFacts,
@@ -63,6 +64,7 @@ pub fn compaction_cost(
 
 /// Whether compaction may move contents into a pageblock: there are movable ones already, and where
 /// labels decide, it is for them.
+#[inline]
 #[must_use]
 pub const fn takes_contents(facts: &BlockFacts, labelled: bool) -> bool {
     let may = match facts.label {

@@ -15,6 +15,9 @@ const TRIES: usize = 16;
 /// the next ones are looked at only if these gave nothing.
 const WINDOW: usize = 4096;
 
+/// The same for movable contents and a small block, shifted by its order: 64 for order 2.
+const WINDOW_SMALL: usize = 16;
+
 /// Linux's `PAGE_ALLOC_COSTLY_ORDER`: above it, compaction wants free frames up to the low watermark.
 const COSTLY: u8 = 3;
 
@@ -214,6 +217,18 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         }
     }
 
+    /// Among how many places the cheapest are chosen.
+    fn window(&self, places: &Places, order: Order, mobility: Mobility) -> usize {
+        // A small block is emptied with a few copies nearly anywhere: looking further for one costs
+        // more than it could spare. What cannot move looks for where it does not contaminate.
+        let descriptors = if mobility.is_movable() && order < self.zone().pageblock_order() {
+            WINDOW.min(WINDOW_SMALL << order.get())
+        } else {
+            WINDOW
+        };
+        (descriptors / places.run).max(1)
+    }
+
     /// Goes through all places, from where the last attempt ended, in windows, and tries the cheapest
     /// of each.
     fn try_places(
@@ -223,7 +238,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         mobility: Mobility,
     ) -> Compaction {
         let places = self.places(order);
-        let window = (WINDOW / places.run).max(1);
+        let window = self.window(&places, order, mobility);
         let mut dropped = false;
         loop {
             let begin = self.word(word::MIGRATE_AT).load(Relaxed) as usize;

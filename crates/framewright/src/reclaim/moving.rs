@@ -324,8 +324,11 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
 }
 
 /// The aligned block of `order`, smaller than a pageblock, that is cheapest to empty in pageblock `id`:
-/// the one with the fewest frames to move, the lowest of equals. As of this moment. Counts the frames
-/// gone through: not all, where one is found that a single move empties.
+/// of those that can be, the one with the most free frames, the lowest of equals. As of this moment.
+/// Counts the frames gone through of those that cannot be.
+///
+/// What is free is seen in the bitmap, so only few blocks are gone through frame by frame. Time:
+/// O(frames of the pageblock), some of it in words.
 pub(super) fn cheapest_block<P>(
     zone: &Zone<'_, P>,
     id: usize,
@@ -333,45 +336,39 @@ pub(super) fn cheapest_block<P>(
     looks: &mut u64,
 ) -> Option<Range<usize>> {
     let all = zone.offsets_of(&(id..id + 1));
-    let mut best: Option<(u64, Range<usize>)> = None;
-    let mut at = all.start;
-    while at < all.end {
-        let block = at..at + order.frames() as usize;
-        at = match copies_out_of(zone, &block, order) {
-            Ok(copies) => {
-                let end = block.end;
-                if best.as_ref().is_none_or(|(least, _)| copies < *least) {
-                    best = Some((copies, block));
-                    if copies <= 1 {
-                        *looks += (end - all.start) as u64;
-                        return best.map(|(_, block)| block);
-                    }
-                }
-                end
+    let len = order.frames() as usize;
+    let blocks = || all.clone().step_by(len).map(|at| at..at + len);
+    let free = |block: &Range<usize>| zone.free_frames_in(block);
+    let mut wanted = blocks().map(|block| free(&block)).max();
+    while let Some(most) = wanted {
+        for block in blocks().filter(|block| free(block) == most) {
+            match look_at(zone, &block, order) {
+                Ok(()) => return Some(block),
+                Err(frames) => *looks += frames,
             }
-            Err(behind) => behind.next_multiple_of(order.frames() as usize),
-        };
+        }
+        wanted = blocks()
+            .map(|block| free(&block))
+            .filter(|&free| free < most)
+            .max();
     }
-    *looks += all.len() as u64;
-    best.map(|(_, block)| block)
+    None
 }
 
-/// The frames to copy to empty `block` of `order`. If that cannot be, the first frame behind what is in
-/// the way.
-fn copies_out_of<P>(zone: &Zone<'_, P>, block: &Range<usize>, order: Order) -> Result<u64, usize> {
-    let mut copies = 0;
+/// Whether `block` of `order` can be emptied. If not, how many frames it took to see that.
+fn look_at<P>(zone: &Zone<'_, P>, block: &Range<usize>, order: Order) -> Result<(), u64> {
     let mut at = block.start;
     while let Some(offset) = zone.next_taken(at..block.end) {
-        let (frames, copied) = match zone.content(offset) {
-            Content::Block(size, Mobility::Movable) if size < order => {
-                (size.frames(), size.frames())
+        at = match zone.content(offset) {
+            Content::Block(size, Mobility::Movable) | Content::Cached(size) if size < order => {
+                offset + size.frames() as usize
             }
-            Content::Cached(size) => (size.frames(), 0),
-            Content::Block(size, _) => return Err(offset + size.frames() as usize),
-            Content::Absent | Content::Unknown => return Err(block.end),
+            // The last of them: a larger block that is cached ends outside.
+            Content::Cached(_) => return Ok(()),
+            Content::Block(..) | Content::Absent | Content::Unknown => {
+                return Err((offset - block.start) as u64 + 1);
+            }
         };
-        copies += copied;
-        at = (offset + frames as usize).min(block.end);
     }
-    Ok(copies)
+    Ok(())
 }

@@ -558,6 +558,31 @@ fn a_pageblock_whose_contents_find_no_room_elsewhere_is_not_begun() {
     assert_nothing_is_left(&zone, 64 + holder.frames());
 }
 
+#[test]
+fn a_small_block_is_found_however_far_away_it_is() {
+    machine!(zone, reclaim, &uncached(), 300);
+    let holder = Holder::default();
+    // Nothing is movable but in the last pageblocks, far beyond the first look.
+    zone.alloc_run(run(0, 64 * 290), Unmovable).unwrap();
+    for nth in 0..16 {
+        holder.hold(&zone, (64 * 290 + 4 * nth, 0), Mood::Moves);
+        holder.hold(&zone, (64 * 291 + 4 * nth, 0), Mood::Moves);
+    }
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let got = reclaim.compact(&mut seat, order(2), Movable, Direct, &[&holder]);
+    assert_eq!(got, Compaction::Captured(Frame(64 * 290)));
+    assert_eq!(holder.moved.get(), 1);
+    // The next one is at hand: an attempt begins where the last one ended.
+    let looks = reclaim.stats().compact_migrate_scanned;
+    assert!((290..400).contains(&looks), "{looks}");
+    let got = reclaim.compact(&mut seat, order(2), Movable, Direct, &[&holder]);
+    assert!(
+        matches!(got, Compaction::Captured(frame) if frame.0 / 64 == 291),
+        "{got:?}"
+    );
+    assert!(reclaim.stats().compact_migrate_scanned - looks < 80);
+}
+
 /// Moves, and hands back other targets than it was given.
 struct Liar(Holder);
 
