@@ -6,7 +6,7 @@ use framewright::policy::ReclaimConfig;
 use framewright::reclaim::{
     Ask, CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim, Shrink,
 };
-use framewright::{Context, Frame, Mobility, Order, Page, PageRange};
+use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_linux::anon::{Anon, PageError};
 use framewright_linux::{Cache, Host, Linux, Options};
 use std::os::unix::process::ExitStatusExt;
@@ -242,6 +242,89 @@ fn compaction_makes_a_huge_block_out_of_memory_that_is_written_to() {
 }
 
 #[test]
+fn pages_come_and_go_on_two_threads_while_a_third_compacts() {
+    const EACH: u64 = 1536;
+    let host = host(2 * EACH + 512);
+    let mut memory = vec![0; Reclaim::words_needed(host.zone())];
+    let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut memory).unwrap();
+    let anon = region(&host, 2 * EACH);
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (host, anon, end) = (&host, &anon, &end);
+            scope.spawn(move || {
+                let mut seat = host.seat().unwrap();
+                let mut is_there = vec![false; EACH as usize];
+                let mut random = thread + 3;
+                while !end.load(Relaxed) {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    let nth = (random >> 33) % EACH;
+                    let len = (1 + (random >> 60)).min(EACH - nth);
+                    let first = thread * EACH + nth;
+                    let is_full = random >> 32 & 1 == 0;
+                    if is_full
+                        && anon
+                            .populate(&mut seat, pages(anon, first, len), order(3))
+                            .is_ok()
+                    {
+                        for page in first..first + len {
+                            let was_there = &mut is_there[(page - thread * EACH) as usize];
+                            if !*was_there {
+                                assert!(is_zero(anon, page));
+                                stamp(anon, page);
+                                *was_there = true;
+                            }
+                        }
+                    } else if !is_full {
+                        for page in first..first + len {
+                            let was_there = &mut is_there[(page - thread * EACH) as usize];
+                            assert!(!*was_there || is_stamped(anon, page), "page {page}");
+                            *was_there = false;
+                        }
+                        anon.discard(&mut seat, pages(anon, first, len)).unwrap();
+                    }
+                }
+                for (nth, was_there) in is_there.iter().enumerate() {
+                    assert!(!was_there || is_stamped(anon, thread * EACH + nth as u64));
+                }
+            });
+        }
+        let mut seat = host.seat().unwrap();
+        let begun = Instant::now();
+        let (mut made, mut tries) = (0, 0);
+        while begun.elapsed() < Duration::from_millis(1200) || tries < 20 {
+            tries += 1;
+            for wanted in [9, 6] {
+                let effort = CompactEffort::Background;
+                let done = reclaim.compact(
+                    &mut seat,
+                    order(wanted),
+                    Mobility::Unmovable,
+                    effort,
+                    &[&anon],
+                );
+                if let Compaction::Captured(frame) = done {
+                    made += 1;
+                    host.ram()
+                        .zero(Run::new(frame, 1 << wanted).unwrap())
+                        .unwrap();
+                    seat.free(frame, order(wanted)).unwrap();
+                }
+            }
+        }
+        end.store(true, Relaxed);
+        println!("{made} blocks in {tries} tries, {:?}", anon.stats());
+        assert!(made > 0);
+    });
+    let mut seat = host.seat().unwrap();
+    anon.discard(&mut seat, anon.range()).unwrap();
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
 fn what_is_pinned_stays_and_moves_when_it_is_not() {
     let host = host(1024);
     let mut seat = host.seat().unwrap();
@@ -358,6 +441,15 @@ fn blocks_move_as_a_whole_and_their_parts_when_they_were_parted() {
     let mut moves = [0, 16, 32].map(|page| a_move(frame(page), to(&mut seat, 4), 4));
     anon.migrate(&mut moves);
     assert_eq!(settle(&mut seat, &moves), 3);
+    // Twice in one call: the second time it is on its way.
+    let mut moves = [0, 1].map(|_| a_move(frame(0), to(&mut seat, 4), 4));
+    anon.migrate(&mut moves);
+    assert_eq!(
+        moves.map(|one| one.state),
+        [MoveState::Moved, MoveState::Busy]
+    );
+    seat.free(moves[0].from, order(4)).unwrap();
+    seat.free(moves[1].to, order(4)).unwrap();
     // Of the middle one, the eight pages of an aligned half, and not another order's.
     anon.discard(&mut seat, pages(&anon, align + 16, 8))
         .unwrap();

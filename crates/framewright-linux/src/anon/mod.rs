@@ -355,9 +355,11 @@ impl Anon {
         range: PageRange,
     ) -> Result<u64, PageError> {
         let pages = self.region.pages_of(range)?;
+        let mut runs: Vec<Run> = Vec::new();
         // Nothing is allocated with the gate shut: that might have to wait for a move.
-        let mut runs: Vec<Run> = Vec::with_capacity(pages.len());
-        self.take_away(seat, &pages, &mut runs)?;
+        while let Some(more) = self.take_away(seat, &pages, &mut runs)? {
+            runs.reserve(more);
+        }
         for run in &runs {
             let freed = seat.free_frames(*run);
             debug_assert!(freed.is_ok(), "the frames were allocated by `populate`");
@@ -365,24 +367,32 @@ impl Anon {
         Ok(runs.iter().map(|run| run.frames()).sum())
     }
 
+    /// The frames from behind `pages`, which are unpopulated then. Or how much room `runs` has to
+    /// have for them: then nothing has changed.
     fn take_away<P: Relax + Barrier>(
         &self,
         seat: &Seat<'_, '_, P>,
         pages: &Range<usize>,
         runs: &mut Vec<Run>,
-    ) -> Result<(), PageError> {
+    ) -> Result<Option<usize>, PageError> {
         let region = &self.region;
         let _shut = region.gate.shut();
+        let (mut count, mut next) = (0, None);
         for page in pages.clone() {
             let Some(frame) = region.table.frame(page) else {
                 continue;
             };
+            count += usize::from(next != Some(frame));
+            next = Some(Frame(frame.0 + 1));
             if region.table.is_pinned(page) {
                 return Err(PageError::Pinned(region.page(page)));
             }
             if !seat.zone().contains(frame) {
                 return Err(PageError::Map(MapError::Frame(frame)));
             }
+        }
+        if count > runs.capacity() {
+            return Ok(Some(count));
         }
         if pages.len() >= UNMAP_PAGES {
             let unmapped = region.window.unmap(region.range(pages));
@@ -402,7 +412,7 @@ impl Anon {
                 _ => runs.push(Run::new(frame, 1).expect("allocated frames have numbers")),
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Keeps the frames behind the pages of `range` where they are until the result is dropped.

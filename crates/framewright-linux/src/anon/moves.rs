@@ -54,6 +54,7 @@ impl Region {
                 Err(state) => one.state = state,
             }
         }
+        let len = sort_and_part(&mut pieces[..len], moves);
         let pieces = &mut pieces[..len];
         self.plan(pieces);
         let changes = pieces
@@ -117,9 +118,8 @@ impl Region {
         })
     }
 
-    /// Sorts the pieces, says which can be shown together, and gives them their targets.
+    /// Says which pieces can be shown together, and gives them their targets.
     fn plan(&self, pieces: &mut [Piece]) {
-        pieces.sort_unstable_by_key(|piece| piece.page);
         let mut end = None;
         for piece in pieces.iter_mut() {
             piece.is_first = end.is_none_or(|end: usize| {
@@ -209,4 +209,22 @@ impl Region {
         let start = start.expect("the pages are in the window");
         start..start.wrapping_byte_add(pages.len() * FRAME_BYTES)
     }
+}
+
+/// Sorts the pieces by page, and leaves out what overlaps with one before: somebody asked for it
+/// twice. Returns how many remain.
+fn sort_and_part(pieces: &mut [Piece], moves: &mut [Move]) -> usize {
+    pieces.sort_unstable_by_key(|piece| (piece.page, piece.nth));
+    let (mut len, mut end) = (0, 0);
+    for at in 0..pieces.len() {
+        let piece = pieces[at];
+        if len > 0 && piece.page < end {
+            moves[piece.nth].state = MoveState::Busy;
+            continue;
+        }
+        end = piece.page + piece.pages;
+        pieces[len] = piece;
+        len += 1;
+    }
+    len
 }
