@@ -146,7 +146,9 @@ mod tests {
     fn what_was_counted_since_a_snapshot_and_the_snapshot_add_up() {
         let mut earlier = ReclaimStats::default();
         earlier.allocstall[3] = 2;
-        earlier.named_mut().map(|(_, counter)| *counter = 5);
+        for (_, counter) in earlier.named_mut() {
+            *counter = 5;
+        }
         let mut now = earlier;
         now.allocstall[0] = 4;
         now.pgmigrate_fail = 11;
