@@ -2,6 +2,7 @@
 
 mod command;
 mod golden;
+mod reclaim;
 mod recorded;
 mod support;
 mod threads;
