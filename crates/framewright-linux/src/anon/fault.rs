@@ -15,6 +15,8 @@
 //! What is populated and shown is taken for something that has moved a moment ago, and tried again: who
 //! jumps into a region, where nothing can be executed, tries for ever.
 //!
+//! A thread that blocks SIGSEGV must not touch a region: the kernel ends the process then.
+//!
 //! Whoever installs a handler later and does not call this one takes the waiting away from all
 //! regions: as with all users of SIGSEGV, the last one must pass on what is not his.
 
