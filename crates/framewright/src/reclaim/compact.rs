@@ -18,9 +18,6 @@ const WINDOW: usize = 4096;
 /// The same for movable contents and a small block, shifted by its order: 64 for order 2.
 const WINDOW_SMALL: usize = 16;
 
-/// Linux's `PAGE_ALLOC_COSTLY_ORDER`: above it, compaction wants free frames up to the low watermark.
-const COSTLY: u8 = 3;
-
 /// How much an attempt of compaction goes into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompactEffort {
@@ -144,16 +141,10 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         result
     }
 
-    /// Whether enough is free for sources and targets to be there side by side.
+    /// Whether enough is free for sources and targets to be there side by side, and `min` beside them.
     fn has_enough_free(&self, order: Order) -> bool {
         let zone = self.zone();
-        let marks = zone.watermarks();
-        let kept = if order.get() > COSTLY {
-            marks.low
-        } else {
-            marks.min
-        };
-        zone.free_in_pageblocks() >= kept + gap(order)
+        zone.free_in_pageblocks() >= zone.watermarks().min + gap(order)
     }
 
     fn is_deferred(&self, order: Order) -> bool {

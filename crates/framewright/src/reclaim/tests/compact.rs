@@ -511,8 +511,8 @@ fn attempts_in_vain_are_deferred_and_what_gave_nothing_is_passed_over_until_all_
 fn with_too_little_free_nothing_is_tried() {
     machine!(zone, reclaim, &uncached(), 4);
     let holder = Holder::default();
-    // 256 frames: `low` is 40, and a block of order 6 wants 128 more.
-    for nth in 0..89 {
+    // 256 frames: `min` is 32, and a block of order 6 wants 128 more.
+    for nth in 0..97 {
         holder.hold(&zone, (64 * (nth % 3) + nth / 3, 0), Mood::Moves);
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
