@@ -393,9 +393,18 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 return Some(claim);
             }
         }
-        round().find_map(|nth| {
+        if let Some(claim) = round().find_map(|nth| {
             let shard = order.try_lock(nth)?;
             self.evict(&shard, &wanted, is_full)
+        }) {
+            return Some(claim);
+        }
+        // What was passed by because others were at it is waited for, before a put is refused.
+        round().find_map(|nth| {
+            let shard = order.lock(nth, &self.reserve.platform);
+            let free = (!is_full).then(|| self.claim_free(&order, &shard, nth, &wanted));
+            free.flatten()
+                .or_else(|| self.evict(&shard, &wanted, is_full))
         })
     }
 

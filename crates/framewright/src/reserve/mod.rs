@@ -37,7 +37,8 @@
 //! - Rank 2: a block's gate. Guests enter and leave with one atomic addition each, and are inside
 //!   for at most one copy. A put goes to another block where it finds the gate shut; who invalidates,
 //!   or takes a page away, waits until the owner has opened it. An owner shuts one gate at a time.
-//! - Rank 3: a shard's lock: the order of eviction of its blocks. Guests try it, and go to the next.
+//! - Rank 3: a shard's lock: the order of eviction of its blocks. Guests try it and go to the next;
+//!   only a put that would be refused waits for one.
 //! - Rank 4: a bucket's lock: the index entries of some keys. Held for a few loads and stores.
 //!
 //! - Beside them the cleaner's lock, which is tried, and which nobody waits for.

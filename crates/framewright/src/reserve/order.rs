@@ -6,6 +6,7 @@
 //! takes away stays in the list until the hand meets it there.
 
 use super::table::{LINKS, Table};
+use crate::platform::Relax;
 use crate::sync::{
     AtomicU64, Lock, LockGuard,
     Ordering::{Relaxed, SeqCst},
@@ -58,6 +59,13 @@ impl<'m> Order<'m> {
     #[inline]
     pub(super) fn can_have_free(&self, shard: usize) -> bool {
         self.shard(shard)[MAY_HAVE_FREE].load(Relaxed) != 0
+    }
+
+    /// Locks a shard, waiting for whoever has it: for some steps of its hand at most.
+    pub(super) fn lock(&self, shard: usize, platform: &impl Relax) -> Shard<'m> {
+        let words = self.shard(shard);
+        let _lock = Lock::new(&words[LOCK]).lock(|attempt| platform.relax(attempt));
+        Shard { words, _lock }
     }
 
     pub(super) fn try_lock(&self, shard: usize) -> Option<Shard<'m>> {

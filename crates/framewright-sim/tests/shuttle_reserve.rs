@@ -1,0 +1,246 @@
+//! Guests and owners of a small reserve under random interleavings.
+//!
+//! `RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/models cargo test --release -p
+//! framewright-sim --test shuttle_reserve`
+#![cfg(shuttle)]
+
+use framewright::platform::{Contents, PageWords, Relax};
+use framewright::reserve::{
+    Guest, Key, PoolConfig, PoolId, Refused, ReservationError, Reserve, ReserveLayout,
+};
+use framewright::{CpuId, Frame, Run};
+use shuttle::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use shuttle::thread;
+
+/// Pages of which only the two ends are kept: that is enough to see a torn one.
+#[derive(Clone, Copy)]
+struct Ends(&'static [[AtomicU64; 2]]);
+
+impl Relax for Ends {
+    fn relax(&self, _attempt: u32) {
+        thread::yield_now();
+    }
+}
+
+impl Contents for Ends {
+    fn store(&self, frame: Frame, page: &PageWords) {
+        let [first, last] = &self.0[frame.0 as usize];
+        first.store(page[0], Relaxed);
+        last.store(page[511], Relaxed);
+    }
+
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        let [first, last] = &self.0[frame.0 as usize];
+        page[0] = first.load(Relaxed);
+        page[511] = last.load(Relaxed);
+    }
+}
+
+impl Ends {
+    fn poison(&self, run: Run) {
+        for frame in run.start().0..run.end().0 {
+            self.0[frame as usize]
+                .iter()
+                .for_each(|end| end.store(u64::MAX, Relaxed));
+        }
+    }
+}
+
+type Whole = Reserve<'static, Ends>;
+type Seat = Guest<'static, 'static, Ends>;
+
+fn whole(frames: u64, cpus: u16) -> (&'static Whole, Ends) {
+    let ends = (0..frames).map(|_| [0, 0].map(AtomicU64::new)).collect();
+    let ends = Ends(Vec::leak(ends));
+    let layout = ReserveLayout {
+        pools: 2,
+        values: 0,
+        ..ReserveLayout::new(Run::new(Frame(0), frames).unwrap()).with_cpus(cpus)
+    };
+    let memory = vec![0; layout.words_needed().unwrap()].leak();
+    (
+        Box::leak(Box::new(Reserve::new(&layout, memory, ends).unwrap())),
+        ends,
+    )
+}
+
+/// A page with `stamp` at both ends, which is no repeated word.
+fn page(stamp: u64) -> PageWords {
+    let mut page = [1; 512];
+    (page[0], page[511]) = (stamp << 8, stamp << 8 | 1);
+    page
+}
+
+fn stamp(page: &PageWords) -> u64 {
+    assert_eq!(page[0] | 1, page[511], "a torn page, or an owner's");
+    page[0] >> 8
+}
+
+const fn key(pool: PoolId, index: u64) -> Key {
+    Key {
+        pool,
+        object: 0,
+        index,
+    }
+}
+
+/// Puts, gets and invalidates keys of its own, and knows what may be there.
+fn guest_at_work(seat: &mut Seat, pool: PoolId, first: u64, exclusive: bool) {
+    let mut there = [None; 2];
+    let mut out = [0; 512];
+    for n in 0..5u64 {
+        let which = (n % 2) as usize;
+        let key = key(pool, first + which as u64);
+        there[which] = seat.put(key, &page(n + 1)).is_ok().then_some(n + 1);
+        if n == 2 {
+            seat.invalidate_page(key);
+            there[which] = None;
+        }
+        for which in 0..2 {
+            let key = Key {
+                index: first + which as u64,
+                ..key
+            };
+            if seat.get(key, &mut out) {
+                assert_eq!(Some(stamp(&out)), there[which]);
+                if exclusive {
+                    there[which] = None;
+                }
+            } else {
+                // A miss stays a miss (C5).
+                there[which] = None;
+            }
+        }
+    }
+}
+
+fn explore(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(test, schedules);
+}
+
+fn guests_beside_an_owner(config: &'static PoolConfig) {
+    let (reserve, ends) = whole(4, 2);
+    let pool = reserve.open_pool(config).unwrap();
+    let guests: Vec<_> = (0..2u16)
+        .map(|cpu| {
+            thread::spawn(move || {
+                let mut seat = reserve.guest(CpuId(cpu)).unwrap();
+                guest_at_work(&mut seat, pool, u64::from(cpu) * 2, config.exclusive);
+            })
+        })
+        .collect();
+    for frames in [3, 1, 4] {
+        let run = reserve.alloc_contig(frames, 1).expect("no page is dirty");
+        ends.poison(run);
+        reserve.release(run).unwrap();
+    }
+    guests.into_iter().for_each(|guest| guest.join().unwrap());
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn c4_c5_guests_get_their_own_last_pages_or_nothing_beside_an_owner() {
+    explore(400, || guests_beside_an_owner(&PoolConfig::SWAP));
+}
+
+#[test]
+fn c4_c5_the_same_where_a_get_takes_its_page_away() {
+    explore(400, || guests_beside_an_owner(&PoolConfig::CLEAN));
+}
+
+#[test]
+fn c3_c7_a_reservation_is_taken_and_no_dirty_page_is_lost() {
+    explore(400, || {
+        let (reserve, ends) = whole(6, 1);
+        let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+        let guest = thread::spawn(move || {
+            let mut seat = reserve.guest(CpuId(0)).unwrap();
+            let mut out = [0; 512];
+            let mut stored = Vec::new();
+            for index in 0..3 {
+                if seat.put_dirty(key(pool, index), &page(index + 1)).is_ok() {
+                    stored.push(index);
+                }
+                for &index in &stored {
+                    assert!(seat.get(key(pool, index), &mut out), "C7");
+                    assert_eq!(stamp(&out), index + 1);
+                }
+            }
+        });
+        let reservation = match reserve.reserve("camera", 3, 1) {
+            Ok(reservation) => Some(reservation),
+            Err(ReservationError::Busy) => None,
+            Err(other) => panic!("{other}"),
+        };
+        if let Some(reservation) = reservation {
+            for _ in 0..2 {
+                let run = reserve.take(reservation).expect("C3");
+                ends.poison(run);
+                reserve.release(run).unwrap();
+            }
+        }
+        guest.join().unwrap();
+        reserve.verify().unwrap();
+    });
+}
+
+#[test]
+fn c6_what_two_put_under_one_key_is_one_of_the_two_or_nothing() {
+    explore(400, || {
+        let (reserve, _) = whole(4, 2);
+        let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+        let other = thread::spawn(move || {
+            let mut seat = reserve.guest(CpuId(1)).unwrap();
+            let put = seat.put(key(pool, 0), &page(2));
+            assert!(matches!(put, Ok(()) | Err(Refused::Overtaken)));
+            seat.invalidate_page(key(pool, 1));
+        });
+        let mut seat = reserve.guest(CpuId(0)).unwrap();
+        let mut out = [0; 512];
+        let put = seat.put(key(pool, 0), &page(1));
+        assert!(matches!(put, Ok(()) | Err(Refused::Overtaken)));
+        let under_way = seat.put(key(pool, 1), &page(3));
+        if seat.get(key(pool, 0), &mut out) {
+            assert!((1..=2).contains(&stamp(&out)));
+        }
+        other.join().unwrap();
+        if seat.get(key(pool, 1), &mut out) {
+            assert!(under_way.is_ok(), "a refused put leaves nothing");
+            assert_eq!(stamp(&out), 3);
+        }
+        seat.invalidate_object(pool, 0);
+        assert!((0..2).all(|index| !seat.get(key(pool, index), &mut out)));
+        drop(seat);
+        reserve.verify().unwrap();
+    });
+}
+
+#[test]
+fn c7_a_page_put_again_or_forgotten_while_it_is_written_is_not_written_for_another() {
+    explore(400, || {
+        let (reserve, ends) = whole(4, 2);
+        let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+        let mut seat = reserve.guest(CpuId(0)).unwrap();
+        for index in 0..3 {
+            seat.put_dirty(key(pool, index), &page(index + 1)).unwrap();
+        }
+        let cleaner = thread::spawn(move || {
+            let mut seat = reserve.guest(CpuId(1)).unwrap();
+            seat.clean(8, |key, frame| {
+                let mut page = [1; 512];
+                ends.load(frame, &mut page);
+                let is = stamp(&page);
+                assert!(is == key.index + 1 || is == key.index + 11, "{key:?}: {is}");
+                true
+            });
+        });
+        let mut out = [0; 512];
+        seat.put_dirty(key(pool, 0), &page(11)).unwrap();
+        seat.invalidate_page(key(pool, 1));
+        let _ = seat.put(key(pool, 3), &page(4));
+        assert!(seat.get(key(pool, 0), &mut out) && stamp(&out) == 11);
+        cleaner.join().unwrap();
+        drop(seat);
+        reserve.verify().unwrap();
+    });
+}
