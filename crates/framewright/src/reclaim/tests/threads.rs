@@ -59,7 +59,7 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
                     let mut seat = zone.seat(CpuId(cpu)).unwrap();
                     let mut random = Random(u64::from(cpu));
                     let mut fixed: Vec<(Frame, Order)> = vec![];
-                    for _ in 0..1500 {
+                    for _ in 0..5000 {
                         let size = order([0, 0, 0, 1, 2][random.below(5)]);
                         match random.below(16) {
                             0..7 => {
