@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             free_mixed: 1 << 16,
             free_large: 1 << 17,
             blocks_of_order_2: 1 << 12,
+            free_lent: 0,
         };
         let list = policy.list(Mobility::Unmovable, policy.pressure(&zone));
         let cost = |(_, facts, found): &&(&str, BlockFacts, Order)| {

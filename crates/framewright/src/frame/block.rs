@@ -137,6 +137,7 @@ impl<'m, P> Zone<'m, P> {
     pub(super) fn hold(&self, seat: SeatWords<'m>, id: usize) -> Held<'_, 'm, P> {
         let words = self.descriptor(id);
         let counts = Counts(words[COUNTS].load(Relaxed));
+        let meta = Meta(words[META].load(Relaxed));
         Held {
             zone: self,
             seat,
@@ -149,7 +150,8 @@ impl<'m, P> Zone<'m, P> {
             order_2: 0,
             ahead: 0,
             free_mixed: counts.free_mixed(),
-            meta: Meta(words[META].load(Relaxed)),
+            free_lent: counts.free_lent(meta.label()),
+            meta,
         }
     }
 
@@ -209,6 +211,8 @@ pub(super) struct Held<'z, 'm, P> {
     pub(super) ahead: u16,
     /// What was free when it was locked, if it was mixed then.
     free_mixed: u64,
+    /// What was free when it was locked, if it was lent then.
+    free_lent: u64,
     /// As published: the index agrees with it.
     meta: Meta,
 }
@@ -461,9 +465,9 @@ impl<P> Held<'_, '_, P> {
         self.zone.bitmap(self.id)[slot / 64].load(Relaxed) >> (slot % 64) & 1 != 0
     }
 
-    /// Passes on what changed in the sums over all pageblocks.
+    /// Passes on what changed in the sums over all pageblocks, with the label that it has now.
     #[inline(always)]
-    fn count_sums(&mut self) {
+    fn count_sums(&mut self, label: Label) {
         if self.large != 0 {
             self.seat.count(counter::LARGE, self.large as u64);
             self.large = 0;
@@ -477,6 +481,12 @@ impl<P> Held<'_, '_, P> {
             let by = free_mixed.wrapping_sub(self.free_mixed);
             self.seat.count(counter::MIXED, by);
             self.free_mixed = free_mixed;
+        }
+        let free_lent = self.counts.free_lent(label);
+        if free_lent != self.free_lent {
+            let by = free_lent.wrapping_sub(self.free_lent);
+            self.seat.count(counter::LENT, by);
+            self.free_lent = free_lent;
         }
     }
 
@@ -501,7 +511,7 @@ impl<P> Held<'_, '_, P> {
             is_same &= word.load(Relaxed) == orders;
             word.store(orders, Relaxed);
         }
-        self.count_sums();
+        self.count_sums(label);
         let old = self.meta;
         let class =
             if old.label() == label && self.counts.is_classed_like(before, zone.policy.classes()) {
@@ -556,7 +566,7 @@ impl<P> Held<'_, '_, P> {
         if is_same {
             // The index does not change.
             self.words[COUNTS].store(self.counts.0, Relaxed);
-            self.count_sums();
+            self.count_sums(self.meta.label());
             if self.zone.try_unlock(self.words) {
                 self.zone.account_given_up(self.seat, self.since);
                 return;

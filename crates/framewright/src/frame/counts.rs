@@ -83,6 +83,15 @@ impl Counts {
         }
     }
 
+    /// What is free, if the pageblock's label says that it is lent to what moves.
+    #[inline(always)]
+    pub(super) const fn free_lent(self, label: Label) -> u64 {
+        match label {
+            Label::Contiguous => self.free() as u64,
+            Label::Of(_) | Label::HighOrder => 0,
+        }
+    }
+
     /// Moves `frames` from free to `mobility`.
     #[inline(always)]
     pub(super) const fn take(self, frames: u64, mobility: Mobility) -> Self {

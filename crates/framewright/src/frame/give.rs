@@ -5,6 +5,7 @@ use super::counts::{Counts, Meta};
 use super::seat::{SeatWords, counter};
 use super::tag::Tag;
 use super::zone::Zone;
+use crate::policy::Label;
 use crate::slots::{WORD_ORDER, run_mask, runs_in};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::units::{Mobility, Order};
@@ -122,6 +123,9 @@ impl<'m, P> Zone<'m, P> {
                 }
                 if counts.free_mixed() != 0 {
                     seat.count(counter::MIXED, frames);
+                }
+                if meta.label() == Label::Contiguous {
+                    seat.count(counter::LENT, frames);
                 }
                 if self.try_unlock(words) {
                     self.account_given_up(seat, since);

@@ -7,21 +7,14 @@ use crate::policy::End;
 use crate::units::Mobility;
 
 impl<P> Zone<'_, P> {
-    /// Free frames in pageblocks that requests of `mobility` may have; what is cached does not count. Where that is not obviously at least
-    /// `enough`, because there are pageblocks that not every request may be served from, time:
-    /// O(pageblocks).
-    pub(crate) fn free_frames_for(&self, mobility: Mobility, enough: u64) -> u64 {
-        let free = self.pageblock_free_frames();
-        let kept = self
-            .kept_pageblocks()
-            .saturating_mul(self.map.block_frames());
-        let sure = free.saturating_sub(kept);
-        if mobility.is_movable() || kept == 0 {
-            free
-        } else if sure >= enough {
-            sure
+    /// Free frames in pageblocks that requests of `mobility` may have; what is cached does not count.
+    /// Time: O(CPUs).
+    pub(crate) fn free_frames_for(&self, mobility: Mobility) -> u64 {
+        let facts = self.zone_facts();
+        if mobility.is_movable() {
+            facts.free
         } else {
-            self.usable_frames(mobility).min(free)
+            facts.free.saturating_sub(facts.free_lent)
         }
     }
 

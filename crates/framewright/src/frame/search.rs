@@ -262,20 +262,21 @@ impl<'m, P> Zone<'m, P> {
 
     /// The facts of the zone, by the counters of all seats: more or less, while others work.
     pub(super) fn zone_facts(&self) -> ZoneFacts {
-        let mut sums = [0u64; 4];
+        let mut sums = [0u64; 5];
         for seat in self.all_seats() {
             let counters = [
                 counter::NET,
                 counter::MIXED,
                 counter::LARGE,
                 counter::ORDER_2,
+                counter::LENT,
             ];
             for (sum, counter) in sums.iter_mut().zip(counters) {
                 *sum = sum.wrapping_add(seat.read(counter));
             }
         }
         // Below zero for a moment, when a seat's counter is behind another's.
-        let [net, free_mixed, free_large, blocks_of_order_2] =
+        let [net, free_mixed, free_large, blocks_of_order_2, free_lent] =
             sums.map(|sum| if (sum as i64) < 0 { 0 } else { sum });
         let frames = self.present_frames();
         ZoneFacts {
@@ -284,6 +285,7 @@ impl<'m, P> Zone<'m, P> {
             free_mixed,
             free_large,
             blocks_of_order_2,
+            free_lent,
         }
     }
 

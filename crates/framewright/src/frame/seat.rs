@@ -76,8 +76,10 @@ pub(super) mod counter {
     pub(in super::super) const LOOKS: usize = FRAGMENTED + ORDERS;
     /// Fallbacks that put something that cannot move into a pageblock where everything could.
     pub(in super::super) const POLLUTED: usize = LOOKS + 1;
-    pub(in super::super) const COUNT: usize = 73;
-    const _: () = assert!(POLLUTED < COUNT);
+    /// As `MIXED`: free frames in pageblocks that are lent to what moves; wraps.
+    pub(in super::super) const LENT: usize = POLLUTED + 1;
+    pub(in super::super) const COUNT: usize = 74;
+    const _: () = assert!(LENT < COUNT);
 }
 
 /// Words of one seat: 64 cache lines, so that no two seats share one; and a power of two, so that

@@ -6,7 +6,7 @@ use super::search::Wanted;
 use super::seat::{Seat, counter};
 use super::tag::Tag;
 use crate::platform::{Barrier, Relax};
-use crate::policy::{Class, takes_contents};
+use crate::policy::{Class, Label, takes_contents};
 use crate::units::{Frame, Mobility, Order};
 
 /// How many pageblocks of one row are tried before the next row is.
@@ -19,6 +19,9 @@ pub(crate) enum Room {
     /// from a free block as large as what is to be made, and never from an entirely free pageblock, except
     /// where what moves is as large as one.
     Below(Order),
+    /// The same, and from whatever is lent to what moves: free blocks there, however large, are no use
+    /// to those for whom room is made.
+    BelowOrLent(Order),
     /// From wherever movable requests may be served: all that counts is that it is empty afterwards.
     Anywhere,
 }
@@ -27,14 +30,22 @@ impl Room {
     /// The largest free blocks from which a block of `order` may come.
     fn limit(self, order: Order, pageblock_order: Order) -> u8 {
         match self {
-            Self::Anywhere => pageblock_order.get(),
+            Self::Anywhere | Self::BelowOrLent(_) => pageblock_order.get(),
             Self::Below(made) if order == pageblock_order => made.get().min(order.get() + 1) - 1,
             Self::Below(made) => made.min(pageblock_order).get() - 1,
         }
     }
 
-    /// Whether pageblocks of `class` may be broken into.
-    fn takes(self, class: Class, is_whole: bool) -> bool {
+    /// Whether free blocks of order `size` in pageblocks of `class` may be broken for one of `order`.
+    fn takes(self, class: Class, order: Order, size: u8, pageblock_order: Order) -> bool {
+        if let Self::BelowOrLent(made) = self
+            && !matches!(class, Class::Contiguous { .. })
+        {
+            let below = Self::Below(made);
+            return size <= below.limit(order, pageblock_order)
+                && below.takes(class, order, size, pageblock_order);
+        }
+        let is_whole = order == pageblock_order && size == order.get();
         match class {
             Class::Clean { .. } | Class::Mixed { .. } | Class::Contiguous { .. } => true,
             Class::Labelled { label, .. } => label.is_movable() || self == Self::Anywhere,
@@ -105,19 +116,32 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let pressure = zone.policy.pressure(&zone.zone_facts());
         let list = zone.policy.list(Mobility::Movable, pressure);
         let limit = room.limit(order, zone.pageblock_order());
-        for size in order.get()..=limit {
-            let is_whole = order.get() == size && size == zone.map.pageblock_order;
-            let mut from = 0;
-            while found.taken < out.len()
-                && let Some((rank, class, _)) = zone.index.cheapest(list, usize::from(size), from)
-            {
-                from = rank + 1;
-                let kind = zone
-                    .policy
-                    .classes()
-                    .class(class as u16, zone.policy.is_labelled());
-                if kind.is_some_and(|kind| room.takes(kind, is_whole)) {
-                    self.take_from_class((list, class as u16), (order, size), room, out, found);
+        // What is lent first, if it is no use otherwise: nothing would be won for those for whom room
+        // is made, if contents went where they could go themselves.
+        let passes: &[Option<bool>] = match room {
+            Room::BelowOrLent(_) => &[Some(true), Some(false)],
+            Room::Below(_) | Room::Anywhere => &[None],
+        };
+        for lent in passes {
+            for size in order.get()..=limit {
+                let mut from = 0;
+                while found.taken < out.len()
+                    && let Some((rank, class, _)) =
+                        zone.index.cheapest(list, usize::from(size), from)
+                {
+                    from = rank + 1;
+                    let kind = zone
+                        .policy
+                        .classes()
+                        .class(class as u16, zone.policy.is_labelled());
+                    let is_meant = |kind| {
+                        let is_lent = matches!(kind, Class::Contiguous { .. });
+                        lent.is_none_or(|lent| lent == is_lent)
+                            && room.takes(kind, order, size, zone.pageblock_order())
+                    };
+                    if kind.is_some_and(is_meant) {
+                        self.take_from_class((list, class as u16), (order, size), room, out, found);
+                    }
                 }
             }
         }
@@ -223,5 +247,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
 fn is_target<P>(held: &Held<'_, '_, P>, room: Room, order: Order) -> bool {
     let is_whole = order == held.zone.pageblock_order();
     let labelled = held.zone.policy.is_labelled();
-    room == Room::Anywhere || is_whole || takes_contents(&held.facts(), labelled)
+    let is_lent = held.meta().label() == Label::Contiguous;
+    let takes_lent = is_lent && matches!(room, Room::BelowOrLent(_));
+    room == Room::Anywhere || is_whole || takes_lent || takes_contents(&held.facts(), labelled)
 }

@@ -5,7 +5,7 @@ use super::stock::WORD_FRAMES;
 use super::tag::Tag;
 use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
-use crate::policy::{BlockFacts, ZoneFacts};
+use crate::policy::{BlockFacts, Label, ZoneFacts};
 use crate::slots::Slots;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
@@ -160,6 +160,9 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             sum.blocks_of_order_2 += u64::from(runs[2]);
             let facts = self.facts(id);
             sum.free += u64::from(facts.free);
+            if facts.label == Label::Contiguous {
+                sum.free_lent += u64::from(facts.free);
+            }
             if facts.movable() > 0 && facts.nonmovable() > 0 {
                 sum.free_mixed += u64::from(facts.free);
             }

@@ -342,11 +342,6 @@ impl<'m, P> Zone<'m, P> {
         self.pageblock_free_frames() < self.low_watermark()
     }
 
-    /// Pageblocks that not every request may be served from.
-    pub(super) fn kept_pageblocks(&self) -> u64 {
-        self.words[KEPT].load(Relaxed)
-    }
-
     /// The low watermark: a square root, taken whenever memory comes or goes.
     pub(super) fn low_watermark(&self) -> u64 {
         self.words[LOW].load(Relaxed)

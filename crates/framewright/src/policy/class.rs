@@ -83,6 +83,8 @@ pub struct ZoneFacts {
     pub free_large: u64,
     /// Maximal free blocks of order 2.
     pub blocks_of_order_2: u64,
+    /// Free frames in contiguous areas: for movable requests only.
+    pub free_lent: u64,
 }
 
 /// The class of a pageblock: what an index keeps together.

@@ -9,7 +9,8 @@
 //!   contaminate another one, and then the emptiest, which it will fill next.
 //! - Non-movable requests come from low addresses, movable ones from high addresses, so that the
 //!   border between them moves and is not set.
-//! - Two things change this for a while. When little is free in mixed pageblocks, movable requests
+//! - Three things change this for a while. When more than half of what is free lies in contiguous
+//!   areas, movable requests go there first: nobody else can (*lent*). When little is free in mixed pageblocks, movable requests
 //!   leave it to those that have nowhere else to go (*heal*). When blocks of order 3 and more are
 //!   scarce, and not for want of free memory but because it lies in smaller pieces, breaking one
 //!   for a smaller request costs more than contaminating a pageblock by way of one of its small
@@ -21,10 +22,11 @@
 use super::{BlockFacts, Class, Classes, Pressure, ZoneFacts};
 use crate::units::{Mobility, Order};
 
-/// The rankings: one for what cannot move, and two for what can.
+/// The rankings: one for what cannot move, and three for what can.
 pub(super) const NONMOVABLE: usize = 0;
 pub(super) const MOVABLE: usize = 1;
 pub(super) const MOVABLE_HEALING: usize = 2;
+pub(super) const MOVABLE_LENT: usize = 3;
 
 /// A step of one order, for movable requests: more than all levels (20 at most) together.
 const MOVABLE_ORDER_COST: i32 = 100;
@@ -39,6 +41,9 @@ const PURE_COST: i32 = 3000;
 const HEALING_COST: i32 = 1000;
 /// Between equals, movable frames stay out of contiguous areas: they would have to leave.
 const LENT_COST: i32 = 50;
+/// While most of what is free is there, before everything else, whatever has to be broken there:
+/// orders cost 1000 at most and breaking 5000.
+const LENT_WORTH: i32 = 20_000;
 
 /// A step of one order, for non-movable requests: as much as all levels together.
 const ORDER_COST: i32 = 20;
@@ -87,6 +92,8 @@ pub(super) const fn pressure(zone: &ZoneFacts) -> Pressure {
         order_2_scarce: zone.blocks_of_order_2 * 2800 < zone.frames,
         // An eighth of the zone.
         plenty: zone.free_large * 8 >= zone.frames,
+        // More than half of what is free \[Linux 5.8, 16867664\].
+        lent: zone.free_lent * 2 > zone.free,
     }
 }
 
@@ -94,6 +101,8 @@ pub(super) const fn pressure(zone: &ZoneFacts) -> Pressure {
 pub(super) const fn list(mobility: Mobility, pressure: Pressure) -> usize {
     if !mobility.is_movable() {
         NONMOVABLE
+    } else if pressure.lent {
+        MOVABLE_LENT
     } else if pressure.heals {
         MOVABLE_HEALING
     } else {
@@ -129,6 +138,7 @@ pub(super) fn cost(classes: Classes, list: usize, found: Order, class: Class) ->
         Class::Clean { level } => i32::from(level),
         Class::Mixed { share, level } => i32::from(level) + predominant(share) + healing,
         Class::Pure { level, .. } => i32::from(level) + PURE_COST,
+        Class::Contiguous { level } if list == MOVABLE_LENT => i32::from(level) - LENT_WORTH,
         Class::Contiguous { level } => i32::from(level) + LENT_COST,
         Class::Labelled { .. } | Class::HighOrder => return None,
     })
@@ -170,6 +180,7 @@ mod tests {
         free_mixed: 1 << 17,
         free_large: 1 << 17,
         blocks_of_order_2: 1 << 12,
+        free_lent: 0,
     };
 
     fn order(order: u8) -> Order {
@@ -307,6 +318,7 @@ mod tests {
             free_mixed: 5000,
             free_large: 5320,
             blocks_of_order_2: 100,
+            free_lent: 5000,
         };
         assert_eq!(pressure(&zone), Pressure::default());
         let below = ZoneFacts {
@@ -340,6 +352,8 @@ mod tests {
             ..Pressure::default()
         };
         assert_eq!(pressure(&below), order_2_scarce);
+        let lent = |free_lent| pressure(&ZoneFacts { free_lent, ..zone }).lent;
+        assert!(lent(25_001) && !lent(25_000));
         let plenty = |free_large| pressure(&ZoneFacts { free_large, ..zone }).plenty;
         assert!(plenty(35_000) && !plenty(34_999));
     }
@@ -425,6 +439,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lent_comes_first_while_most_of_what_is_free_is_lent() {
+        let lent = ZoneFacts {
+            free_lent: PLENTY.free / 2 + 1,
+            free_large: 1 << 14,
+            ..PLENTY
+        };
+        let area = (9, Class::Contiguous { level: 17 });
+        let clean = (0, Class::Clean { level: 0 });
+        let best = |zone| cheapest(zone, Mobility::Movable, 0, &[clean, area]);
+        assert_eq!(best(&lent), area);
+        assert_eq!(best(&PLENTY), clean);
+    }
+
+    #[test]
     fn the_order_found_costs_a_request_what_it_destroys() {
         let calm = Pressure::default();
         let scarce = Pressure {
@@ -474,6 +502,12 @@ mod tests {
         };
         assert_eq!(list(Mobility::Movable, heals), MOVABLE_HEALING);
         assert_eq!(list(Mobility::Movable, Pressure::default()), MOVABLE);
+        let lent = Pressure {
+            lent: true,
+            ..heals
+        };
+        assert_eq!(list(Mobility::Movable, lent), MOVABLE_LENT);
+        assert_eq!(list(Mobility::Unmovable, lent), NONMOVABLE);
         assert_eq!(list(Mobility::Unmovable, heals), NONMOVABLE);
         assert_eq!(list(Mobility::Reclaimable, heals), NONMOVABLE);
     }

@@ -62,10 +62,12 @@ pub struct Pressure {
     pub order_2_scarce: bool,
     /// Large free blocks abound.
     pub plenty: bool,
+    /// Most of what is free is lent: only movable requests may have it.
+    pub lent: bool,
 }
 
 /// How many rankings of candidates a policy has at most.
-pub const LISTS: usize = 3;
+pub const LISTS: usize = 4;
 
 /// The functions of one fallback policy for pageblocks of one order.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@
 
 use super::Clients;
 use super::compact::{CompactEffort, Compaction};
-use super::direct::{Behalf, Round};
+use super::direct::{Behalf, Round, piece_of};
 use super::state::{Counter, Reclaim, word};
 use super::watch::{Lack, NAPS, SLEEPS, WORKS};
 use crate::frame::Seat;
@@ -40,6 +40,8 @@ enum Standing {
     Frames(u64),
     /// Below that in pageblocks.
     Pageblocks,
+    /// Below the zone's high watermark in frames for what cannot move.
+    Ordinary,
     Reached,
 }
 
@@ -70,7 +72,14 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                 Standing::Frames(missing) if self.may_ask() => {
                     self.ask_once(frames, clients, missing, left)
                 }
-                Standing::Pageblocks if self.may_empty() => self.empty_one(frames, clients),
+                Standing::Pageblocks if self.may_empty() => {
+                    let whole = self.zone().pageblock_order();
+                    self.empty_one(frames, clients, whole, Lack::Pageblocks)
+                }
+                Standing::Ordinary => {
+                    let piece = piece_of(self.zone().pageblock_order());
+                    self.empty_one(frames, clients, piece, Lack::Ordinary)
+                }
                 Standing::Reached => break,
                 _ => {
                     is_reached = false;
@@ -133,6 +142,10 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             return Standing::Frames(missing);
         }
         let high = targets.pageblocks.high;
+        let ordinary = zone.free_frames_for(Mobility::Unmovable);
+        if ordinary < zone.watermarks().high && !self.has_given_up(Lack::Ordinary) {
+            return Standing::Ordinary;
+        }
         if zone.free_pageblocks_up_to(high) < high {
             Standing::Pageblocks
         } else if missing > 0 {
@@ -189,11 +202,13 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         shrunk.scanned
     }
 
-    /// Empties one more pageblock; how many looks it took.
+    /// Empties one more block, for what cannot move if that is what is lacking; how many looks it took.
     fn empty_one(
         &self,
         frames: &mut Seat<'z, 'm, P>,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
+        order: Order,
+        lack: Lack,
     ) -> u64 {
         let given_up = self.word(word::GIVEN_UP);
         let flags = given_up.load(Relaxed);
@@ -201,24 +216,37 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             given_up.store(flags | HAS_COMPACTED, Relaxed);
             self.count(Counter::CompactWake, 1);
         }
-        let before = self.looks();
-        let whole = self.zone().pageblock_order();
-        let emptied = self.compact(
-            frames,
-            whole,
-            Mobility::Movable,
-            CompactEffort::Background,
-            clients.migrate,
-        );
+        let (before, stood) = (self.looks(), self.stands(lack));
+        let mobility = match lack {
+            Lack::Ordinary => Mobility::Unmovable,
+            Lack::Pageblocks | Lack::Frames => Mobility::Movable,
+        };
+        let effort = CompactEffort::Background;
+        let emptied = self.compact(frames, order, mobility, effort, clients.migrate);
         match emptied {
             Compaction::Captured(block) => {
-                let freed = frames.free(block, whole);
+                let freed = frames.free(block, order);
                 debug_assert_eq!(freed, Ok(()), "it was captured for the background");
-                self.take_up(Lack::Pageblocks);
+                if self.stands(lack) > stood {
+                    self.take_up(lack);
+                } else {
+                    // Others are faster, or it only goes round: either way it must end (R3).
+                    self.give_up(lack);
+                }
             }
-            _ => self.give_up(Lack::Pageblocks),
+            _ => self.give_up(lack),
         }
         self.looks().saturating_sub(before)
+    }
+
+    /// What there is at the moment of what is lacking.
+    fn stands(&self, lack: Lack) -> u64 {
+        let zone = self.zone();
+        match lack {
+            Lack::Frames => zone.free_in_pageblocks(),
+            Lack::Ordinary => zone.free_frames_for(Mobility::Unmovable),
+            Lack::Pageblocks => zone.free_pageblocks_up_to(self.targets().pageblocks.high),
+        }
     }
 
     /// Looks of both scanners so far.
@@ -228,4 +256,4 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
 }
 
 /// In [`word::GIVEN_UP`], beside the bits of what was given up.
-const HAS_COMPACTED: u64 = 1 << 2;
+const HAS_COMPACTED: u64 = 1 << 3;

@@ -3,7 +3,7 @@ use super::moving::{Emptying, Tally, cheapest_block};
 use super::state::{Counter, Reclaim, word};
 use crate::frame::{NotApart, Room, Seat};
 use crate::platform::{Barrier, Relax};
-use crate::policy::{Deferral, compaction_cost, gap, takes_contents};
+use crate::policy::{Deferral, Label, compaction_cost, gap, takes_contents};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
 use core::ops::Range;
@@ -23,7 +23,7 @@ const WINDOW_SMALL: usize = 16;
 pub enum CompactEffort {
     /// A request waits: where attempts were in vain lately, it leaves off, and it counts as a stall.
     Direct,
-    /// Nobody waits.
+    /// Nobody waits, and what is made is for everybody: not in a contiguous area.
     Background,
 }
 
@@ -131,7 +131,11 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let mut emptying = Emptying {
             seat,
             movers,
-            room: Room::Below(order),
+            room: if mobility.is_movable() && is_direct {
+                Room::Below(order)
+            } else {
+                Room::BelowOrLent(order)
+            },
             holes: false,
             tally: Tally::default(),
         };
@@ -300,6 +304,8 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let zone = self.zone();
         let pageblock_order = zone.pageblock_order();
         let mut found = Candidates::NONE;
+        // Then what is lent is room, and nothing to be emptied.
+        let is_for_all = matches!(emptying.room, Room::BelowOrLent(_));
         for nth in nths {
             let id = places.first + (begin + nth) % places.count * places.run;
             emptying.tally.migrate_scanned += places.run as u64;
@@ -310,8 +316,13 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
                     continue;
                 };
                 let facts = zone.pageblock(id);
-                if takes_contents(&facts, zone.is_labelled()) {
+                let is_lent = is_for_all && facts.label == Label::Contiguous;
+                if is_lent || takes_contents(&facts, zone.is_labelled()) {
                     found.room += u64::from(facts.free);
+                }
+                if is_lent {
+                    cost = None;
+                    continue;
                 }
                 let of = compaction_cost(&facts, pins, pageblock_order, order, mobility);
                 cost = cost.zip(of).map(|(sum, cost)| sum + cost);
@@ -338,7 +349,9 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let zone = self.zone();
         let area = if order < zone.pageblock_order() {
             let looks = &mut emptying.tally.migrate_scanned;
-            let Some(area) = cheapest_block(zone, ids.start, order, looks) else {
+            // For everybody, or for frames of a kind: what is free already is there already.
+            let another = matches!(emptying.room, Room::BelowOrLent(_));
+            let Some(area) = cheapest_block(zone, ids.start, order, another, looks) else {
                 self.skip(ids.start, order);
                 return None;
             };

@@ -106,7 +106,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             }
             match self.next(request, lacking, &efforts, clients) {
                 Next::Compact(of) => {
-                    if of > order && !efforts.has_asked_for_whole {
+                    if of == self.zone().pageblock_order() && of > order {
                         efforts.has_asked_for_whole = true;
                     } else {
                         efforts.compactions += 1;
@@ -137,7 +137,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// How many frames are missing for the request to leave the min watermark free.
     fn lacking(&self, request: &Request) -> u64 {
         let needed = self.zone().watermarks().min + request.order.frames();
-        let free = self.zone().free_frames_for(request.mobility, needed);
+        let free = self.zone().free_frames_for(request.mobility);
         needed.saturating_sub(free)
     }
 
@@ -157,12 +157,18 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let min = zone.watermarks().min;
         if lacking > 0 {
             // Free frames that this request cannot have, those lent to what moves, are room for what
-            // is in the way of a whole pageblock.
+            // moves: to free more of them would not help. A whole pageblock, if one can be emptied, and
+            // else pieces.
             let whole = zone.pageblock_order();
-            let has_room = zone.free_in_pageblocks() >= min + gap(whole);
-            let may_ask = !efforts.has_asked_for_whole && order <= whole;
-            if !mobility.is_movable() && has_room && may_ask {
-                return Next::Compact(whole);
+            let piece = piece_of(whole).max(order);
+            let has_room = zone.free_in_pageblocks() >= min + gap(piece);
+            if !mobility.is_movable() && has_room {
+                if !efforts.has_asked_for_whole && order < whole {
+                    return Next::Compact(whole);
+                }
+                if may_compact {
+                    return Next::Compact(piece);
+                }
             }
             return Self::reclaim_or_not(efforts, lacking + batch);
         }
@@ -173,7 +179,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             return Next::Compact(zone.pageblock_order());
         }
         let needed = min + gap(order);
-        let free = zone.free_frames_for(mobility, needed);
+        let free = zone.free_frames_for(mobility);
         match remedy(order, free, min, clients.holding()) {
             // Again only if there is more to compact than the last time.
             Remedy::Compact if !may_compact => Next::GiveUp,
@@ -332,6 +338,13 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let block = self.stall_to_compact(frames, whole, request.mobility, clients)?;
         Some(keep_front(frames, block, whole, request.order))
     }
+}
+
+/// Of that order are the blocks that are emptied when frames of a kind are wanted, and not a block: 32
+/// frames, or a whole pageblock if that is less.
+pub(super) fn piece_of(whole: Order) -> Order {
+    const PIECE: u8 = 5;
+    Order::new(PIECE).map_or(whole, |piece| piece.min(whole))
 }
 
 /// Keeps the first block of `order` of an allocation of `whole`, and frees the rest.

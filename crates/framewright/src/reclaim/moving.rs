@@ -324,7 +324,8 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
 }
 
 /// The aligned block of `order`, smaller than a pageblock, that is cheapest to empty in pageblock `id`:
-/// of those that can be, the one with the most free frames, the lowest of equals. As of this moment.
+/// of those that can be, the one with the most free frames, the lowest of equals; none that is free
+/// already, if it is to be `another`. As of this moment.
 /// Counts the frames gone through of those that cannot be.
 ///
 /// What is free is seen in the bitmap, so only few blocks are gone through frame by frame. Time:
@@ -333,13 +334,15 @@ pub(super) fn cheapest_block<P>(
     zone: &Zone<'_, P>,
     id: usize,
     order: Order,
+    another: bool,
     looks: &mut u64,
 ) -> Option<Range<usize>> {
     let all = zone.offsets_of(&(id..id + 1));
     let len = order.frames() as usize;
     let blocks = || all.clone().step_by(len).map(|at| at..at + len);
     let free = |block: &Range<usize>| zone.free_frames_in(block);
-    let mut wanted = blocks().map(|block| free(&block)).max();
+    let is_meant = |free: &u32| !another || u64::from(*free) < order.frames();
+    let mut wanted = blocks().map(|block| free(&block)).filter(is_meant).max();
     while let Some(most) = wanted {
         for block in blocks().filter(|block| free(block) == most) {
             match look_at(zone, &block, order) {

@@ -261,20 +261,77 @@ fn a_boost_ends_when_its_targets_were_reached() {
     assert_eq!(reclaim.targets(), plain);
 }
 
-#[test]
-fn a_block_that_only_lies_in_pieces_is_compacted_and_nobody_gives_anything_up() {
-    struct Never;
-    impl<F> Shrink<F> for Never {
-        fn holding(&self) -> Holding {
-            Holding {
-                frames: 1000,
-                heat: 0,
-            }
-        }
-        fn shrink(&self, _: &mut F, _: &Ask) -> Shrunk {
-            panic!("enough is free")
+/// Somebody who would have to give frames up in vain.
+struct Never;
+
+impl<F> Shrink<F> for Never {
+    fn holding(&self) -> Holding {
+        Holding {
+            frames: 1000,
+            heat: 0,
         }
     }
+
+    fn shrink(&self, _: &mut F, _: &Ask) -> Shrunk {
+        panic!("enough is free")
+    }
+}
+
+#[test]
+fn what_cannot_move_gets_room_from_what_can_while_lent_frames_are_free() {
+    // Half of memory is lent and free; the other half is full. In the one case every pageblock of it
+    // has something in it that cannot move.
+    for contaminated in [false, true] {
+        let mut machine = Machine::new();
+        let (zone, users) = machine.zone(|id| if id < 8 { 512 } else { 0 });
+        let lent = Run::new(Frame(0), 8 * 512).unwrap();
+        zone.set_label(lent, crate::policy::Label::Contiguous)
+            .unwrap();
+        let mut frames = zone.seat(CpuId(0)).unwrap();
+        if contaminated {
+            for id in 8..16 {
+                let frame = Frame(id * 512 + 77);
+                users.held.borrow_mut().remove(&frame.0).unwrap();
+                frames.free(frame, order(0)).unwrap();
+                zone.alloc_at(frame, order(0), Unmovable).unwrap();
+            }
+        }
+        let mut memory = memory(&zone);
+        let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+        let held = users.held.borrow().len() as u64;
+        let clients = Clients {
+            shrink: &[&Never],
+            migrate: &[users],
+        };
+        let mut seat = reclaim.seat(frames);
+        for _ in 0..10 {
+            seat.alloc(order(0), Unmovable, Context::ANY, &clients)
+                .unwrap();
+        }
+        let stats = reclaim.stats();
+        assert!((1..=10).contains(&stats.compact_success), "{stats:?}");
+        assert_eq!(zone.polluting_fallbacks(), 0);
+        // Before anybody has to wait again, the background sees to it.
+        assert!(reclaim.is_wanted());
+        while reclaim.background(seat.frames(), &clients, 500) == Background::Works {}
+        let ordinary = zone.free_frames_for(Unmovable);
+        assert!(ordinary >= zone.watermarks().high, "{ordinary}");
+        for _ in 0..50 {
+            seat.alloc(order(0), Reclaimable, Context::ANY, &clients)
+                .unwrap();
+        }
+        assert_eq!(reclaim.stats().compact_stall, stats.compact_stall);
+        // What moves goes where nothing else can go.
+        let moves = seat.alloc(order(0), Movable, Context::ANY, &clients);
+        assert!(moves.unwrap() < lent.end());
+        drop(seat);
+        users.is_complete(held);
+        is_sound(&zone, held + if contaminated { 69 } else { 61 });
+    }
+}
+
+#[test]
+fn a_block_that_only_lies_in_pieces_is_compacted_and_nobody_gives_anything_up() {
     let mut machine = Machine::new();
     let (zone, users) = machine.zone(|_| 100);
     let mut memory = memory(&zone);

@@ -131,9 +131,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         let zone = reclaim.zone();
         let config = reclaim.config();
         let taken = request.order.frames();
-        // So much that nobody has to look any closer.
-        let plenty = min + taken + u64::from(zone.cpus()) * u64::from(config.quota_frames);
-        let free = zone.free_frames_for(request.mobility, plenty);
+        let free = zone.free_frames_for(request.mobility);
         let after = free.saturating_sub(taken);
         self.left = quota(config, after, min, zone.cpus()).saturating_add(taken as u32);
         free < min + taken

@@ -34,6 +34,8 @@ pub(super) mod word {
     pub(in super::super) const FRAMES_LEFT_OFF: usize = 11;
     pub(in super::super) const PAGEBLOCKS_IN_VAIN: usize = 12;
     pub(in super::super) const PAGEBLOCKS_LEFT_OFF: usize = 13;
+    pub(in super::super) const ORDINARY_IN_VAIN: usize = 14;
+    pub(in super::super) const ORDINARY_LEFT_OFF: usize = 15;
     /// How many words there are, in whole cache lines.
     pub(in super::super) const COUNT: usize = 16;
 }

@@ -3,6 +3,7 @@
 use super::state::{Counter, Reclaim, word};
 use crate::policy::{Targets, boosted};
 use crate::sync::Ordering::Relaxed;
+use crate::units::Mobility;
 
 /// What the background can be short of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +12,8 @@ pub(super) enum Lack {
     Frames,
     /// Entirely free pageblocks.
     Pageblocks,
+    /// Free frames for what cannot move: others are free, but lent to what can.
+    Ordinary,
 }
 
 impl Lack {
@@ -20,6 +23,7 @@ impl Lack {
         match self {
             Self::Frames => (word::FRAMES_IN_VAIN, word::FRAMES_LEFT_OFF),
             Self::Pageblocks => (word::PAGEBLOCKS_IN_VAIN, word::PAGEBLOCKS_LEFT_OFF),
+            Self::Ordinary => (word::ORDINARY_IN_VAIN, word::ORDINARY_LEFT_OFF),
         }
     }
 
@@ -27,7 +31,7 @@ impl Lack {
     /// hold meanwhile the background hears before requests stall; for pageblocks as compaction does.
     fn shift_max(self, defer_shift_max: u8) -> u64 {
         match self {
-            Self::Frames => u64::from(defer_shift_max).min(3),
+            Self::Frames | Self::Ordinary => u64::from(defer_shift_max).min(3),
             Self::Pageblocks => u64::from(defer_shift_max),
         }
     }
@@ -66,6 +70,9 @@ impl<P> Reclaim<'_, '_, P> {
         };
         if seen.lacks_frames(seen.targets.frames.low) {
             self.wake(Lack::Frames);
+        }
+        if zone.free_frames_for(Mobility::Unmovable) < zone.watermarks().low {
+            self.wake(Lack::Ordinary);
         }
         let low = seen.targets.pageblocks.low;
         if zone.free_pageblocks_up_to(low) < low {

@@ -461,6 +461,12 @@ fn movable_contents_may_lie_in_contiguous_areas_and_leave_them() {
     zone.alloc_run(run(128, 1), Unmovable).unwrap();
     zone.alloc_run(run(192, 1), Unmovable).unwrap();
     let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
+    assert_eq!(
+        got,
+        Compaction::Skipped,
+        "what is lent is not for everybody"
+    );
+    let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(0)));
     assert_nothing_is_left(&zone, 64 + 2 + holder.frames());
 }
