@@ -49,7 +49,7 @@
 //! until one of them moves. Paging out comes with the reserve.
 //!
 //! # Sources
-//! What was tried and lost: docs/design/0011-moving-frames-on-linux.md. Fault-around in Linux's
+//! What was tried and lost: docs/design/0012-moving-frames-on-linux.md. Fault-around in Linux's
 //! MADV_POPULATE_READ (5.14); process_madvise on the caller itself (6.14).
 
 mod error;
