@@ -105,3 +105,28 @@ fn a_program_runs_on_the_engine_s_heap() {
     assert!(number(6, "passed on to the system: ") < 100, "{out}");
     assert_eq!(lines[7], "lost: 0, refused: 0");
 }
+
+#[test]
+fn under_pressure_a_cache_gives_back_and_pages_move() {
+    let out = output(env!("CARGO_BIN_EXE_pressure"));
+    let expected = "\
+given back by the cache: true
+aligned: true
+pages moved: true
+stalls: true
+refused: order 20 is above the maximum 10
+";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn a_reserve_keeps_pages_until_its_owner_takes_the_frames() {
+    let out = output(env!("CARGO_BIN_EXE_reserve"));
+    let expected = "\
+pages: 2048
+the camera has 1024 frames
+pages: 1024
+refused: Run(0x400..0x800) is taken already
+";
+    assert_eq!(out, expected);
+}
