@@ -332,3 +332,158 @@ impl Impose for EngineKernel<'_, '_, '_> {
         freed(seat.free_part(frame, order), frame, order);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::before::kernel310::{Kernel310, Variant};
+    use framewright::Context;
+    use framewright::reclaim::{Move, MoveState};
+    use std::cell::RefCell;
+
+    const CPU: CpuId = CpuId(1);
+
+    fn order(n: u8) -> Order {
+        Order::new(n).unwrap()
+    }
+
+    fn request(n: u8, mobility: Mobility, context: Context) -> Request {
+        Request {
+            cpu: CPU,
+            order: order(n),
+            mobility,
+            context,
+        }
+    }
+
+    /// A cache of single frames, the oldest first.
+    #[derive(Default)]
+    struct Cache(RefCell<Vec<Frame>>);
+
+    impl<'f> Shrink<dyn Frees + 'f> for Cache {
+        fn holding(&self) -> Holding {
+            Holding {
+                frames: self.0.borrow().len() as u64,
+                heat: 0,
+            }
+        }
+
+        fn shrink(&self, frames: &mut (dyn Frees + 'f), ask: &Ask) -> Shrunk {
+            let mut held = self.0.borrow_mut();
+            let freed = ask.wanted.min(ask.scan).min(held.len() as u64);
+            for frame in held.drain(..freed as usize) {
+                frames.give(CPU, frame, Order::ZERO);
+            }
+            Shrunk {
+                scanned: freed,
+                freed,
+            }
+        }
+    }
+
+    impl Migrate for Cache {
+        fn migrate(&self, moves: &mut [Move]) {
+            let mut held = self.0.borrow_mut();
+            for step in moves {
+                if let Some(frame) = held.iter_mut().find(|frame| **frame == step.from) {
+                    *frame = step.to;
+                    step.state = MoveState::Moved;
+                }
+            }
+        }
+    }
+
+    struct Only<'c>(&'c Cache, [&'c dyn Gives; 1]);
+
+    impl Migrate for Only<'_> {
+        fn migrate(&self, moves: &mut [Move]) {
+            self.0.migrate(moves);
+        }
+    }
+
+    impl Tenants for Only<'_> {
+        fn shrinkers(&self) -> &[&dyn Gives] {
+            &self.1
+        }
+    }
+
+    #[test]
+    fn both_kernels_have_the_same_memory_of_the_same_layout() {
+        let absent = [Run::new(Frame(100), 60).unwrap()];
+        let cma = [Run::new(Frame(4096), 2048).unwrap()];
+        let layout = Layout {
+            absent: &absent,
+            cma: &cma,
+            ..Layout::new(8 * 1024 + 40)
+        };
+        let of = |kernel: &dyn Kernel| {
+            let blocks = kernel.free_blocks();
+            let frames = |orders: &[u64; 11]| (0..).zip(orders).map(|(k, n)| n << k).sum::<u64>();
+            let all: u64 = blocks.iter().map(frames).sum();
+            (all, frames(&blocks[4]), kernel.labels()[4])
+        };
+        let theirs = of(&Kernel310::new(&layout, Variant::Before).unwrap());
+        let ours = with_engine(&layout, &EngineConfig::default(), |kernel| of(kernel)).unwrap();
+        assert_eq!(ours, theirs);
+        assert_eq!(ours, (8 * 1024 + 40 - 60, 2048, 2));
+    }
+
+    #[test]
+    fn the_background_works_with_the_time_it_has_naps_and_sleeps() {
+        let layout = Layout::new(16 * 1024);
+        let cache = Cache::default();
+        let tenants = Only(&cache, [&cache]);
+        let run = |kernel: &mut EngineKernel<'_, '_, '_>| {
+            let single = request(0, Mobility::Movable, Context::NOWAIT);
+            while let Some(frame) = kernel.alloc(&tenants, single) {
+                cache.0.borrow_mut().push(frame);
+            }
+            assert!(kernel.background_is_awake());
+            kernel.background(&tenants, 10);
+            let first = kernel.stats().pgsteal_kswapd;
+            assert!((1..=10).contains(&first), "{first}");
+            for _ in 0..100 {
+                kernel.background(&tenants, 1000);
+            }
+            let stats = kernel.stats();
+            assert!(kernel.zone().stats().nr_free_pages >= kernel.zone().watermarks().high);
+            assert!(stats.pgsteal_kswapd > first && stats.allocstalls() == 0);
+            kernel.background(&tenants, 10 * layout.short_sleep);
+            assert!(!kernel.background_is_awake());
+            kernel.background(&tenants, 1_000_000);
+            assert_eq!(kernel.stats().pgscan_kswapd, kernel.stats().pgsteal_kswapd);
+            kernel.zone().verify().unwrap();
+        };
+        with_engine(&layout, &EngineConfig::default(), run).unwrap();
+    }
+
+    #[test]
+    fn a_request_that_may_wait_is_served_by_what_clients_give_and_that_is_a_stall() {
+        let cache = Cache::default();
+        let tenants = Only(&cache, [&cache]);
+        let run = |kernel: &mut EngineKernel<'_, '_, '_>| {
+            let single = request(0, Mobility::Movable, Context::NOWAIT);
+            while let Some(frame) = kernel.alloc(&tenants, single) {
+                cache.0.borrow_mut().push(frame);
+            }
+            let large = request(5, Mobility::Unmovable, Context::NOWAIT);
+            assert_eq!(kernel.alloc(&tenants, large), None);
+            assert_eq!(kernel.stats().allocstalls(), 0);
+            let waits = request(5, Mobility::Unmovable, Context::ANY);
+            let frame = kernel.alloc(&tenants, waits).unwrap();
+            let stats = kernel.stats();
+            assert!(stats.allocstall[5] == 1 && stats.pgsteal_direct > 0);
+            kernel.free_part(CPU, Frame(frame.0 + 16), order(4));
+            kernel.free(CPU, frame, order(4));
+            kernel.zone().verify().unwrap();
+        };
+        with_engine(&Layout::new(8 * 1024), &EngineConfig::default(), run).unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "was refused")]
+    fn a_client_that_frees_what_it_does_not_hold_is_not_survived() {
+        let run = |kernel: &mut EngineKernel<'_, '_, '_>| kernel.free(CPU, Frame(7), order(0));
+        with_engine(&Layout::new(4096), &EngineConfig::default(), run).unwrap();
+    }
+}
