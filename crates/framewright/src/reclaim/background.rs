@@ -19,7 +19,7 @@ use super::state::{Counter, Reclaim, word};
 use super::watch::{Lack, NAPS, SLEEPS, WORKS};
 use crate::frame::Seat;
 use crate::platform::{Barrier, Relax};
-use crate::policy::{Targets, boost_after};
+use crate::policy::{Targets, boost_after, gap};
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Context, Mobility, Order};
 
@@ -132,26 +132,29 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         rests
     }
 
+    /// What is to be done first: frames for requests, and for compaction to have room; then pageblocks,
+    /// as long as any can be emptied; then what else is missing of the targets.
     fn standing(&self, targets: Targets) -> Standing {
         let zone = self.zone();
-        let missing = targets
-            .frames
-            .high
-            .saturating_sub(zone.free_in_pageblocks());
-        if missing > 0 && self.may_ask() {
-            return Standing::Frames(missing);
+        let (marks, free) = (zone.watermarks(), zone.free_in_pageblocks());
+        let room = marks.min + gap(zone.pageblock_order());
+        let first = marks.high.max(room).min(targets.frames.high);
+        if free < first && self.may_ask() {
+            return Standing::Frames(first - free);
         }
-        let high = targets.pageblocks.high;
         let ordinary = zone.free_frames_for(Mobility::Unmovable);
-        if ordinary < zone.watermarks().high && !self.has_given_up(Lack::Ordinary) {
+        if ordinary < marks.high && !self.has_given_up(Lack::Ordinary) {
             return Standing::Ordinary;
         }
-        if zone.free_pageblocks_up_to(high) < high {
-            Standing::Pageblocks
-        } else if missing > 0 {
-            Standing::Frames(missing)
-        } else {
-            Standing::Reached
+        let high = targets.pageblocks.high;
+        let lacks_pageblocks = zone.free_pageblocks_up_to(high) < high;
+        if lacks_pageblocks && self.may_empty() {
+            return Standing::Pageblocks;
+        }
+        match targets.frames.high.saturating_sub(free) {
+            0 if lacks_pageblocks => Standing::Pageblocks,
+            0 => Standing::Reached,
+            missing => Standing::Frames(missing),
         }
     }
 
