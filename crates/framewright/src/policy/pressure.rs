@@ -13,7 +13,8 @@ pub struct ReclaimConfig {
     /// deepest priority is reached before a request fails; 1024 at most.
     pub rounds_max: u16,
     /// Frames that a request wants at least when it reclaims, and the background at a time: 1 to
-    /// 4096. What is called once for that many costs little for each.
+    /// 4096. What is called once for that many costs little for each, and a request that waits brings
+    /// what lasts for some after it.
     pub batch_frames: u16,
     /// Frames that a CPU takes at most between two looks at the watermarks, 1 to 4096; fewer, the
     /// nearer free memory is to `min`.
@@ -37,14 +38,15 @@ pub struct ReclaimConfig {
 }
 
 impl Default for ReclaimConfig {
-    /// Linux's numbers, where it has one: `DEF_PRIORITY` 12, `SWAP_CLUSTER_MAX` 32,
-    /// `MAX_RECLAIM_RETRIES` 16 beyond the 13 priorities (rounded up), `COMPACT_MAX_DEFER_SHIFT` 6,
-    /// `watermark_boost_factor` 150 %, `defrag_mode`'s high watermark in whole pageblocks.
+    /// Linux's numbers, where it has one: `DEF_PRIORITY` 12, `MAX_RECLAIM_RETRIES` 16 beyond the 13
+    /// priorities (rounded up), `COMPACT_MAX_DEFER_SHIFT` 6, `watermark_boost_factor` 150 %,
+    /// `defrag_mode`'s high watermark in whole pageblocks. A batch is four times
+    /// `SWAP_CLUSTER_MAX`: one stall of some 0.1 ms instead of four.
     fn default() -> Self {
         Self {
             priority_first: 12,
             rounds_max: 32,
-            batch_frames: 32,
+            batch_frames: 128,
             quota_frames: 32,
             compactions_max: 3,
             defer_shift_max: 6,

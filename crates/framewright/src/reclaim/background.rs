@@ -137,7 +137,9 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     fn standing(&self, targets: Targets) -> Standing {
         let zone = self.zone();
         let (marks, free) = (zone.watermarks(), zone.free_in_pageblocks());
-        let room = marks.min + gap(zone.pageblock_order());
+        let whole = zone.pageblock_order();
+        // And something for requests to take while one is emptied.
+        let room = marks.min + gap(whole) + whole.frames();
         let first = marks.high.max(room).min(targets.frames.high);
         if free < first && self.may_ask() {
             return Standing::Frames(first - free);

@@ -43,7 +43,8 @@
 //!   client calls pinned neither frame nor bytes change. A pin that comes while contents are on their way
 //!   holds from the next batch on.
 //! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or its
-//!   rounds were over, or its context forbids to try.
+//!   rounds were over, or neither more free frames nor another attempt of compaction could help it, or
+//!   its context forbids to try.
 //!
 //! # Locks
 //! None of its own. Setting a pageblock apart stops all CPUs for a moment (rank 1 of the

@@ -95,6 +95,7 @@ const UNCACHED: Config = Config {
 fn plain() -> ReclaimConfig {
     ReclaimConfig {
         pageblocks_percent: 0,
+        batch_frames: 32,
         ..ReclaimConfig::default()
     }
 }
