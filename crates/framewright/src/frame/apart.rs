@@ -111,6 +111,13 @@ impl<P> Zone<'_, P> {
         self.policy.is_labelled()
     }
 
+    /// Whether a pageblock of `offsets`, which are not empty, has a pin: a block that is larger than
+    /// one may reach into some that are not apart.
+    pub(crate) fn is_pinned(&self, offsets: Range<usize>) -> bool {
+        (self.pageblock_of(offsets.start)..=self.pageblock_of(offsets.end - 1))
+            .any(|id| self.pins(id) > 0)
+    }
+
     /// Pins and isolation of a pageblock, as of some moment: `None` if it is isolated.
     #[inline]
     pub(crate) fn pins_if_open(&self, id: usize) -> Option<u32> {

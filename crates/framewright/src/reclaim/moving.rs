@@ -216,6 +216,9 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
             if !mobility.is_movable() {
                 return stays(start, Obstacle::Unmovable);
             }
+            if order > zone.pageblock_order() && zone.is_pinned(start..*at) {
+                return stays(start, Obstacle::Pinned);
+            }
             if matches!(self.room, Room::Below(made) if order >= made) {
                 return stays(start, Obstacle::NoRoom);
             }
