@@ -1,12 +1,12 @@
 //! Runs engine and model in step for as many operations as asked:
 //! `cargo run --release -p framewright-sim --example model -- --ops 100000000 --seed 1`.
 //!
-//! Page frames, or virtual ranges with `--ranges`, or objects with `--objects`. Each case gets its share, in segments with a new
-//! zone or space each. `--case NAME` runs that one alone, so that the command that a failure prints
+//! Page frames, or virtual ranges with `--ranges`, objects with `--objects`, reclaim with `--reclaim`.
+//! Each case gets its share, in segments with a new zone or space each. `--case NAME` runs that one alone, so that the command that a failure prints
 //! repeats it.
 
 use framewright_sim::drive::{Subject, check};
-use framewright_sim::{Summary, frame, object, range};
+use framewright_sim::{Summary, frame, object, range, reclaim};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -26,10 +26,11 @@ type Check = Box<dyn Fn(u64, usize) -> Result<Summary, String>>;
 type Kind = (Option<&'static str>, fn() -> Vec<Case>);
 
 /// The first is run where no option says otherwise.
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     kind::<frame::Case>(),
     kind::<range::Case>(),
     kind::<object::Case>(),
+    kind::<reclaim::Case>(),
 ];
 
 const fn kind<S: Subject + 'static>() -> Kind {
@@ -72,7 +73,7 @@ fn options() -> Result<Options, String> {
             "--case" => only = Some(value),
             _ => {
                 return Err(format!(
-                    "{name} is not one of --ranges, --objects, --ops, --seed, --case"
+                    "{name} is not one of --ranges, --objects, --reclaim, --ops, --seed, --case"
                 ));
             }
         }

@@ -15,9 +15,10 @@
 //!   does not say which block is handed out, only which could be, and when one must be.
 //! - [`RangeModel`](range::RangeModel): that of virtual ranges, a sorted list of the live areas.
 //! - [`ObjectModel`](object::ObjectModel): that of objects, with their bytes.
+//! - [reclaim's](reclaim): that and whose each block is, with its contents, under simulated clients.
 //! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
 //!   sequence. One `u64` repeats a run. A space has [its own](range::Case), and so have [objects](object::Case).
-//! - [`frame::run`], [`range::run`] and [`object::run`] run a sequence on both. The loops are all
+//! - [`frame::run`], [`range::run`], [`object::run`] and [`reclaim::run`] run a sequence on both. The loops are all
 //!   [`drive`]'s: a run in step, every sequence, each call that fails; [`shrink`] makes a failing
 //!   sequence short.
 //! - [`Hammer`](range::Hammer): threads in one space, with every mapping and word checked.
@@ -31,6 +32,7 @@ pub mod object;
 mod paging;
 mod random;
 pub mod range;
+pub mod reclaim;
 mod shrink;
 
 pub use difference::{Difference, Finding, Summary};

@@ -26,11 +26,15 @@ pub enum Call {
     Block,
     /// Compaction or reclaim for a request.
     Relief,
+    /// A cache that is to give frames back.
+    Shrink,
+    /// Contents that are to move.
+    Migrate,
 }
 
 impl Call {
     /// How many kinds there are.
-    const KINDS: usize = Self::Relief as usize + 1;
+    const KINDS: usize = Self::Migrate as usize + 1;
 }
 
 /// One machine: CPUs of which one runs at a time, a clock that only work moves, and memory for

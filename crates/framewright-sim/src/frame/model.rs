@@ -173,7 +173,7 @@ impl FrameModel {
     }
 
     /// Free frames that count for a mobility when a failure is named.
-    fn usable(&self, mobility: Mobility) -> u64 {
+    pub(crate) fn usable(&self, mobility: Mobility) -> u64 {
         self.blocks
             .iter()
             .filter(|block| {
@@ -478,6 +478,18 @@ impl FrameModel {
         };
         block.pins = pins;
         Some(pins)
+    }
+
+    /// The pins of a pageblock.
+    #[must_use]
+    pub fn pins(&self, block: usize) -> u32 {
+        self.blocks[block].pins
+    }
+
+    /// The pageblock of the frame at `offset`.
+    #[must_use]
+    pub const fn block_of(&self, offset: usize) -> usize {
+        offset >> self.pageblock_order
     }
 
     /// Whether a pageblock can be set aside for high orders: all of it exists and is free, and it

@@ -152,6 +152,16 @@ impl<'m, P> Zone<'m, P> {
         self.map.blocks
     }
 
+    /// Whether the `nth` pageblock is isolated, as of some moment: by [`isolate`](Zone::isolate), or
+    /// because somebody is emptying it.
+    ///
+    /// # Panics
+    /// If there are not as many pageblocks.
+    #[must_use]
+    pub fn is_isolated(&self, nth: usize) -> bool {
+        self.meta(nth).is_isolated()
+    }
+
     /// The facts of the `nth` pageblock, as the policy sees them. Cached frames count as
     /// allocated.
     ///

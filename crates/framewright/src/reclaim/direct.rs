@@ -109,7 +109,9 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             }
             match self.next(request, lacking, &efforts, clients) {
                 Next::Compact(of) => {
-                    if of == self.zone().pageblock_order() && of > order {
+                    let is_whole = of == self.zone().pageblock_order() && of > order;
+                    // Each of them once; a piece may be as large as a whole pageblock (R3).
+                    if is_whole && !efforts.has_asked_for_whole {
                         efforts.has_asked_for_whole = true;
                     } else if Some(of) == self.more_than(order) && !efforts.has_asked_for_more {
                         efforts.has_asked_for_more = true;

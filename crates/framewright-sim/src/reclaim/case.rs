@@ -1,0 +1,336 @@
+use super::client::MOODS;
+use super::{CLIENTS, Op, run};
+use crate::drive::{Cadence, Subject, draw};
+use crate::{Finding, Machine, Random, Summary};
+use framewright::frame::ZoneLayout;
+use framewright::policy::{Config, Fallback, Label, ReclaimConfig};
+use framewright::{Frame, Mobility, Order};
+
+/// What is run: a zone, its policies, what reclaim is told, and the mixture of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The name, for the command that repeats a run.
+    pub name: &'static str,
+    /// The zone. Its last CPU is the one that clients use on the side.
+    pub layout: ZoneLayout,
+    /// Its policies.
+    pub config: Config,
+    /// How it reclaims.
+    pub reclaim: ReclaimConfig,
+    /// Nothing goes below a watermark but by its right: only requests that may reclaim, clients that do
+    /// nothing else besides, and no caches of CPUs. Then watermarks hold, on one CPU exactly.
+    pub is_calm: bool,
+    /// Pageblocks are labelled for contiguous areas and for high orders.
+    pub has_labels: bool,
+    /// What is to be found.
+    pub lie: Lie,
+    /// How often engine and model are compared.
+    pub cadence: Cadence,
+}
+
+/// What is wrong, so that it must be found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lie {
+    /// Nothing.
+    Nothing,
+    /// Contents are said to have moved, and were not copied.
+    MoveWithoutContents,
+    /// Contents are said to have moved, and their owner uses the old block.
+    SayMovedAndStay,
+    /// What is pinned is moved all the same.
+    MovePinned,
+    /// What has moved is taken for busy.
+    HearBusy,
+    /// What was busy is taken for moved.
+    HearMoved,
+    /// A cache says that it gave back what it still has.
+    Overstate,
+    /// A pageblock stays isolated after compaction.
+    LeaveIsolated,
+    /// A frame is taken, and nobody has it.
+    LoseFrame,
+}
+
+impl Case {
+    /// Whether CPUs cache nothing, so that what is free is in the pageblocks.
+    #[must_use]
+    pub const fn is_uncached(&self) -> bool {
+        self.config.cache_permille == 0
+    }
+
+    /// CPUs that operations run on.
+    pub(super) const fn cpus(&self) -> u16 {
+        self.layout.cpus - 1
+    }
+}
+
+impl Subject for Case {
+    type Op = Op;
+    type Platform = Machine;
+
+    const OPTION: Option<&'static str> = Some("--reclaim");
+
+    /// The cases that every check runs: from four pageblocks to some more, with and without caches,
+    /// under each fallback; one in which nothing but watermarks decides.
+    fn all() -> Vec<Self> {
+        let order = |order| Order::new(order).expect("a small order");
+        let case = |name, start, frames, (pageblock, max), fallback, cache_permille| Self {
+            name,
+            layout: ZoneLayout::new(Frame(start), frames)
+                .with_orders(order(pageblock), order(max))
+                .with_cpus(3),
+            config: Config {
+                fallback,
+                cache_permille,
+                ..Config::default()
+            },
+            reclaim: ReclaimConfig::default(),
+            is_calm: false,
+            has_labels: false,
+            lie: Lie::Nothing,
+            cadence: Cadence::EACH,
+        };
+        let quick = ReclaimConfig {
+            priority_first: 2,
+            rounds_max: 4,
+            batch_frames: 4,
+            quota_frames: 8,
+            compactions_max: 1,
+            defer_shift_max: 0,
+            ..ReclaimConfig::default()
+        };
+        let frames_only = ReclaimConfig {
+            pageblocks_percent: 0,
+            empties_for_nonmovable: false,
+            batch_frames: 8,
+            ..ReclaimConfig::default()
+        };
+        use Fallback::{Concentrated, LargestFirst, SmallestWhenCostly};
+        vec![
+            Self {
+                reclaim: quick,
+                ..case("tiny", 0, 32, (3, 4), Concentrated, 0)
+            },
+            case("small", 0, 128, (4, 6), Concentrated, 0),
+            Self {
+                is_calm: true,
+                layout: ZoneLayout::new(Frame(0), 256)
+                    .with_orders(order(4), order(6))
+                    .with_cpus(2),
+                reclaim: ReclaimConfig {
+                    quota_frames: 16,
+                    ..ReclaimConfig::default()
+                },
+                ..case("calm", 0, 256, (4, 6), Concentrated, 0)
+            },
+            Self {
+                is_calm: true,
+                reclaim: frames_only,
+                ..case("frames", 0, 192, (5, 6), LargestFirst, 0)
+            },
+            case("cached", 16, 256, (4, 6), Concentrated, 100),
+            Self {
+                has_labels: true,
+                ..case("labels", 0, 256, (4, 5), SmallestWhenCostly, 100)
+            },
+            Self {
+                has_labels: true,
+                reclaim: quick,
+                ..case("odd", 5, 250, (4, 6), LargestFirst, 0)
+            },
+            case("words", 128, 1024, (7, 8), Concentrated, 0),
+            case("usual", 0, 4096, (9, 10), Concentrated, 20),
+        ]
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn cadence(&mut self) -> &mut Cadence {
+        &mut self.cadence
+    }
+
+    fn sparse(mut self) -> Self {
+        self.cadence = Cadence::sparse(self.layout.frames);
+        self
+    }
+
+    fn op(&self, random: &mut Random, nth: u64) -> Op {
+        match random.below(1000) {
+            n if n < 40 => self.of_client(random),
+            n if n < 120 => self.of_reclaim(random),
+            n if n < 130 && !self.is_calm => self.of_zone(random),
+            _ => self.plain(random, nth),
+        }
+    }
+
+    fn simpler(&self, op: Op) -> Vec<Op> {
+        let least = |order: u8| order.checked_sub(1).into_iter();
+        match op {
+            Op::Alloc {
+                cpu,
+                order,
+                mobility,
+                owner,
+                nowait,
+            } => least(order)
+                .map(|order| Op::Alloc {
+                    cpu,
+                    order,
+                    mobility,
+                    owner,
+                    nowait,
+                })
+                .chain((cpu > 0).then_some(Op::Alloc {
+                    cpu: 0,
+                    order,
+                    mobility,
+                    owner,
+                    nowait,
+                }))
+                .collect(),
+            Op::Free { cpu, pick } if cpu > 0 => vec![Op::Free { cpu: 0, pick }],
+            _ => vec![],
+        }
+    }
+
+    fn platform(&self) -> Machine {
+        Machine::new(self.layout.cpus)
+    }
+
+    fn machine(platform: &Machine) -> &Machine {
+        platform
+    }
+
+    fn run(
+        &self,
+        platform: &Machine,
+        ops: impl IntoIterator<Item = Op>,
+    ) -> Result<Summary, Finding> {
+        run(self, platform, ops)
+    }
+}
+
+impl Case {
+    /// A request or a free.
+    fn plain(&self, random: &mut Random, nth: u64) -> Op {
+        let phase_ops = self.layout.frames + 40;
+        let cpu = draw::cpu(random, self.cpus());
+        if !draw::is_request(random, nth, phase_ops) {
+            let pick = random.bits() as u32;
+            return Op::Free { cpu, pick };
+        }
+        let order = self.order(random);
+        let owner = random.below(CLIENTS as u64 + 1) as u8;
+        // What clients hold moves mostly; what users hold mostly does not.
+        let mobility = if random.chance(if usize::from(owner) < CLIENTS { 85 } else { 20 }) {
+            Mobility::Movable
+        } else {
+            mobility(random)
+        };
+        if !self.is_calm && random.chance(10) {
+            return Op::Raw {
+                cpu,
+                order,
+                mobility,
+                owner,
+            };
+        }
+        Op::Alloc {
+            cpu,
+            order,
+            mobility,
+            owner,
+            nowait: !self.is_calm && random.chance(15),
+        }
+    }
+
+    /// Something about who holds memory.
+    fn of_client(&self, random: &mut Random) -> Op {
+        let pick = random.bits() as u32;
+        match random.below(8) {
+            0..3 => Op::Hold {
+                pick,
+                held: random.chance(55),
+            },
+            3..5 => Op::Pin {
+                pick,
+                pinned: random.chance(55),
+            },
+            5 => Op::PinBlock {
+                at: random.below(self.layout.frames) as u32,
+                pinned: random.chance(35),
+            },
+            _ => Op::Mood {
+                client: random.below(CLIENTS as u64) as u8,
+                mood: if self.is_calm {
+                    0
+                } else {
+                    MOODS[random.below(MOODS.len() as u64) as usize]
+                },
+                calls: 1 + random.below(6) as u8,
+            },
+        }
+    }
+
+    fn of_reclaim(&self, random: &mut Random) -> Op {
+        let cpu = draw::cpu(random, self.cpus());
+        let budget = 1 << random.below(10);
+        match random.below(12) {
+            0..5 if !self.is_calm => Op::Compact {
+                cpu,
+                order: 1 + random.below(u64::from(self.layout.max_order.get())) as u8,
+                mobility: mobility(random),
+                direct: random.chance(50),
+            },
+            0..8 => Op::Background { cpu, budget },
+            8 => Op::Rest { cpu, budget },
+            9 => Op::Relieve {
+                cpu,
+                frames: 1 + random.below(40) as u32,
+            },
+            _ => Op::Drain,
+        }
+    }
+
+    fn of_zone(&self, random: &mut Random) -> Op {
+        let pageblocks = self.layout.frames >> self.layout.pageblock_order.get();
+        let block = random.below(pageblocks + 1) as u32;
+        match random.below(8) {
+            0..3 => Op::Evacuate {
+                cpu: draw::cpu(random, self.cpus()),
+                block,
+                blocks: 1 + random.below(2) as u32,
+            },
+            3 if self.has_labels => Op::SetLabel {
+                block,
+                label: Label::from_index(random.below(5) as usize).expect("there are five"),
+            },
+            3 => Op::Isolate {
+                block,
+                isolated: true,
+            },
+            _ => Op::Isolate {
+                block,
+                isolated: false,
+            },
+        }
+    }
+
+    /// Mostly small, sometimes any, seldom above the maximum.
+    fn order(&self, random: &mut Random) -> u8 {
+        let max = self.layout.max_order.get();
+        let bound = match random.below(40) {
+            0 => max + 2,
+            1..4 => max + 1,
+            4..18 => 4.min(max + 1),
+            _ => 1,
+        };
+        random.below(u64::from(bound)) as u8
+    }
+}
+
+fn mobility(random: &mut Random) -> Mobility {
+    Mobility::ALL[random.below(3) as usize]
+}

@@ -1,0 +1,69 @@
+use super::world::{Own, World};
+use super::{CLIENTS, mood};
+use framewright::reclaim::{Ask, Clients, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+
+/// A simulated client: what it holds are the objects of that owner.
+pub(super) struct Client<'w, 'z, 'm> {
+    pub(super) world: &'w World<'z, 'm>,
+    pub(super) nth: usize,
+}
+
+/// It is asked first, knows nothing, and sees everything.
+pub(super) struct Watch<'w, 'z, 'm>(pub(super) &'w World<'z, 'm>);
+
+impl<'z, 'm> Shrink<Own<'z, 'm>> for Client<'_, 'z, 'm> {
+    fn holding(&self) -> Holding {
+        Holding {
+            frames: self.world.model().holding(self.nth),
+            // The second is hotter.
+            heat: [0, 200][self.nth % 2],
+        }
+    }
+
+    fn shrink(&self, frames: &mut Own<'z, 'm>, ask: &Ask) -> Shrunk {
+        let of = (ask.wanted, ask.scan);
+        let (scanned, freed) = self.world.shrink(self.nth, frames, of, ask.context);
+        Shrunk { scanned, freed }
+    }
+}
+
+impl Migrate for Client<'_, '_, '_> {
+    fn migrate(&self, moves: &mut [Move]) {
+        self.world.migrate(self.nth, moves);
+    }
+}
+
+impl Migrate for Watch<'_, '_, '_> {
+    fn migrate(&self, moves: &mut [Move]) {
+        debug_assert!(moves.iter().all(|of| of.state == MoveState::Unknown));
+        self.0.see_first(moves);
+    }
+}
+
+/// Hands all clients in.
+pub(super) fn with_clients<'z, 'm, R>(
+    world: &World<'z, 'm>,
+    work: impl FnOnce(&Clients<'_, Own<'z, 'm>>) -> R,
+) -> R {
+    let clients: [Client<'_, 'z, 'm>; CLIENTS] = std::array::from_fn(|nth| Client { world, nth });
+    let watch = Watch(world);
+    let [first, second] = &clients;
+    work(&Clients {
+        shrink: &[first, second],
+        migrate: &[&watch, first, second],
+    })
+}
+
+/// Moods that are drawn: one bit at a time mostly.
+pub(super) const MOODS: [u8; 10] = [
+    mood::REFUSES,
+    mood::FORGETS,
+    mood::ALLOCATES,
+    mood::FREES,
+    mood::PROBES,
+    mood::EXCHANGES,
+    mood::PINS,
+    mood::HOARDS,
+    mood::PROBES | mood::FREES | mood::EXCHANGES,
+    mood::ALLOCATES | mood::PINS | mood::FREES,
+];

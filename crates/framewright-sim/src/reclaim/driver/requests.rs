@@ -1,0 +1,195 @@
+use super::laws::Before;
+use super::{Pair, with_clients};
+use crate::difference::{Difference, differ};
+use crate::reclaim::CLIENTS;
+use crate::reclaim::world::Calls;
+use framewright::frame::AllocError;
+use framewright::platform::Relief;
+use framewright::{Context, Mobility, Order};
+
+/// Requests that may reclaim.
+impl Pair<'_, '_, '_, '_> {
+    pub(super) fn alloc(
+        &mut self,
+        cpu: u16,
+        (order, mobility): (Order, Mobility),
+        owner: u8,
+        context: Context,
+    ) -> Result<(), Difference> {
+        let before = self.before();
+        let could = self.world.model().frames.must_alloc(order, mobility);
+        let lacked = self.lacking(order, mobility);
+        let whole = self.world.zone.pageblock_order();
+        self.world.begin(Calls {
+            context: Some(context),
+            made: Some(order.max(whole)),
+            ..Calls::default()
+        });
+        let world = self.world;
+        let seat = self.seats.run_on(world.machine, cpu);
+        let got = with_clients(world, |clients| {
+            seat.alloc(order, mobility, context, clients)
+        });
+        world.end()?;
+        self.count(got.is_ok());
+        let may = context.may_block && context.may_reclaim;
+        let is_quiet = {
+            let calls = &world.model().calls;
+            // For a request that cannot move a pageblock may be emptied first, in vain, into the block that
+            // was there; clients may take something meanwhile.
+            let is_still = match mobility {
+                Mobility::Movable => calls.shrinks == 0 && calls.batches == 0,
+                _ => calls.shrinks == 0 || calls.batches > 0,
+            };
+            is_still || calls.meddled
+        };
+        if may && could.is_ok() && lacked == 0 && !is_quiet {
+            return differ!("{order} for {mobility}: a stall where a block was");
+        }
+        let is_known = {
+            let calls = &world.model().calls;
+            !calls.meddled && calls.batches == 0
+        };
+        if may && could.is_ok() && lacked == 0 && got.is_err() && is_known {
+            return differ!("{order} for {mobility}: {got:?}, although a block was there");
+        }
+        match got {
+            Ok(frame) => {
+                world.take(frame, (order, mobility), owner)?;
+                if may && world.case.is_calm {
+                    self.check_marks(&before, order)?;
+                }
+            }
+            Err(error) => self.check_failure((order, mobility), error, may)?,
+        }
+        if !may {
+            if got.map(|_| ()) != could {
+                return differ!("F8: NOWAIT, the engine says {got:?}, the model {could:?}");
+            }
+            let mut stats = self.reclaim.stats();
+            stats.kswapd_wake = before.reclaim.kswapd_wake;
+            if stats != before.reclaim {
+                return differ!("a request that must not wait did: {stats:?}");
+            }
+        }
+        self.check_stalls(&before, order, got.is_ok())?;
+        self.check_counts(&before, Some((order, mobility)))?;
+        let config = world.case.reclaim;
+        self.check_bounds(u64::from(config.compactions_max) + 2)
+    }
+
+    /// After a request that was served: the min watermark holds, unless the request brought what it
+    /// took; but for what others may take before they look again.
+    fn check_marks(&self, before: &Before, order: Order) -> Result<(), Difference> {
+        let marks = self.world.zone.watermarks();
+        let free = self.world.zone.standing().free_frames;
+        let brought = self.world.model().calls.freed;
+        let case = &self.world.case;
+        let others = u64::from(case.cpus() - 1) * u64::from(case.reclaim.quota_frames);
+        if free + others >= marks.min.min(before.free()) || brought >= order.frames() {
+            return Ok(());
+        }
+        let was = before.free();
+        differ!(
+            "{free} frames are free, below min {}: before it were {was}, {order} brought {brought}",
+            marks.min
+        )
+    }
+
+    /// A request may fail only for what is so, and after everybody was asked for everything (R7).
+    fn check_failure(
+        &self,
+        (order, mobility): (Order, Mobility),
+        error: AllocError,
+        may: bool,
+    ) -> Result<(), Difference> {
+        let lacks = self.lacking(order, mobility);
+        let mut model = self.world.model();
+        model.count_failure(error);
+        let must = model.frames.must_alloc(order, mobility);
+        let is_below = may && error == AllocError::Exhausted && lacks > 0;
+        if must != Err(error) && !is_below && !model.calls.meddled {
+            return differ!(
+                "R7: {order} for {mobility}: the engine says {error:?}, the model {must:?}"
+            );
+        }
+        let is_too_large = matches!(error, AllocError::TooLarge { .. });
+        if !may || is_too_large || order > Order::ZERO && lacks == 0 {
+            return Ok(());
+        }
+        let rounds_max = u64::from(self.world.case.reclaim.rounds_max);
+        let is_over = model.calls.shrinks >= rounds_max;
+        for client in 0..CLIENTS {
+            let holding = model.holding(client);
+            if holding > 0 && !model.calls.was_full[client] && !is_over {
+                return differ!(
+                    "R7: {order} failed, and client {client} was not asked for all of its {holding}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The stalls that a request may be counted as.
+    fn check_stalls(
+        &self,
+        before: &Before,
+        order: Order,
+        is_served: bool,
+    ) -> Result<(), Difference> {
+        let (was, is) = (&before.reclaim, self.reclaim.stats());
+        let calls = self.world.model().calls.clone();
+        let stalls = is.allocstalls() - was.allocstalls();
+        let of_order = is.allocstall[order.index()] - was.allocstall[order.index()];
+        if stalls != of_order || stalls > 1 || calls.shrinks > 0 && stalls == 0 {
+            return differ!("{} calls of caches, {stalls} stalls", calls.shrinks);
+        }
+        let compactions = is.compact_stall - was.compact_stall;
+        let successes = is.compact_success - was.compact_success;
+        let failures = is.compact_fail - was.compact_fail;
+        let max = u64::from(self.world.case.reclaim.compactions_max) + 2;
+        let is_right = compactions == successes + failures
+            && compactions <= max
+            && successes <= u64::from(is_served)
+            && (calls.batches == 0 || compactions > 0);
+        if !is_right {
+            return differ!(
+                "{compactions} stalls to compact, {successes} with success, {failures} without, after \
+                 {} batches; served: {is_served}",
+                calls.batches
+            );
+        }
+        let steps = (is.pgscan_direct, is.pgsteal_direct);
+        let must = (
+            was.pgscan_direct + calls.scanned,
+            was.pgsteal_direct + calls.freed,
+        );
+        if steps != must || is.pgscan_kswapd != was.pgscan_kswapd {
+            return differ!("pgscan_direct and pgsteal_direct are {steps:?}, not {must:?}");
+        }
+        Ok(())
+    }
+
+    /// What somebody else's request asks for.
+    pub(super) fn relieve(&mut self, cpu: u16, wanted: u64) -> Result<(), Difference> {
+        let before = self.before();
+        let context = Context::NOFS;
+        self.world.begin(Calls {
+            context: Some(context),
+            ..Calls::default()
+        });
+        let (world, reclaim) = (self.world, self.reclaim);
+        let seat = self.seats.run_on(world.machine, cpu).frames();
+        let freed = with_clients(world, |clients| {
+            reclaim.relief(*clients).reclaim(seat, wanted, context)
+        });
+        world.end()?;
+        let said = world.model().calls.freed;
+        if freed != said {
+            return differ!("relief says that {freed} frames came, clients say {said}");
+        }
+        self.check_stalls(&before, Order::ZERO, true)?;
+        self.check_counts(&before, None)?;
+        self.check_bounds(0)
+    }
+}

@@ -1,0 +1,671 @@
+use super::op::mood;
+use super::{CLIENTS, Case, Lie, USER};
+use crate::difference::{Difference, differ};
+use crate::frame::{FrameModel, State as FrameState};
+use crate::{Call, Machine};
+use framewright::frame::{AllocError, Seat, Zone};
+use framewright::policy::Label;
+use framewright::reclaim::{Move, MoveState};
+use framewright::{Context, CpuId, Frame, Mobility, Order};
+use std::cell::{RefCell, RefMut};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) type Own<'z, 'm> = Seat<'z, 'm, &'z Machine>;
+
+/// A live block, as its owner knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object {
+    pub(super) order: Order,
+    pub(super) mobility: Mobility,
+    pub(super) owner: u8,
+    stamp: u64,
+    pub(super) held: bool,
+    /// Where it was when it was pinned.
+    pub(super) pinned: Option<usize>,
+}
+
+/// What was seen of the running operation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Calls {
+    /// What the request may wait for.
+    pub(super) context: Option<Context>,
+    /// The largest block that may be made.
+    pub(super) made: Option<Order>,
+    /// Pageblocks that are to be emptied for good: targets may lie anywhere else.
+    pub(super) evacuates: bool,
+    pub(super) is_background: bool,
+    pub(super) shrinks: u64,
+    pub(super) batches: u64,
+    pub(super) scanned: u64,
+    pub(super) freed: u64,
+    /// What was asked of a client the last time was everything that it held.
+    pub(super) was_full: [bool; CLIENTS],
+    /// Frames of sources offered, of those that moved, and of those that stayed.
+    pub(super) offered: u64,
+    pub(super) moved: u64,
+    pub(super) stayed: u64,
+    /// Clients did something else besides, so that what was known before is not known any more.
+    pub(super) meddled: bool,
+}
+
+/// Everything that the model knows.
+pub(super) struct Model {
+    pub(super) frames: FrameModel,
+    /// What lies in each frame.
+    ram: Vec<u64>,
+    pub(super) objects: BTreeMap<usize, Object>,
+    stamps: u64,
+    /// How each client behaves, and for how many calls.
+    pub(super) moods: [(u8, u8); CLIENTS],
+    pub(super) calls: Calls,
+    /// The moves that clients see at the moment, as they stand.
+    batch: Vec<Move>,
+    /// Of these, the sources that somebody freed meanwhile.
+    gone: BTreeSet<usize>,
+    is_called: bool,
+    is_migrating: bool,
+    broken: Option<Difference>,
+    /// Frames allocated, by mobility, and freed by requests; and failures by kind.
+    pub(super) allocated: [u64; 3],
+    pub(super) freed: u64,
+    pub(super) exhausted: u64,
+    pub(super) fragmented: u64,
+}
+
+/// The simulated world: a zone, the model, and a CPU that clients use on the side.
+pub(super) struct World<'z, 'm> {
+    pub(super) machine: &'z Machine,
+    pub(super) zone: &'z Zone<'m, &'z Machine>,
+    spare: RefCell<Own<'z, 'm>>,
+    spare_cpu: CpuId,
+    model: RefCell<Model>,
+    pub(super) case: Case,
+}
+
+fn word(stamp: u64, nth: usize) -> u64 {
+    stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ nth as u64
+}
+
+/// What free frames hold.
+const POISON: u64 = !0;
+
+impl Model {
+    fn new(case: &Case) -> Self {
+        let frames = FrameModel::new(&case.layout);
+        Self {
+            ram: vec![POISON; frames.span()],
+            frames,
+            objects: BTreeMap::new(),
+            stamps: 0,
+            moods: [(0, 0); CLIENTS],
+            calls: Calls::default(),
+            batch: Vec::new(),
+            gone: BTreeSet::new(),
+            is_called: false,
+            is_migrating: false,
+            broken: None,
+            allocated: [0; 3],
+            freed: 0,
+            exhausted: 0,
+            fragmented: 0,
+        }
+    }
+
+    /// Remembers the first rule that was broken.
+    pub(super) fn say(&mut self, result: Result<(), Difference>) {
+        if let (Err(difference), None) = (result, &self.broken) {
+            self.broken = Some(difference);
+        }
+    }
+
+    /// The block is its owner's, who writes to it.
+    fn put(&mut self, at: usize, order: Order, mobility: Mobility, owner: u8) {
+        self.stamps += 1;
+        let stamp = self.stamps;
+        for nth in 0..order.frames() as usize {
+            self.ram[at + nth] = word(stamp, nth);
+        }
+        let object = Object {
+            order,
+            mobility,
+            owner,
+            stamp,
+            held: false,
+            pinned: None,
+        };
+        self.objects.insert(at, object);
+    }
+
+    /// Whether the contents of the block are there.
+    fn check_contents(&self, at: usize, object: &Object) -> Result<(), Difference> {
+        let frames = object.order.frames() as usize;
+        match (0..frames).find(|&nth| self.ram[at + nth] != word(object.stamp, nth)) {
+            Some(nth) => differ!("R2: the contents of the block at {at} are lost, frame {nth}"),
+            None => Ok(()),
+        }
+    }
+
+    /// A request came to a block.
+    fn take(
+        &mut self,
+        frame: Frame,
+        order: Order,
+        mobility: Mobility,
+        owner: u8,
+    ) -> Result<usize, Difference> {
+        let at = self.frames.offset(frame);
+        if !self.frames.could_hand_out(at, order, mobility) {
+            return differ!(
+                "{order} for {mobility}: {frame} was handed out, which is {:?}",
+                self.frames.state(at)
+            );
+        }
+        if self.is_migrating && self.is_in_apart(at, order) {
+            return differ!("A1: {frame} was handed out of a pageblock that is apart");
+        }
+        self.frames.alloc(at, order, mobility);
+        self.allocated[mobility.index()] += order.frames();
+        self.put(at, order, mobility, owner);
+        Ok(at)
+    }
+
+    /// Whether the block touches a pageblock of which something is just to move.
+    fn is_in_apart(&self, at: usize, order: Order) -> bool {
+        let last = at + order.frames() as usize - 1;
+        let of = self.frames.block_of(at)..=self.frames.block_of(last);
+        let apart = |source: &Move| {
+            let first = self.frames.offset(source.from);
+            let last = first + source.order.frames() as usize - 1;
+            (self.frames.block_of(first)..=self.frames.block_of(last)).any(|id| of.contains(&id))
+        };
+        self.batch.iter().any(apart)
+    }
+
+    /// What the engine must have done with the moves that clients saw last.
+    fn settle(&mut self) {
+        let gone = std::mem::take(&mut self.gone);
+        for of in std::mem::take(&mut self.batch) {
+            let (from, to) = (self.frames.offset(of.from), self.frames.offset(of.to));
+            let frames = of.order.frames() as usize;
+            let freed = if of.state == MoveState::Moved {
+                self.calls.moved += of.order.frames();
+                self.ram[from..from + frames].fill(POISON);
+                self.frames.free(from, of.order)
+            } else {
+                self.calls.stayed += of.order.frames();
+                if !self.objects.contains_key(&from) && !gone.contains(&from) {
+                    self.say(differ!("R2: nobody has the source of {of:?}, which stays"));
+                }
+                self.frames.free(to, of.order)
+            };
+            if let Err(error) = freed {
+                self.say(differ!("R2: {error:?} after {of:?}"));
+            }
+        }
+    }
+
+    /// What engine and clients see next: sources that may move, targets that were free.
+    fn begin_batch(&mut self, moves: &[Move], is_uncached: bool) -> Result<(), Difference> {
+        self.settle();
+        self.calls.batches += 1;
+        let mut seen = BTreeSet::new();
+        for of in moves {
+            let (from, to) = (self.frames.offset(of.from), self.frames.offset(of.to));
+            let source = FrameState::First(of.order, Mobility::Movable);
+            if self.frames.state(from) != source || !seen.insert(from) {
+                let state = self.frames.state(from);
+                return differ!("{of:?} is to move, which is {state:?}");
+            }
+            let made = self.calls.made.unwrap_or(Order::MAX);
+            // What is lent to what moves is no use to who wants the block, and is room for anything.
+            let to_block = self.frames.kept_label(self.frames.block_of(to));
+            let is_lent = to_block == Some(Label::Contiguous);
+            if of.order > made || of.order == made && !is_lent {
+                return differ!("{of:?} is to move for a block of {made}");
+            }
+            let last = self.frames.block_of(from + of.order.frames() as usize - 1);
+            let blocks = self.frames.block_of(from)..=last;
+            if blocks.clone().any(|block| self.frames.pins(block) > 0) {
+                return differ!("R6: {of:?} is to move, out of a pageblock with a pin");
+            }
+            if blocks.clone().all(|block| self.frames.is_isolated(block)) {
+                return differ!("A1: {of:?} is to move, out of pageblocks that are isolated");
+            }
+            if !self.frames.could_hand_out(to, of.order, Mobility::Movable) {
+                let state = self.frames.state(to);
+                return differ!("{of:?}: the target is {state:?}");
+            }
+            let in_whole = to >> made.get() << made.get();
+            // The index knows no larger blocks than pageblocks.
+            let is_known = self.frames.block_of(made.frames() as usize - 1) == 0;
+            if is_uncached
+                && is_known
+                && !is_lent
+                && !self.calls.evacuates
+                && self
+                    .frames
+                    .could_hand_out(in_whole, made, Mobility::Movable)
+            {
+                return differ!("{of:?} breaks a free block of {made}, which is what is wanted");
+            }
+        }
+        self.batch = moves.to_vec();
+        for of in moves {
+            let to = self.frames.offset(of.to);
+            if self.is_in_apart(to, of.order) {
+                return differ!("{of:?}: the target lies where all is to move away");
+            }
+            if !self.frames.could_hand_out(to, of.order, Mobility::Movable) {
+                return differ!("{of:?}: two moves have that target");
+            }
+            self.frames.alloc(to, of.order, Mobility::Movable);
+            self.calls.offered += of.order.frames();
+        }
+        Ok(())
+    }
+
+    /// The moves as a client left them.
+    fn note(&mut self, moves: &[Move]) {
+        for of in moves {
+            match self.batch.iter_mut().find(|known| known.from == of.from) {
+                Some(known) => *known = *of,
+                None => self.say(differ!("{of:?} was seen first by a later client")),
+            }
+        }
+    }
+
+    /// The client copies the contents, and has them there from now on.
+    fn carry(&mut self, of: &Move, lie: Lie) {
+        let (from, to) = (self.frames.offset(of.from), self.frames.offset(of.to));
+        let frames = of.order.frames() as usize;
+        if lie != Lie::MoveWithoutContents {
+            self.ram.copy_within(from..from + frames, to);
+        }
+        if lie != Lie::SayMovedAndStay
+            && let Some(object) = self.objects.remove(&from)
+        {
+            self.objects.insert(to, object);
+        }
+    }
+
+    /// The frames that a client could give back.
+    pub(super) fn holding(&self, client: usize) -> u64 {
+        let mine = |object: &&Object| usize::from(object.owner) == client;
+        let free = |object: &&Object| !object.held && object.pinned.is_none();
+        let frames = |object: &Object| object.order.frames();
+        self.objects
+            .values()
+            .filter(mine)
+            .filter(free)
+            .map(frames)
+            .sum()
+    }
+
+    /// Of what a client could give back, where the coldest is: what it has for longest.
+    fn coldest(&self, client: usize) -> Vec<(usize, Object)> {
+        let mut of: Vec<(usize, Object)> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| {
+                usize::from(object.owner) == client && !object.held && object.pinned.is_none()
+            })
+            .map(|(&at, &object)| (at, object))
+            .collect();
+        of.sort_by_key(|(_, object)| object.stamp);
+        of
+    }
+
+    /// R6: what was said to be pinned is.
+    pub(super) fn check_pinned(&self, frame: Frame) -> Result<(), Difference> {
+        let at = self.frames.offset(frame);
+        let object = self.objects.get(&at);
+        let is_pinned = object.is_some_and(|object| object.pinned.is_some());
+        let last = at + object.map_or(1, |object| object.order.frames() as usize) - 1;
+        let mut blocks = self.frames.block_of(at)..=self.frames.block_of(last);
+        if is_pinned || blocks.any(|block| self.frames.pins(block) > 0) {
+            return Ok(());
+        }
+        differ!("{frame} is said to be pinned, which is {object:?}")
+    }
+
+    /// All that must hold of contents and owners.
+    pub(super) fn check_all_contents(&self) -> Result<(), Difference> {
+        for (&at, object) in &self.objects {
+            let FrameState::First(order, mobility) = self.frames.state(at) else {
+                return differ!("a block that is somebody's at {at} is not live");
+            };
+            if (order, mobility) != (object.order, object.mobility) {
+                return differ!("the block at {at} is {order} for {mobility}, not {object:?}");
+            }
+            if object.pinned.is_some_and(|pinned| pinned != at) {
+                return differ!("R6: a block was pinned, and moved to {at}: {object:?}");
+            }
+            self.check_contents(at, object)?;
+        }
+        if self.objects.len() != self.frames.live() {
+            let (owned, live) = (self.objects.len(), self.frames.live());
+            return differ!("{owned} blocks have an owner, {live} are live");
+        }
+        Ok(())
+    }
+}
+
+impl<'z, 'm> World<'z, 'm> {
+    pub(super) fn new(
+        case: &Case,
+        machine: &'z Machine,
+        zone: &'z Zone<'m, &'z Machine>,
+        spare: Own<'z, 'm>,
+    ) -> Self {
+        Self {
+            machine,
+            zone,
+            spare: RefCell::new(spare),
+            spare_cpu: CpuId(case.layout.cpus - 1),
+            model: RefCell::new(Model::new(case)),
+            case: *case,
+        }
+    }
+
+    pub(super) fn model(&self) -> RefMut<'_, Model> {
+        self.model.borrow_mut()
+    }
+
+    /// Before an operation: nothing has been seen of it.
+    pub(super) fn begin(&self, calls: Calls) {
+        self.model().calls = calls;
+    }
+
+    /// After an operation: what clients saw last is settled; the first rule that was broken.
+    pub(super) fn end(&self) -> Result<(), Difference> {
+        let mut model = self.model();
+        model.settle();
+        model.broken.take().map_or(Ok(()), Err)
+    }
+
+    /// A block from a frames' own seat, judged. `exact` where nothing is apart meanwhile.
+    pub(super) fn alloc_from(
+        &self,
+        seat: &mut Own<'z, 'm>,
+        (order, mobility): (Order, Mobility),
+        owner: u8,
+        exact: bool,
+    ) -> Result<Option<usize>, Difference> {
+        let got = seat.alloc(order, mobility);
+        let mut model = self.model();
+        match got {
+            Ok(frame) => model.take(frame, order, mobility, owner).map(Some),
+            Err(error) => {
+                let must = model.frames.must_alloc(order, mobility);
+                if exact && must != Err(error) {
+                    return differ!(
+                        "F8: {order} for {mobility}: the engine says {error:?}, the model {must:?}"
+                    );
+                }
+                model.count_failure(error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What a request came to in the end.
+    pub(super) fn take(
+        &self,
+        frame: Frame,
+        (order, mobility): (Order, Mobility),
+        owner: u8,
+    ) -> Result<usize, Difference> {
+        self.model().take(frame, order, mobility, owner)
+    }
+
+    /// The owner gives the block back.
+    pub(super) fn free_to(&self, seat: &mut Own<'z, 'm>, at: usize) -> Result<(), Difference> {
+        let (frame, object) = {
+            let mut model = self.model();
+            let Some(object) = model.objects.remove(&at) else {
+                return Ok(());
+            };
+            model.check_contents(at, &object)?;
+            (model.frames.frame(at), object)
+        };
+        let got = seat.free(frame, object.order);
+        let mut model = self.model();
+        let must = model.frames.free(at, object.order);
+        if got != must {
+            return differ!("free: the engine says {got:?}, the model {must:?}");
+        }
+        model.freed += object.order.frames();
+        let frames = object.order.frames() as usize;
+        model.ram[at..at + frames].fill(POISON);
+        Ok(())
+    }
+
+    /// A client is called: nobody else is at the moment.
+    pub(super) fn enter(&self, client: usize, migrates: bool) -> u8 {
+        let mut model = self.model();
+        if model.is_called {
+            model.say(differ!("R4: a client is called while another one works"));
+        }
+        model.is_called = true;
+        model.is_migrating = migrates;
+        if !migrates {
+            model.settle();
+        }
+        let (now, calls) = &mut model.moods[client];
+        let is = *now;
+        *calls = calls.saturating_sub(1);
+        if *calls == 0 {
+            *now = 0;
+        }
+        drop(model);
+        if is & mood::PROBES != 0 {
+            self.zone.drain();
+            if let Err(broken) = self.zone.verify() {
+                self.model().say(differ!("while a client works: {broken}"));
+            }
+        }
+        is
+    }
+
+    pub(super) fn leave(&self) {
+        let mut model = self.model();
+        model.is_called = false;
+        model.is_migrating = false;
+    }
+
+    /// On the side, on another CPU.
+    pub(super) fn aside(&self, work: impl FnOnce(&mut Own<'z, 'm>) -> Result<(), Difference>) {
+        use framewright::platform::Cpus;
+        let before = self.machine.current();
+        self.machine.run_on(self.spare_cpu);
+        let done = work(&mut self.spare.borrow_mut());
+        self.machine.run_on(before);
+        let mut model = self.model();
+        model.calls.meddled = true;
+        model.say(done);
+    }
+
+    /// All moves of a batch, before any client sees them.
+    pub(super) fn see_first(&self, moves: &[Move]) {
+        let is_uncached = self.case.is_uncached();
+        let mut model = self.model();
+        let seen = model.begin_batch(moves, is_uncached);
+        model.say(seen);
+    }
+
+    /// What a client does about moves.
+    pub(super) fn migrate(&self, client: usize, moves: &mut [Move]) {
+        let is = self.enter(client, true);
+        let fails = self.machine.is_hit(Call::Migrate);
+        if is & mood::EXCHANGES != 0 && moves.len() > 1 {
+            let last = moves.len() - 1;
+            if moves[0].order == moves[last].order {
+                let to = moves[0].to;
+                moves[0].to = moves[last].to;
+                moves[last].to = to;
+            }
+        }
+        self.meddle(client, is, moves);
+        let mut model = self.model();
+        for of in &mut *moves {
+            let from = model.frames.offset(of.from);
+            let Some(object) = model.objects.get(&from).copied() else {
+                continue;
+            };
+            if usize::from(object.owner) != client || is & mood::FORGETS != 0 {
+                continue;
+            }
+            let moves_it = self.case.lie == Lie::MovePinned;
+            of.state = if object.pinned.is_some() && !moves_it {
+                MoveState::Pinned
+            } else if object.held || fails || is & mood::REFUSES != 0 {
+                MoveState::Busy
+            } else {
+                MoveState::Moved
+            };
+            if of.state == MoveState::Moved {
+                model.carry(of, self.case.lie);
+            }
+        }
+        model.note(moves);
+        drop(model);
+        match self.case.lie {
+            // As if the engine heard something else than was said.
+            Lie::HearBusy => moves
+                .iter_mut()
+                .filter(|of| of.state == MoveState::Moved)
+                .for_each(|of| of.state = MoveState::Busy),
+            Lie::HearMoved => moves
+                .iter_mut()
+                .filter(|of| of.state == MoveState::Busy)
+                .for_each(|of| of.state = MoveState::Moved),
+            _ => {}
+        }
+        self.leave();
+    }
+
+    fn meddle(&self, client: usize, is: u8, moves: &[Move]) {
+        let Some(first) = moves.first() else { return };
+        let from = self.model().frames.offset(first.from);
+        let is_mine = |model: &Model| {
+            let object = model.objects.get(&from);
+            object.is_some_and(|object| usize::from(object.owner) == client)
+        };
+        if is & mood::FREES != 0 && is_mine(&self.model()) {
+            self.model().gone.insert(from);
+            self.aside(|seat| self.free_to(seat, from));
+        }
+        if is & mood::ALLOCATES != 0 {
+            self.aside(|seat| {
+                let what = (Order::ZERO, Mobility::Movable);
+                self.alloc_from(seat, what, USER, false).map(|_| ())
+            });
+        }
+        if is & mood::PINS != 0 {
+            let pinned = self.zone.pin(first.from).ok();
+            let mut model = self.model();
+            let must = model.frames.set_pinned(from, true);
+            if pinned != must {
+                model.say(differ!(
+                    "pins: the engine says {pinned:?}, the model {must:?}"
+                ));
+            }
+            model.calls.meddled = true;
+        }
+    }
+
+    /// What a client does when it is to give back; what it looked at and gave back.
+    pub(super) fn shrink(
+        &self,
+        client: usize,
+        seat: &mut Own<'z, 'm>,
+        (wanted, scan): (u64, u64),
+        context: Context,
+    ) -> (u64, u64) {
+        let is = self.enter(client, false);
+        let holding = {
+            let mut model = self.model();
+            let holding = model.holding(client);
+            model.calls.shrinks += 1;
+            model.calls.was_full[client] = scan == holding;
+            if scan == 0 || scan > holding || wanted == 0 {
+                model.say(differ!(
+                    "asked to look at {scan} of {holding} for {wanted} frames"
+                ));
+            }
+            if model.calls.context != Some(context) {
+                let must = model.calls.context;
+                model.say(differ!(
+                    "a client is called with {context:?}, the request has {must:?}"
+                ));
+            }
+            holding
+        };
+        let (mut scanned, mut freed) = (0, 0);
+        if self.machine.is_hit(Call::Shrink) || is & mood::REFUSES != 0 {
+            scanned = scan.min(holding);
+        } else {
+            let own = self.alloc_within(is, seat);
+            if is & mood::FREES != 0 {
+                let coldest = self.model().coldest(client).first().copied();
+                if let Some((at, _)) = coldest {
+                    self.aside(|seat| self.free_to(seat, at));
+                }
+            }
+            let coldest = self.model().coldest(client);
+            for (at, object) in coldest {
+                let frames = object.order.frames();
+                if freed >= wanted || scanned + frames > scan {
+                    break;
+                }
+                scanned += frames;
+                freed += frames;
+                if self.case.lie == Lie::Overstate {
+                    continue;
+                }
+                let done = self.free_to(seat, at);
+                self.model().say(done);
+            }
+            if let Some(own) = own {
+                let done = self.free_to(seat, own);
+                self.model().say(done);
+            }
+        }
+        let mut model = self.model();
+        model.calls.scanned += scanned;
+        model.calls.freed += freed;
+        drop(model);
+        self.leave();
+        (scanned, freed)
+    }
+
+    /// A client takes a frame where it gives others back; the one that it will give back, too.
+    fn alloc_within(&self, is: u8, seat: &mut Own<'z, 'm>) -> Option<usize> {
+        let mut own = None;
+        for (bit, gives_back) in [(mood::ALLOCATES, true), (mood::HOARDS, false)] {
+            if is & bit == 0 {
+                continue;
+            }
+            let what = (Order::ZERO, Mobility::Unmovable);
+            let got = self.alloc_from(seat, what, USER, true);
+            let mut model = self.model();
+            model.calls.meddled = true;
+            match got {
+                Ok(at) if gives_back => own = at,
+                Ok(_) => {}
+                Err(difference) => model.say(Err(difference)),
+            }
+        }
+        own
+    }
+}
+
+impl Model {
+    pub(super) fn count_failure(&mut self, error: AllocError) {
+        match error {
+            AllocError::Exhausted => self.exhausted += 1,
+            AllocError::Fragmented => self.fragmented += 1,
+            AllocError::TooLarge { .. } => {}
+        }
+    }
+}
