@@ -167,6 +167,70 @@ fn kvmalloc_prints_a_table_a_curve_or_records() {
 }
 
 #[test]
+fn fallback_prints_a_table_or_records_that_are_the_same_for_a_seed() {
+    let short = ["fallback", "--days", "0.001", "--policy", "before,proposed"];
+    let (code, out, error) = run(&short);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(out.starts_with("fallback: a synthetic phone"), "{out}");
+    for row in ["seed/1", "blocks_unmovable", "637 608", "mixed_pageblocks"] {
+        assert!(out.contains(row), "{row} is missing:\n{out}");
+    }
+    assert!(out.contains("published: counts of 2.5 days"), "{out}");
+    let records = || {
+        let args = ["--seed", "7,8", "--jobs", "2", "--json", "-"];
+        let (code, out, error) = run(&[&short[..], &args].concat());
+        assert_eq!(code, Some(0), "{error}");
+        out
+    };
+    let out = records();
+    assert_eq!(out, records(), "the same seeds, the same bytes");
+    let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!(first["experiment"], "fallback");
+    assert_eq!(first["options"]["seeds"], "7,8");
+    for case in ["seed/7", "seed/8"] {
+        assert!(out.contains(&format!(r#""case":"{case}","variant":"before""#)));
+    }
+}
+
+#[test]
+fn fallback_holds_assertions_and_writes_a_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("series.csv");
+    let csv = csv.to_str().unwrap();
+    let short = ["fallback", "--days", "0.001", "--policy", "before"];
+    let series = ["--csv", csv, "--every", "20"];
+    let holds = ["--assert", "before.failed==0"];
+    let (code, _, error) = run(&[&short[..], &series, &holds].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let text = std::fs::read_to_string(csv).unwrap();
+    assert!(
+        text.starts_with("case,variant,awake_s,blocks_unmovable"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 1 + 3, "62 seconds awake");
+    let (code, _, error) = run(&[&short[..], &["--assert", "before.requests==0"]].concat());
+    assert_eq!(code, Some(1), "{error}");
+    assert!(
+        error.contains("seed/1: before.requests==0 does not hold"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_fault_in_a_parameter_file_is_said_with_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my.toml");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "[machine]\npageblocks = -1\n").unwrap();
+    let (code, out, error) = run(&["fallback", "--params", path]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(error.contains("my.toml:2: "), "{error}");
+    let (code, _, error) = run(&["fallback", "--params", "no/such.toml"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("no/such.toml: cannot read"), "{error}");
+}
+
+#[test]
 fn bad_input_is_exit_code_2_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("out.jsonl");
@@ -208,6 +272,23 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
         (&["kvmalloc", "--threads", "0"], "0 is not in 1..=64"),
         (&["kvmalloc", "--threads", "2,x"], "invalid value 'x'"),
         (&["kvmalloc", "--seconds", "0"], "expected seconds above 0"),
+        (
+            &["fallback", "--days", "0"],
+            "expected days from 0.001 to 100",
+        ),
+        (
+            &["fallback", "--days=-1"],
+            "expected days from 0.001 to 100",
+        ),
+        (
+            &["fallback", "--policy", "after"],
+            "possible values: before",
+        ),
+        (&["fallback", "--seeds", "0"], "0 is not in 1..=1000"),
+        (
+            &["fallback", "--assert", "stalls"],
+            "'stalls' has no relation",
+        ),
         (&["faster"], "unrecognized subcommand 'faster'"),
     ] {
         let (code, out, error) = run(&[args, &["--json", json][..]].concat());

@@ -1,7 +1,7 @@
 //! `framewright lab`: the published experiments, repeated.
 
 use super::progress::with_progress;
-use super::{CommandError, kvmalloc};
+use super::{CommandError, fallback, kvmalloc};
 use crate::experiment::va_fit::{self, Case};
 use crate::experiment::vmap_blocks::{self, Scenario};
 use crate::experiment::{BEFORE, Clock, FRAMEWRIGHT, Failure, Mapper, Options, Progress, SEED};
@@ -23,6 +23,7 @@ enum Experiment {
     VmapBlocks(VmapBlocks),
     VaFit(VaFit),
     Kvmalloc(kvmalloc::Args),
+    Fallback(fallback::Args),
 }
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
@@ -104,6 +105,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         Experiment::VmapBlocks(args) => &args.common.json,
         Experiment::VaFit(args) => &args.common.json,
         Experiment::Kvmalloc(args) => args.json(),
+        Experiment::Fallback(args) => args.json(),
     };
     if let Some(path) = json {
         has_place(path).map_err(CommandError::input)?;
@@ -133,6 +135,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             args.common.write(&info, &figures, text)
         }
         Experiment::Kvmalloc(args) => kvmalloc::run(args),
+        Experiment::Fallback(args) => fallback::run(args),
     }
 }
 

@@ -1,4 +1,6 @@
 use super::CommandError;
+#[cfg(target_os = "linux")]
+use super::fallback;
 use super::input::{Loaded, sample};
 #[cfg(target_os = "linux")]
 use super::kvmalloc;
@@ -6,7 +8,11 @@ use super::kvmalloc;
 use super::lab::{blocks_text, fits_text, in_short, measured_blocks, measured_fits};
 use super::replay::{Replayed, case_text, replay_case};
 #[cfg(target_os = "linux")]
+use crate::experiment::fallback::{Params, Policy as Kernels, Span};
+#[cfg(target_os = "linux")]
 use crate::experiment::{self, kvmalloc as objects, va_fit::Case, vmap_blocks::Scenario};
+#[cfg(target_os = "linux")]
+use crate::measure::PressureMetric;
 use crate::replay::{Options, Policy, Start};
 use crate::report::write_whole;
 
@@ -77,8 +83,24 @@ const QUICK_OBJECTS: objects::Options = objects::Options {
     memory_bytes: objects::MEMORY_BYTES,
 };
 
-/// The main job: the sample trace under all policies, from three starts, and the experiments on
-/// virtual ranges in a quick form.
+#[cfg(target_os = "linux")]
+const PRESSURE: &str = "
+What does a fallback cost a phone, request by request?
+A synthetic phone lives on the document's kernel as it was, with the document's patch, and on this
+engine: requests of order 2 and 3 that had to reclaim or compact, and pageblocks that mix what can
+be moved with what cannot. In a quick form: an hour or so, of which the document had two and a half
+days; `framewright lab fallback` takes minutes.
+";
+
+/// Some 70 minutes, of which the phone is awake for 50: a few seconds a kernel.
+#[cfg(target_os = "linux")]
+const QUICK_PHONE: Span = Span {
+    days_milli: 50,
+    every_s: None,
+};
+
+/// The main job: the sample trace under all policies, from three starts, and the other experiments
+/// in a quick form.
 pub(super) fn run() -> Result<(), CommandError> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let text = text(&sample()?, threads)?;
@@ -94,8 +116,20 @@ pub(super) fn run() -> Result<(), CommandError> {
             let text = objects_text(QUICK_OBJECTS)?;
             write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
         }
+        let text = pressure_text(QUICK_PHONE, threads)?;
+        write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
     }
     Ok(())
+}
+
+/// `fallback` with one seed.
+#[cfg(target_os = "linux")]
+fn pressure_text(span: Span, threads: usize) -> Result<String, CommandError> {
+    let seeds = [1];
+    let lives = fallback::lived(&Params::default(), &Kernels::ALL, &seeds, span, threads)?;
+    let shows = PressureMetric::is_in_short_table;
+    let text = fallback::text(&lives.figures, &seeds, span, shows);
+    Ok(format!("{PRESSURE}\n{text}"))
 }
 
 /// `kvmalloc` with both mappers.
@@ -216,6 +250,28 @@ mod tests {
             assert!(text.contains(row), "{row} is missing:\n{text}");
         }
         assert!(!text.contains("kvmalloc_ns_p50"), "the quick form is short");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_main_job_shows_the_phone_on_every_kernel() {
+        let span = Span {
+            days_milli: 1,
+            ..QUICK_PHONE
+        };
+        let text = pressure_text(span, 2).unwrap();
+        for row in ["blocks_movable", "mixed_pageblocks", "allocstall_order_2"] {
+            let line = text.lines().find(|line| line.contains(row)).unwrap();
+            assert!(
+                !line.trim_end().ends_with('-'),
+                "{row} of framewright: {line}"
+            );
+        }
+        assert!(text.contains("published: counts of 2.5 days"), "{text}");
+        assert!(
+            !text.contains("compact_isolated"),
+            "the quick form is short"
+        );
     }
 
     #[cfg(target_os = "linux")]

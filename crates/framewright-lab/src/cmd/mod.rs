@@ -3,6 +3,8 @@
 //! Exit codes: 0 as asked; 1 an assertion does not hold; 2 bad input or usage, with a message on
 //! standard error and no output file touched.
 
+#[cfg(target_os = "linux")]
+pub mod fallback;
 mod input;
 #[cfg(target_os = "linux")]
 pub mod kvmalloc;

@@ -12,7 +12,7 @@ enum Side {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Relation {
+pub(super) enum Relation {
     AtMost,
     AtLeast,
     Equal,
@@ -32,7 +32,22 @@ impl Relation {
         (">", Self::Greater),
     ];
 
-    fn holds(self, a: f64, b: f64) -> bool {
+    /// What stands before and behind the first relation.
+    pub(super) fn split(text: &str) -> Result<(&str, Self, &str), AssertionError> {
+        let found = Self::ALL
+            .into_iter()
+            .filter_map(|(sign, relation)| Some((text.find(sign)?, sign, relation)))
+            .min_by_key(|&(at, sign, _)| (at, std::cmp::Reverse(sign.len())));
+        let Some((at, sign, relation)) = found else {
+            return Err(AssertionError(format!(
+                "'{text}' has no relation, expected VARIANT.METRIC or a number on each side of \
+                 <=, >=, ==, !=, < or >"
+            )));
+        };
+        Ok((&text[..at], relation, &text[at + sign.len()..]))
+    }
+
+    pub(super) fn holds(self, a: f64, b: f64) -> bool {
         match self {
             Self::AtMost => a <= b,
             Self::AtLeast => a >= b,
@@ -70,6 +85,12 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssertionError(String);
 
+impl AssertionError {
+    pub(super) const fn new(what: String) -> Self {
+        Self(what)
+    }
+}
+
 impl fmt::Display for AssertionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -82,21 +103,12 @@ impl FromStr for Assertion {
     type Err = AssertionError;
 
     fn from_str(text: &str) -> Result<Self, AssertionError> {
-        let found = Relation::ALL
-            .into_iter()
-            .filter_map(|(sign, relation)| Some((text.find(sign)?, sign, relation)))
-            .min_by_key(|&(at, sign, _)| (at, std::cmp::Reverse(sign.len())));
-        let Some((at, sign, relation)) = found else {
-            return Err(AssertionError(format!(
-                "'{text}' has no relation, expected VARIANT.METRIC or a number on each side of \
-                 <=, >=, ==, !=, < or >"
-            )));
-        };
+        let (left, relation, right) = Relation::split(text)?;
         Ok(Self {
             text: text.to_owned(),
-            left: side(&text[..at])?,
+            left: side(left)?,
             relation,
-            right: side(&text[at + sign.len()..])?,
+            right: side(right)?,
         })
     }
 }

@@ -1,5 +1,7 @@
 use super::number::grouped;
 use super::{RunInfo, Source, json};
+#[cfg(target_os = "linux")]
+use crate::measure::PressureMetric;
 use crate::measure::{KvMetric, RangeMetric};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use serde_json::Number;
@@ -65,6 +67,25 @@ impl FigureMetric for KvMetric {
             }
             _ => plain(self, value),
         }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl FigureMetric for PressureMetric {
+    fn name(self) -> String {
+        self.name()
+    }
+
+    fn unit(self) -> &'static str {
+        self.unit()
+    }
+
+    fn is_count(self) -> bool {
+        true
+    }
+
+    fn shown(self, value: f64) -> String {
+        grouped(value)
     }
 }
 

@@ -9,6 +9,8 @@ mod assertion;
 mod calibrate;
 mod case;
 mod figure;
+#[cfg(target_os = "linux")]
+mod figure_assertion;
 mod file;
 mod json;
 mod number;
@@ -21,6 +23,8 @@ pub use assertion::{Assertion, AssertionError, Held};
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Case, Column, Deviation, Source};
 pub use figure::{Figure, FigureMetric, figure_lines, figure_table};
+#[cfg(target_os = "linux")]
+pub use figure_assertion::FigureAssertion;
 pub use file::{WriteError, has_place, write_whole};
 pub use json::{Machine, RunInfo, json_lines};
 pub use proc::{buddyinfo, pagetypeinfo};

@@ -52,12 +52,16 @@ pub struct Machine {
     pub reserved: Vec<[u64; 2]>,
     /// First pageblock of the contiguous area, and how many it has.
     pub cma: [u64; 2],
+    /// Whether movable requests of the document's kernel take from it first.
+    pub cma_first: bool,
     /// CPUs.
     pub cpus: u16,
     /// The min watermark, in KiB.
     pub min_free_kib: u64,
     /// What the low and the high watermark are above it besides, in KiB.
     pub extra_free_kib: u64,
+    /// By how many bits the demand of a watermark shrinks from one order to the next.
+    pub min_free_order_shift: u8,
 }
 
 /// How the hours pass.
@@ -130,6 +134,8 @@ pub struct Applications {
     pub slab_frames: Span,
     /// Of 100 such frames, those of order 0, 1, 2 and 3.
     pub slab_order_percent: [u64; 4],
+    /// Of 100 blocks of order 1 to 3 among them, those that a request waits for.
+    pub slab_waits_percent: u64,
     /// Frames of its files.
     pub file_frames: Span,
     /// Of these, what a start reads.
@@ -140,8 +146,8 @@ pub struct Applications {
     pub texture_frames: Span,
     /// Of these, what it gives back when it goes to the background.
     pub texture_trimmed_percent: u64,
-    /// Of 100 000 movable frames, those that are pinned.
-    pub pinned_per_100k: u64,
+    /// Of a million movable frames, those that are pinned.
+    pub pinned_per_million: u64,
 }
 
 /// Whose files are read.
@@ -218,6 +224,8 @@ pub struct KernelMemory {
     pub blocks: Span,
     /// Of 100 blocks, those of order 0, 1, 2 and 3.
     pub order_percent: [u64; 4],
+    /// Of 100 blocks of order 1 to 3, those that a request waits for; else it is content with a frame.
+    pub waits_percent: u64,
     /// How long it lives, in milliseconds; each doubling from the least to the largest is as likely.
     pub life_ms: Span,
     /// Whether it may not wait: from an interrupt.
@@ -371,6 +379,8 @@ impl Params {
         machine.between("cpus", u64::from(m.cpus), 1, 64);
         machine.between("min_free_kib", m.min_free_kib, 1, m.mem_total_kib / 4);
         machine.between("extra_free_kib", m.extra_free_kib, 0, m.mem_total_kib / 4);
+        let shift = u64::from(m.min_free_order_shift);
+        machine.between("min_free_order_shift", shift, 1, 8);
         if machine.has_fault() {
             return;
         }
@@ -441,12 +451,13 @@ impl Params {
         apps.span("threads", a.threads, 1, 10_000);
         apps.span("slab_frames", a.slab_frames, 0, all);
         apps.hundred("slab_order_percent", a.slab_order_percent);
+        apps.between("slab_waits_percent", a.slab_waits_percent, 0, 100);
         apps.span("file_frames", a.file_frames, 1, FILES_MAX / APPS_MAX);
         apps.between("start_read_percent", a.start_read_percent, 0, 100);
         apps.between("surface_frames", a.surface_frames, 0, all);
         apps.span("texture_frames", a.texture_frames, 0, all);
         apps.between("texture_trimmed_percent", a.texture_trimmed_percent, 0, 100);
-        apps.between("pinned_per_100k", a.pinned_per_100k, 0, 100_000);
+        apps.between("pinned_per_million", a.pinned_per_million, 0, 1_000_000);
     }
 
     fn check_sources(&self, faults: &Faults) {
@@ -465,6 +476,7 @@ impl Params {
             f.span("every_us", kernel.every_us, 1, EVERY_MAX_US);
             f.span("blocks", kernel.blocks, 1, 1 << 20);
             f.hundred("order_percent", kernel.order_percent);
+            f.between("waits_percent", kernel.waits_percent, 0, 100);
             // What a shrinker frees lives until it does.
             let lives = u64::from(kernel.kind != KernelKind::Cached);
             f.span("life_ms", kernel.life_ms, lives, LIFE_MAX_MS * lives);

@@ -39,9 +39,14 @@ fn lived(params: &Params, seed: u64, days_milli: u64) -> Outcome {
 
 fn on(kernel: &mut Plain, params: &Params, seed: u64, days_milli: u64) -> Outcome {
     let steps = AtomicU64::new(0);
-    let outcome = live(params, kernel, seed, days_milli, Progress::new(&steps));
-    let seconds = awake_us(params, days_milli) / 1_000_000;
-    assert_eq!(steps.into_inner(), seconds, "steps are simulated seconds");
+    let span = Span {
+        days_milli,
+        every_s: Some(60),
+    };
+    let outcome = live(params, kernel, seed, span, Progress::new(&steps));
+    assert_eq!(steps.into_inner(), span.steps(params), "simulated seconds");
+    let points = outcome.points.len() as u64;
+    assert_eq!(points, (span.steps(params) - 1) / 60, "one a minute");
     outcome
 }
 
@@ -127,5 +132,9 @@ fn memory_squeezed_to_nothing_ends_in_failures_and_not_in_a_hang() {
 fn awake_time_is_a_share_of_the_days() {
     let mut params = Params::default();
     params.time.awake_permille = 500;
-    assert_eq!(awake_us(&params, 2500), 108_000 * 1_000_000);
+    let span = Span {
+        days_milli: 2500,
+        every_s: None,
+    };
+    assert_eq!(span.steps(&params), 108_000);
 }

@@ -55,7 +55,7 @@ impl Killer {
         match self.victim(store) {
             Some(_) => Holding {
                 frames: store.frames_of(Kind::Anon),
-                heat: u8::MAX,
+                heat: HEAT,
             },
             None => Holding::default(),
         }
@@ -75,3 +75,7 @@ impl Killer {
         Shrunk::default()
     }
 }
+
+/// How hot processes are: somebody will start them again. Not hotter, so that the killer is asked in
+/// every round, as a shrinker of Linux is.
+const HEAT: u8 = 192;

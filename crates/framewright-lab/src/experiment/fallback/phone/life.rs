@@ -1,6 +1,7 @@
 //! The phone's life: what happens by virtual time, and every request that it makes.
 
 use super::super::params::Params;
+use super::super::{Point, Span, labels};
 use super::processes::{Layout, Processes};
 use super::queue::{Event, Queue};
 use super::sources::Sources;
@@ -89,9 +90,9 @@ impl Life<'_> {
         params: &Params,
         kernel: &mut dyn Kernel,
         seed: u64,
-        awake_us: u64,
+        span: Span,
         progress: Progress<'_>,
-    ) -> Lived {
+    ) -> (Lived, Vec<Point>) {
         let layout = Layout::new(params, seed);
         let phone = Phone::new(params, layout.file_pages);
         let shrinkers = Shrinkers::of(&phone);
@@ -116,8 +117,15 @@ impl Life<'_> {
             lived: Lived::default(),
         };
         life.boot();
-        let mut shown_us = 0;
+        let awake_us = span.awake_us(params);
+        let every_us = span.every_s.map(|every_s| every_s * 1_000_000);
+        let (mut shown_us, mut points) = (0, Vec::new());
+        let mut next_us = every_us;
         while let Some((at, event)) = life.queue.pop(awake_us) {
+            while let Some(due_us) = next_us.filter(|&due_us| due_us <= at) {
+                points.push(life.point(due_us));
+                next_us = every_us.map(|every_us| due_us + every_us);
+            }
             life.pass(at);
             life.events += 1;
             life.happen(event);
@@ -130,7 +138,17 @@ impl Life<'_> {
             shown_us += STEP_US;
             progress.step();
         }
-        life.ended()
+        (life.lived_so_far(), points)
+    }
+
+    fn point(&self, at_us: u64) -> Point {
+        Point {
+            awake_s: at_us / 1_000_000,
+            labels: labels(self.params, self.kernel),
+            free_blocks: self.kernel.free_blocks(),
+            stalls: self.kernel.stats().allocstall,
+            lived: self.lived_so_far(),
+        }
     }
 
     fn boot(&mut self) {
@@ -243,7 +261,7 @@ impl Life<'_> {
     }
 
     fn draws_pin(&mut self) -> bool {
-        self.pins.below(100_000) < self.params.applications.pinned_per_100k
+        self.pins.below(1_000_000) < self.params.applications.pinned_per_million
     }
 
     fn ask(&mut self, kind: Kind, order: u8, context: Context) -> Option<u32> {
@@ -321,7 +339,7 @@ impl Life<'_> {
         u64::from(self.phone.held.borrow().store.list(list).frames)
     }
 
-    fn ended(self) -> Lived {
+    fn lived_so_far(&self) -> Lived {
         let held = self.phone.held.borrow();
         let of = |kind| held.store.frames_of(kind);
         Lived {

@@ -254,9 +254,11 @@ impl Life<'_> {
         let mut left = frames;
         while left > 0 {
             // Of the process and of what is left alone: the same whoever was killed before (Q1).
-            let part = Random::new(stream(u64::from(list), left)).below(100);
-            let order = order_at(&self.params.applications.slab_order_percent, part);
-            if !self.alloc(Kind::Slab, order, list, Context::ANY) {
+            let mut random = Random::new(stream(u64::from(list), left));
+            let a = &self.params.applications;
+            let order = order_at(&a.slab_order_percent, random.below(100));
+            let waits = random.chance(a.slab_waits_percent);
+            if !self.alloc_slab(Kind::Slab, order, list, Context::ANY, waits) {
                 break;
             }
             left = left.saturating_sub(1 << order);

@@ -11,8 +11,18 @@ use framewright_sim::Random;
 /// The largest order for which a buffer's request waits (`PAGE_ALLOC_COSTLY_ORDER`).
 const COSTLY: u8 = 3;
 
-/// What a microsecond of the work of a buffer's request makes: a frame, cleared.
-const FRAMES_PER_US: u64 = 1;
+/// What a larger one may do: nothing on others' account, and no more than anybody else (ion and kgsl ask
+/// without `__GFP_WAIT`, with `__GFP_NO_KSWAPD`).
+const FAIL_SOFT: Context = Context {
+    may_block: true,
+    ..Context::NOWAIT
+};
+
+/// What a frame of a buffer takes: to be had, cleared, and flushed from the caches, in microseconds.
+const FRAME_US: u64 = 3;
+
+/// After so many frames of a buffer the background has had its time.
+const BUFFER_SLICE: u64 = 64;
 
 /// The sources' random numbers, and whose files lie where.
 #[derive(Debug)]
@@ -133,8 +143,9 @@ impl Life<'_> {
         };
         for _ in 0..blocks {
             let order = order_at(&source.order_percent, random.below(100));
+            let waits = random.chance(source.waits_percent);
             if is_time {
-                self.alloc(kind, order, list, context);
+                self.alloc_slab(kind, order, list, context, waits);
             }
         }
         self.sources.kernel[nth] = random;
@@ -142,6 +153,25 @@ impl Life<'_> {
         if kind != Kind::Cached {
             self.later(life_ms * 1000, Event::End { list });
         }
+    }
+
+    /// Kernel memory: as SLUB asks for it, a block if it is there, and a frame if not; or the block
+    /// at any price.
+    pub(super) fn alloc_slab(
+        &mut self,
+        kind: Kind,
+        order: u8,
+        list: u32,
+        context: Context,
+        waits: bool,
+    ) -> bool {
+        let soft = if waits || order == 0 || !context.may_reclaim {
+            context
+        } else {
+            FAIL_SOFT
+        };
+        self.alloc(kind, order, list, soft)
+            || (order > 0 && !waits && self.alloc(kind, 0, list, context))
     }
 
     /// Somebody asks for buffers, which live for a while.
@@ -166,17 +196,20 @@ impl Life<'_> {
 
     /// A buffer of so many frames, in blocks as large as there are.
     pub(super) fn alloc_buffer(&mut self, list: u32, frames: u64, orders: &[u8]) {
-        let mut left = frames;
+        let (mut left, mut worked) = (frames, frames);
         for &order in orders {
             let context = if order > COSTLY {
-                Context::NOWAIT
+                FAIL_SOFT
             } else {
                 Context::ANY
             };
             while left >= 1 << order && self.alloc(Kind::Graphics, order, list, context) {
                 left -= 1 << order;
+                if worked - left >= BUFFER_SLICE {
+                    self.work((worked - left) * FRAME_US);
+                    worked = left;
+                }
             }
         }
-        self.work(frames / FRAMES_PER_US);
     }
 }

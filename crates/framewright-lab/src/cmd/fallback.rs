@@ -1,0 +1,248 @@
+//! `framewright lab fallback`.
+
+use super::CommandError;
+use super::lab::failed;
+use super::progress::with_progress;
+use crate::experiment::Progress;
+use crate::experiment::fallback::{
+    Job, Outcome, Params, Policy, Span, case, figures, live_all, middles, series,
+};
+use crate::measure::PressureMetric as M;
+use crate::report::{
+    Figure, FigureAssertion, Machine, RunInfo, figure_lines, figure_table, has_place, write_whole,
+};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The most days.
+const DAYS_MAX: f64 = 100.0;
+
+/// Order-2 and order-3 stalls of a phone after days: what a fallback does to memory (ChengYi He, 2016)
+///
+/// A synthetic phone of 2.7 GB lives on Linux 3.10.49 as it was (before), with the document's patch
+/// (proposed), and on this engine (framewright). What it asks for is the same for all of them.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How long, of which the device is awake for the parameter file's share
+    #[arg(long, value_name = "DAYS", default_value = "2.5", value_parser = days_milli)]
+    days: u64,
+
+    /// Seeds of the demand, as 1,2,7
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    seed: Vec<u64>,
+
+    /// The seeds from 1 to K instead
+    #[arg(long, value_name = "K", conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
+
+    /// Policies [default: all]
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
+    policy: Vec<Policy>,
+
+    /// The phone, in the form of the program's own phone.toml (crates/framewright-lab/src/experiment/fallback)
+    #[arg(long, value_name = "FILE")]
+    params: Option<PathBuf>,
+
+    /// Lives at a time [default: as many as there are CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+
+    /// Write the figures as JSON Lines; `-` for standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write a series over virtual time
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Seconds awake between two points of the series
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    every: u64,
+
+    /// Demand a relation between figures, as `framewright.allocstall<=proposed.allocstall`; may be
+    /// repeated. Exit code 1 if one does not hold for every seed
+    #[arg(long = "assert", value_name = "EXPR")]
+    assertions: Vec<FigureAssertion>,
+}
+
+fn days_milli(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(days) if (0.001..=DAYS_MAX).contains(&days) => Ok((days * 1000.0).round() as u64),
+        _ => Err(format!("expected days from 0.001 to {DAYS_MAX}")),
+    }
+}
+
+impl Args {
+    /// Where figures are to be written.
+    pub(super) const fn json(&self) -> &Option<PathBuf> {
+        &self.json
+    }
+
+    fn seeds(&self) -> Vec<u64> {
+        let mut seeds = Vec::new();
+        let all = self.seeds.map(|last| (1..=last).collect());
+        for seed in all.unwrap_or_else(|| self.seed.clone()) {
+            if !seeds.contains(&seed) {
+                seeds.push(seed);
+            }
+        }
+        seeds
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        let is_named = |policy: &Policy| self.policy.is_empty() || self.policy.contains(policy);
+        Policy::ALL.into_iter().filter(is_named).collect()
+    }
+
+    fn threads(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.jobs.map_or_else(all, usize::from)
+    }
+
+    fn params(&self) -> Result<Params, CommandError> {
+        let Some(path) = &self.params else {
+            return Ok(Params::default());
+        };
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| CommandError::Input(format!("{name}: cannot read: {e}")))?;
+        Params::read(&name, &text).map_err(CommandError::input)
+    }
+
+    fn info(&self, seeds: &[u64]) -> RunInfo {
+        let policies: Vec<&str> = self.policies().iter().map(|policy| policy.name()).collect();
+        let all: Vec<String> = seeds.iter().map(u64::to_string).collect();
+        let params = if self.params.is_some() {
+            "given"
+        } else {
+            "default"
+        };
+        RunInfo {
+            experiment: "fallback",
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("FRAMEWRIGHT_COMMIT"),
+            seed: seeds.first().copied().unwrap_or(0),
+            options: BTreeMap::from([
+                ("days", (self.days as f64 / 1000.0).to_string()),
+                ("seeds", all.join(",")),
+                ("policy", policies.join(",")),
+                ("params", params.to_owned()),
+            ]),
+            machine: Machine::this(),
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the parameter file has a fault, an output cannot be written, or an assertion does not hold.
+pub fn run(args: &Args) -> Result<(), CommandError> {
+    let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
+    if is_stdout(&args.json) && is_stdout(&args.csv) {
+        return Err(CommandError::Input(
+            "--json - and --csv - both want standard output, expected one of them".into(),
+        ));
+    }
+    if let Some(path) = &args.csv {
+        has_place(path).map_err(CommandError::input)?;
+    }
+    let params = args.params()?;
+    let seeds = args.seeds();
+    let span = Span {
+        days_milli: args.days,
+        every_s: args.csv.as_ref().map(|_| args.every),
+    };
+    let lives = lived(&params, &args.policies(), &seeds, span, args.threads())?;
+    let mut unheld = Vec::new();
+    for assertion in &args.assertions {
+        for &seed in &seeds {
+            let held = assertion.check(&case(seed), &lives.figures);
+            let held = held.map_err(CommandError::input)?;
+            if !held.held {
+                unheld.push(held.figures);
+            }
+        }
+    }
+    if let Some(path) = &args.csv {
+        let text = series(&lives.jobs, &lives.outcomes);
+        write_whole(path, text.as_bytes()).map_err(CommandError::input)?;
+    }
+    if let Some(path) = &args.json {
+        let lines = figure_lines(&args.info(&seeds), &lives.figures);
+        let lines = lines.map_err(CommandError::input)?;
+        write_whole(path, &lines).map_err(CommandError::input)?;
+    }
+    if !is_stdout(&args.json) && !is_stdout(&args.csv) {
+        let text = text(&lives.figures, &seeds, span, M::is_in_table);
+        write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+    }
+    if unheld.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandError::Assertion(unheld.join("\n")))
+    }
+}
+
+/// Lives, with their figures.
+pub(super) struct Lives {
+    jobs: Vec<Job>,
+    outcomes: Vec<Outcome>,
+    /// Of each seed, behind the document's.
+    pub(super) figures: Vec<Figure<M>>,
+}
+
+/// Each policy with each seed, with progress.
+pub(super) fn lived(
+    params: &Params,
+    policies: &[Policy],
+    seeds: &[u64],
+    span: Span,
+    threads: usize,
+) -> Result<Lives, CommandError> {
+    let of = |&seed| policies.iter().map(move |&policy| Job { policy, seed });
+    let jobs: Vec<Job> = seeds.iter().flat_map(of).collect();
+    let steps = span.steps(params) * jobs.len() as u64;
+    let outcomes = with_progress("fallback", steps, |done| {
+        live_all(params, &jobs, span, threads, Progress::new(done))
+    })
+    .map_err(failed)?;
+    let figures = figures(&jobs, &outcomes);
+    Ok(Lives {
+        jobs,
+        outcomes,
+        figures,
+    })
+}
+
+/// The document's time: its counts are to be compared with those of as much.
+const PUBLISHED_DAYS_MILLI: u64 = 2500;
+
+/// The table and what a reader must know.
+pub(super) fn text(
+    figures: &[Figure<M>],
+    seeds: &[u64],
+    span: Span,
+    shows: fn(M) -> bool,
+) -> String {
+    let days = span.days_milli as f64 / 1000.0;
+    let several = seeds.len() > 1;
+    let middle = if several {
+        middles(figures, seeds.len())
+    } else {
+        Vec::new()
+    };
+    let shown = if several { &middle } else { figures };
+    let table = figure_table(shown, shows);
+    let mut text = format!(
+        "fallback: a synthetic phone of 2.7 GB, {days} days; pageblocks of 4 MiB, lists at the end, counts of \
+         all the time\n{table}\n"
+    );
+    if span.days_milli != PUBLISHED_DAYS_MILLI {
+        text += "published: counts of 2.5 days, which are not to be compared with those of another time.\n";
+    }
+    text += "The phone was fitted once, to the document's before column; proposed and framewright are \
+             predictions\n(docs/design/0009-fallback-and-reclaim.md). Mixed pageblocks hold movable frames and \
+             others; the document\ndoes not count them.\n";
+    text
+}

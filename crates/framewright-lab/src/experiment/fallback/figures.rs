@@ -1,0 +1,158 @@
+//! Figures of lives: as they are, in the middle of several seeds, and the document's beside them.
+
+use super::super::published;
+use super::{Job, Outcome, Point};
+use crate::measure::PressureMetric as M;
+use crate::pressure::{LIST_NAMES, LISTS};
+use crate::report::{Figure, Source};
+use framewright::Frame;
+use std::fmt::Write;
+
+/// KiB of a frame.
+const FRAME_KIB: u64 = Frame::BYTES / 1024;
+
+impl Outcome {
+    /// Frames on free lists.
+    #[must_use]
+    pub fn free_frames(&self) -> u64 {
+        frames(&self.free_blocks)
+    }
+
+    /// The metric's value.
+    #[must_use]
+    pub fn value(&self, metric: M) -> u64 {
+        let lived = &self.lived;
+        match metric {
+            M::Blocks(list) => self.labels[usize::from(list)],
+            M::MixedPageblocks => lived.mixed_pageblocks,
+            M::ContaminatedPageblocks => lived.contaminated_pageblocks,
+            M::Free(list, order) => self.free_blocks[usize::from(list)][usize::from(order)],
+            M::MemFreeKb => self.free_frames() * FRAME_KIB,
+            M::FileKb => lived.file_frames * FRAME_KIB,
+            M::Allocstall => self.stats.allocstalls(),
+            M::AllocstallOrder(order) => self.stats.allocstall[usize::from(order)],
+            M::Counter(nth) => self.stats.named()[usize::from(nth)].1,
+            M::Kills => lived.kills,
+            M::OomKills => lived.oom_kills,
+            M::Starts => lived.starts,
+            M::PagesMissed => lived.pages_missed,
+            M::Requests => lived.requests,
+            M::Refused => lived.refused,
+            M::Failed => lived.failed,
+        }
+    }
+}
+
+fn frames(free_blocks: &[[u64; 11]; LISTS]) -> u64 {
+    let of = |list: &[u64; 11]| -> u64 { (0..).zip(list).map(|(k, n): (u32, _)| n << k).sum() };
+    free_blocks.iter().map(of).sum()
+}
+
+/// The case of a seed.
+#[must_use]
+pub fn case(seed: u64) -> String {
+    format!("seed/{seed}")
+}
+
+/// The figures of each seed, behind the document's; in the order of the jobs.
+#[must_use]
+pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure<M>> {
+    let mut figures = Vec::new();
+    let mut seed = None;
+    for (job, outcome) in jobs.iter().zip(outcomes) {
+        if seed.replace(job.seed) != Some(job.seed) {
+            figures.extend(published::fallback(&case(job.seed)));
+        }
+        let name = job.policy.name();
+        figures.extend(M::all().into_iter().map(|metric| Figure {
+            case: case(job.seed),
+            variant: name,
+            metric,
+            value: outcome.value(metric) as f64,
+            source: Source::Simulated,
+        }));
+    }
+    figures
+}
+
+/// Of all seeds the middle value of each metric; of two in the middle the lower one.
+#[must_use]
+pub fn middles(figures: &[Figure<M>], seeds: usize) -> Vec<Figure<M>> {
+    let case = format!("middle of {seeds}");
+    let mut middles = published::fallback(&case);
+    let mut variants: Vec<&'static str> = Vec::new();
+    let own = || figures.iter().filter(|f| f.source != Source::Published);
+    for figure in own() {
+        if !variants.contains(&figure.variant) {
+            variants.push(figure.variant);
+        }
+    }
+    for variant in variants {
+        for metric in M::all() {
+            let of = |f: &&Figure<M>| f.variant == variant && f.metric == metric;
+            let mut values: Vec<f64> = own().filter(of).map(|f| f.value).collect();
+            values.sort_by(f64::total_cmp);
+            let Some(&value) = values.get(values.len().saturating_sub(1) / 2) else {
+                continue;
+            };
+            middles.push(Figure {
+                case: case.clone(),
+                variant,
+                metric,
+                value,
+                source: Source::Simulated,
+            });
+        }
+    }
+    middles
+}
+
+/// The lives over virtual time, one row a point.
+#[must_use]
+pub fn series(jobs: &[Job], outcomes: &[Outcome]) -> String {
+    let mut text = String::from("case,variant,awake_s");
+    for list in LIST_NAMES {
+        let _ = write!(text, ",blocks_{}", list.to_lowercase());
+    }
+    text += ",mixed_pageblocks,free_frames,file_frames,anon_frames,unmovable_frames,allocstall";
+    for order in 0..4 {
+        let _ = write!(text, ",allocstall_order_{order}");
+    }
+    text.push('\n');
+    for (job, outcome) in jobs.iter().zip(outcomes) {
+        for point in &outcome.points {
+            let _ = write!(
+                text,
+                "{},{},{}",
+                case(job.seed),
+                job.policy.name(),
+                point.awake_s
+            );
+            for value in values(point) {
+                let _ = write!(text, ",{value}");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn values(point: &Point) -> impl Iterator<Item = u64> {
+    let Point {
+        labels,
+        free_blocks,
+        lived,
+        stalls,
+        ..
+    } = *point;
+    let more = [
+        lived.mixed_pageblocks,
+        frames(&free_blocks),
+        lived.file_frames,
+        lived.anon_frames,
+        lived.unmovable_frames,
+        stalls.iter().sum(),
+    ];
+    let by_order = stalls.into_iter().take(4);
+    labels.into_iter().chain(more).chain(by_order)
+}
