@@ -55,8 +55,9 @@ pub(super) const RELEASED: usize = 6;
 pub(super) const CLEANER: usize = 8;
 /// Where he goes on.
 pub(super) const CLEAN_CURSOR: usize = 9;
-/// Numbers of frames fit 31 bits.
-const FRAMES_MAX: u64 = 1 << 31;
+/// Numbers plus one fit 31 bits: those of frames, rounded up, and of pages without one.
+const FRAMES_MAX: u64 = 1 << 30;
+const VALUES_MAX: u32 = 1 << 29;
 
 /// The words of a guest's seat.
 pub(super) mod count {
@@ -79,6 +80,9 @@ impl Shape {
         let frames = layout.run.frames();
         if frames == 0 || frames > FRAMES_MAX {
             return Err(SetupError::Frames(frames));
+        }
+        if layout.values > VALUES_MAX {
+            return Err(SetupError::Values(layout.values));
         }
         if layout.cpus == 0 || layout.cpus > 1023 {
             return Err(SetupError::Cpus(layout.cpus));

@@ -1,7 +1,7 @@
 //! Write-back: pages that are on no device yet go there.
 
 use super::area::{CLEAN_CURSOR, CLEANER};
-use super::table::{BLOCK, DIRTY, INDEX, OBJECT, State};
+use super::table::{DIRTY, INDEX, OBJECT, State, Word};
 use super::{Guest, Key, PoolId};
 use crate::platform::{Contents, Relax};
 use crate::sync::{Lock, Ordering::Relaxed};
@@ -24,26 +24,38 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
     /// then on; else it stays dirty, and is tried again when all others have been.
     ///
     /// One CPU at a time; another one's call does nothing. So two versions of one page are
-    /// written one after the other. `write` is called under no lock, and must not clean.
+    /// written one after the other. `write` is called under no lock but the cleaner's, and must not
+    /// clean. A put or an invalidation of the page does not wait for `write`: the version that it
+    /// has may still be on its way to the device then, and a guest who writes there himself must keep
+    /// the two in order.
     pub fn clean(&mut self, pages: u64, mut write: impl FnMut(&Key, Frame) -> bool) -> Cleaned {
         let reserve = self.reserve();
         let mut cleaned = Cleaned::default();
         let Some(_cleaner) = Lock::new(&reserve.own[CLEANER]).try_lock() else {
             return cleaned;
         };
-        let words = reserve.blocks_of(false).len() * (BLOCK / 64);
-        let start = reserve.own[CLEAN_CURSOR].load(Relaxed) as usize % words;
-        for nth in (start..words).chain(0..start) {
-            let mut dirty = reserve.table.lane(nth)[DIRTY].load(Relaxed);
-            while dirty != 0 {
+        let frames = reserve.table.frames();
+        let start = reserve.own[CLEAN_CURSOR].load(Relaxed) as usize % frames;
+        for ids in [start..frames, 0..start] {
+            let mut at = ids.start;
+            while at < ids.end {
+                let word = reserve.table.lane(at / 64)[DIRTY].load(Relaxed) >> (at % 64);
+                if word == 0 {
+                    at = (at / 64 + 1) * 64;
+                    continue;
+                }
+                at += word.trailing_zeros() as usize;
+                if at >= ids.end {
+                    break;
+                }
                 if cleaned.written + cleaned.failed + cleaned.overtaken == pages {
                     return cleaned;
                 }
-                let id = nth * 64 + dirty.trailing_zeros() as usize;
-                dirty &= dirty - 1;
-                self.clean_one(id, &mut write, &mut cleaned);
+                // Whatever becomes of this one, the next call begins behind it.
+                reserve.own[CLEAN_CURSOR].store(at as u64 + 1, Relaxed);
+                self.clean_one(at, &mut write, &mut cleaned);
+                at += 1;
             }
-            reserve.own[CLEAN_CURSOR].store(nth as u64 + 1, Relaxed);
         }
         cleaned
     }
@@ -70,25 +82,69 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
             object: desc[OBJECT].load(Relaxed),
             index: desc[INDEX].load(Relaxed),
         };
+        let is_dead = reserve.is_dead(id, word);
         // The bit stays: no owner takes the frame, and none waits for the device (C3).
         drop(inside);
-        let written = write(&key, reserve.frame(id));
-        let inside = table.enter(id, &reserve.platform);
-        let after = word.with_state(if written { State::Cached } else { State::Dirty });
-        if written {
-            table.set_dirty(id, false);
+        let mut end = End {
+            guest: self,
+            id,
+            writing,
+            // Also if `write` panics: the page is as dirty as before.
+            after: word,
+        };
+        if !is_dead && write(&key, reserve.frame(id)) {
+            end.after = word.with_state(State::Cached);
         }
-        if table.change(id, writing, after) {
-            *(if written {
-                &mut cleaned.written
-            } else {
-                &mut cleaned.failed
-            }) += 1;
-        } else {
-            // Nobody's page any more: whoever dropped it left the frame to us.
-            table.set_dirty(id, false);
-            self.release(id, table.state(id), &inside);
-            cleaned.overtaken += 1;
+        let written = end.after != word;
+        match end.finish() {
+            Ended::Stays if written => cleaned.written += 1,
+            Ended::Stays => cleaned.failed += 1,
+            Ended::Gone => cleaned.overtaken += 1,
         }
+    }
+}
+
+/// A page that is being written; when this is dropped it is not any more.
+struct End<'g, 'r, 'm, P: Relax + Contents> {
+    guest: &'g Guest<'r, 'm, P>,
+    id: usize,
+    writing: Word,
+    after: Word,
+}
+
+enum Ended {
+    Stays,
+    Gone,
+}
+
+impl<P: Relax + Contents> End<'_, '_, '_, P> {
+    fn finish(self) -> Ended {
+        let ended = self.end();
+        core::mem::forget(self);
+        ended
+    }
+
+    fn end(&self) -> Ended {
+        let reserve = self.guest.reserve();
+        let table = &reserve.table;
+        let inside = table.enter(self.id, &reserve.platform);
+        let is_dead = reserve.is_dead(self.id, self.writing);
+        let stays = self.after.state() == State::Dirty;
+        if !is_dead && !stays {
+            table.set_dirty(self.id, false);
+        }
+        if !is_dead && table.change(self.id, self.writing, self.after) {
+            return Ended::Stays;
+        }
+        // Nobody's page any more: who dropped it left the frame to us.
+        table.set_dirty(self.id, false);
+        self.guest.release(self.id, table.state(self.id), &inside);
+        Ended::Gone
+    }
+}
+
+impl<P: Relax + Contents> Drop for End<'_, '_, '_, P> {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -4,8 +4,10 @@ use core::fmt;
 /// Why a reserve was not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupError {
-    /// No frame, or more than 2^31.
+    /// No frame, or more than 2^30.
     Frames(u64),
+    /// More than 2^29 pages without a frame.
+    Values(u32),
     /// No CPU, or more than 1023.
     Cpus(u16),
     /// More than 256 pools, or none.
@@ -22,7 +24,12 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Frames(n) => write!(f, "a reserve of {n} frames, expected 1 to {}", 1u64 << 31),
+            Self::Frames(n) => write!(f, "a reserve of {n} frames, expected 1 to {}", 1u64 << 30),
+            Self::Values(n) => write!(
+                f,
+                "{n} pages without a frame, expected at most {}",
+                1u32 << 29
+            ),
             Self::Cpus(n) => write!(f, "a reserve for {n} CPUs, expected 1 to 1023"),
             Self::Pools(n) => write!(f, "a reserve with {n} pools, expected 1 to 256"),
             Self::Memory { found, needed } => {
@@ -117,7 +124,7 @@ impl core::error::Error for ReleaseError {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Refused {
-    /// The pool is not there, or takes no more pages.
+    /// The pool is not there, or takes no such pages: dirty ones only if it was opened for them.
     NoPool,
     /// No frame is free and none could be evicted: owners have them, or the shares forbid it.
     Full,

@@ -125,11 +125,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// away or invalidated. Never in a reservation (C3).
     ///
     /// # Errors
-    /// As [`put`](Self::put); in an exclusive pool always [`Refused::NoPool`].
+    /// As [`put`](Self::put); [`Refused::NoPool`] where the pool was not opened for dirty pages.
     pub fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put {
-        if self.reserve.pools.is_exclusive(key.pool) {
-            return Err(Refused::NoPool);
-        }
         self.put_as(key, page, State::Dirty)
     }
 
@@ -158,41 +155,50 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             }
             ticket
         };
+        let walks = reserve.pools.walks(key.pool);
         let born = reserve.pools.now(key.pool, object_hash);
         let born = born.ok_or(Refused::NoPool)?;
-        let value = repeated(page);
-        let claim = self
-            .claim(key.pool, value.is_some(), state)
-            .ok_or(Refused::Full)?;
+        if state == State::Dirty && !reserve.pools.may_be_dirty(key.pool) {
+            return Err(Refused::NoPool);
+        }
+        // A dirty page has a frame in any case: that is what the cleaner hands to the device.
+        let value = repeated(page).filter(|_| state == State::Cached);
+        let claim = value.and_then(|_| self.claim(key.pool, true, state));
+        let claim = claim.or_else(|| self.claim(key.pool, false, state));
+        let claim = claim.ok_or(Refused::Full)?;
         let desc = table.desc(claim.id);
         desc[OBJECT].store(key.object, Relaxed);
         desc[INDEX].store(key.index, Relaxed);
         desc[BORN].store(born.0, Relaxed);
-        match value {
-            Some(value) => desc[VALUE].store(value, Relaxed),
-            None => reserve.platform.store(reserve.frame(claim.id), page),
+        if table.has_frame(claim.id) {
+            reserve.platform.store(reserve.frame(claim.id), page);
+        } else {
+            desc[VALUE].store(page[0], Relaxed);
         }
         let mut locked = bucket.lock(&reserve.platform);
-        if locked.ticket() != ticket || reserve.pools.now(key.pool, object_hash) != Some(born) {
+        if locked.ticket() != ticket
+            || reserve.pools.walks(key.pool) != walks
+            || reserve.pools.now(key.pool, object_hash) != Some(born)
+        {
             drop(locked);
             self.give_back(&claim);
             return Err(Refused::Overtaken);
         }
-        if state == State::Dirty {
-            table.set_dirty(claim.id, true);
-        }
-        table.publish(claim.id, claim.word.with_state(state));
+        // First the entry, then the state: until then it is ours, and can be taken back.
         let entry = Entry::new(claim.id, claim.word.generation());
         let mut displaced = None;
         if !locked.insert(entry, table) {
             displaced = locked.give_up_one(|entry| self.may_drop(entry));
             if displaced.is_none() || !locked.insert(entry, table) {
                 drop(locked);
-                table.set_dirty(claim.id, false);
                 self.give_back(&claim);
                 return Err(Refused::IndexFull);
             }
         }
+        if state == State::Dirty {
+            table.set_dirty(claim.id, true);
+        }
+        table.publish(claim.id, claim.word.with_state(state));
         locked.change();
         drop(locked);
         drop(claim);
@@ -218,8 +224,9 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         let table = &reserve.table;
         let object_hash = key.object_hash();
         let now = reserve.pools.now(key.pool, object_hash)?;
-        let mut entries = self.bucket(key, object_hash).entries();
-        let (id, word) = entries.find_map(|entry| self.page_of(entry, key))?;
+        let bucket = self.bucket(key, object_hash);
+        let found = |entry| self.page_of(entry, key).map(|(id, word)| (entry, id, word));
+        let (entry, id, word) = bucket.entries().find_map(found)?;
         if table.desc(id)[BORN].load(Relaxed) != now.0 {
             return None;
         }
@@ -227,7 +234,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             self.take_away(id, word, page)?;
         } else {
             self.copy(id, page);
-            if table.state_after_reading(id).generation() != word.generation() {
+            if table.state_after_reading(id).generation() != word.generation() || !bucket.has(entry)
+            {
                 return None;
             }
             table.visit(id);
@@ -245,7 +253,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             return None;
         }
         self.copy(id, page);
-        // Whoever forgot the page meanwhile has moved its generation on (C6).
+        // Whoever forgot the page meanwhile has moved its generation on (C6): `drop_page`.
         let gone = loading.next(State::Filling, loading.pool());
         let is_mine = table.change(id, loading, gone);
         self.release(id, table.state(id), &inside);
@@ -276,15 +284,32 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         self.count(count::INVALIDATED_PAGES);
     }
 
-    /// Forgets all pages of an object, and by chance those of another one. O(1).
+    /// Forgets all pages of an object, and by chance those of another one. O(1); in a pool whose pages
+    /// may be dirty, only those of the object, by a walk over all frames.
     pub fn invalidate_object(&mut self, pool: PoolId, object: u64) {
         let key = Key {
             pool,
             object,
             index: 0,
         };
-        self.reserve.pools.invalidate_object(key.object_hash());
         self.count(count::INVALIDATED_OBJECTS);
+        let pools = &self.reserve.pools;
+        if !pools.may_be_dirty(pool) {
+            pools.invalidate_object(key.object_hash());
+            return;
+        }
+        // Puts that are under way are overtaken, and those that are done are found.
+        pools.begin_walk(pool);
+        let table = &self.reserve.table;
+        for id in 0..self.reserve.ids() {
+            let word = table.state(id);
+            if word.has_page()
+                && word.pool() == usize::from(pool.0)
+                && table.desc(id)[OBJECT].load(Relaxed) == object
+            {
+                self.drop_page(Entry::new(id, word.generation()));
+            }
+        }
     }
 
     /// Forgets all pages of a pool, which is no more: further puts are refused. O(1). Whether
@@ -346,11 +371,11 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 }
             } else if !word.has_page() {
                 return;
-            } else if table.change(id, word, word.with_state(State::Loading)) {
-                if word.state() == State::Dirty {
+            } else if table.change(id, word, word.next(State::Filling, word.pool())) {
+                if word.is_dirty() {
                     table.set_dirty(id, false);
                 }
-                self.release(id, word, &inside);
+                self.release(id, table.state(id), &inside);
                 return;
             }
         }
@@ -443,8 +468,9 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                     }
                     shard.set_free_hint(local);
                     shard.may_have_free();
-                    let word = table.state(id);
-                    return Some(self.claimed(shard, id, word, inside, wanted));
+                    let word = wanted.filling(table.state(id));
+                    table.publish(id, word);
+                    return Some(self.claimed(shard, id, word, inside));
                 }
             }
         }
@@ -462,15 +488,17 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         for _ in 0..HAND_STEPS {
             let id = shard.step(table)?;
             let word = table.state(id);
+            let is_dead = word.has_page() && reserve.is_dead(id, word);
             match word.state() {
                 State::Cached => {}
+                // Nobody waits for it any more.
+                State::Dirty if is_dead => {}
                 State::Free => {
                     shard.unlink(table, id);
                     continue;
                 }
                 _ => continue,
             }
-            let is_dead = self.is_dead(id, word);
             if !is_dead && (table.pass_by(id) || !self.may_evict(word.pool(), wanted.pool, own)) {
                 continue;
             }
@@ -480,47 +508,30 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             if wanted.is_dirty && table.has_bit(id, KEPT) {
                 continue;
             }
-            if table.change(id, word, word.with_state(State::Filling)) {
+            // At once in the next generation: nobody finds the old page any more (C6).
+            let filling = wanted.filling(word);
+            if table.change(id, word, filling) {
+                if word.is_dirty() {
+                    table.set_dirty(id, false);
+                }
                 self.hold(word.pool(), 1u64.wrapping_neg());
                 self.count(count::EVICTED);
-                return Some(self.claimed(shard, id, word, inside, wanted));
+                return Some(self.claimed(shard, id, filling, inside));
             }
         }
         None
     }
 
-    fn claimed(
-        &self,
-        shard: &Shard<'_>,
-        id: usize,
-        word: Word,
-        inside: Inside<'m>,
-        wanted: &Wanted,
-    ) -> Claim<'m> {
+    fn claimed(&self, shard: &Shard<'_>, id: usize, word: Word, inside: Inside<'m>) -> Claim<'m> {
         let table = &self.reserve.table;
-        let pool = usize::from(wanted.pool.0);
-        let word = word.next(State::Filling, pool);
-        table.publish(id, word);
         table.before_writing();
-        self.hold(pool, 1);
+        self.hold(word.pool(), 1);
         shard.push(table, id);
         Claim {
             id,
             word,
             _inside: inside,
         }
-    }
-
-    /// Whether the page's object or pool was invalidated.
-    fn is_dead(&self, id: usize, word: Word) -> bool {
-        let desc = self.reserve.table.desc(id);
-        let key = Key {
-            pool: PoolId(word.pool() as u16),
-            object: desc[OBJECT].load(Relaxed),
-            index: 0,
-        };
-        let now = self.reserve.pools.now(key.pool, key.object_hash());
-        now != Some(Born(desc[BORN].load(Relaxed)))
     }
 
     /// Whether the shares let `pool` evict a page of `from`.
@@ -538,6 +549,27 @@ struct Wanted {
     pool: PoolId,
     is_value: bool,
     is_dirty: bool,
+}
+
+impl Wanted {
+    /// The state of a descriptor that was in another one.
+    fn filling(&self, word: Word) -> Word {
+        word.next(State::Filling, usize::from(self.pool.0))
+    }
+}
+
+impl<P> Reserve<'_, P> {
+    /// Whether the page's object or pool was invalidated.
+    pub(super) fn is_dead(&self, id: usize, word: Word) -> bool {
+        let desc = self.table.desc(id);
+        let key = Key {
+            pool: PoolId(word.pool() as u16),
+            object: desc[OBJECT].load(Relaxed),
+            index: 0,
+        };
+        let now = self.pools.now(key.pool, key.object_hash());
+        now != Some(Born(desc[BORN].load(Relaxed)))
+    }
 }
 
 /// The word that a page consists of, if it is one repeated.

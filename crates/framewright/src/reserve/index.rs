@@ -90,6 +90,12 @@ impl<'m> Bucket<'m> {
         entries.filter(|entry| *entry != Entry::NONE)
     }
 
+    /// Whether `entry` still stands in it.
+    #[inline]
+    pub(super) fn has(self, entry: Entry) -> bool {
+        self.entries().any(|other| other == entry)
+    }
+
     /// Locks it. For a few loads and stores: nobody who holds it waits for anything.
     #[inline]
     pub(super) fn lock(self, platform: &impl Relax) -> Locked<'m> {

@@ -10,6 +10,7 @@ use crate::platform::Relax;
 use crate::sync::{
     AtomicU64, Lock, LockGuard,
     Ordering::{Relaxed, SeqCst},
+    fence,
 };
 
 // The words of a shard.
@@ -114,6 +115,7 @@ impl Shard<'_> {
         // SeqCst, as in `tell_free` and where bits are set: either the look finds the bit, or who set
         // it finds the flag lowered and raises it.
         self.words[MAY_HAVE_FREE].swap(0, SeqCst);
+        fence(SeqCst);
     }
 
     pub(super) fn may_have_free(&self) {

@@ -3,7 +3,7 @@
 
 use crate::sync::{
     AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 /// The number of a pool.
@@ -16,6 +16,9 @@ pub struct PoolConfig {
     /// A get takes its page away: whoever got it has it, and nobody has it twice. Else a page
     /// stays, and whoever changes his copy must invalidate first.
     pub exclusive: bool,
+    /// Pages may be put that are on no device yet. No chance may cost such a page: so objects of the
+    /// pool have no generation, and to invalidate one is a walk over all frames.
+    pub may_be_dirty: bool,
     /// Pages that other pools leave to it when they evict.
     pub min_pages: u64,
     /// Pages above which it evicts its own.
@@ -26,13 +29,15 @@ impl PoolConfig {
     /// Of clean pages of files (cleancache): exclusive, no shares.
     pub const CLEAN: Self = Self {
         exclusive: true,
+        may_be_dirty: false,
         min_pages: 0,
         max_pages: u64::MAX,
     };
 
-    /// Of swapped-out pages (frontswap): a page stays until it is invalidated.
+    /// Of swapped-out pages (frontswap): a page stays until it is invalidated, and may be dirty.
     pub const SWAP: Self = Self {
         exclusive: false,
+        may_be_dirty: true,
         ..Self::CLEAN
     };
 }
@@ -43,6 +48,9 @@ const GENERATION: usize = 0;
 const EXCLUSIVE: usize = 1;
 const MIN: usize = 2;
 const MAX: usize = 3;
+const MAY_BE_DIRTY: usize = 4;
+/// How often an object of it was invalidated by a walk.
+const WALKS: usize = 5;
 /// Words of a pool.
 pub(super) const POOL_WORDS: usize = 8;
 
@@ -81,8 +89,13 @@ impl<'m> Pools<'m> {
     #[inline]
     pub(super) fn now(&self, pool: PoolId, object_hash: u64) -> Option<Born> {
         // Acquire pairs with the Release of those who invalidate.
-        let of_pool = self.pool(pool)?[GENERATION].load(Acquire);
-        let of_object = self.object(object_hash).load(Acquire);
+        let words = self.pool(pool)?;
+        let of_pool = words[GENERATION].load(Acquire);
+        let of_object = if words[MAY_BE_DIRTY].load(Relaxed) != 0 {
+            0
+        } else {
+            self.object(object_hash).load(Acquire)
+        };
         (of_pool & 1 != 0).then_some(Born(of_pool << 32 | of_object & 0xffff_ffff))
     }
 
@@ -90,6 +103,25 @@ impl<'m> Pools<'m> {
     pub(super) fn is_exclusive(&self, pool: PoolId) -> bool {
         self.pool(pool)
             .is_some_and(|words| words[EXCLUSIVE].load(Relaxed) != 0)
+    }
+
+    #[inline]
+    pub(super) fn may_be_dirty(&self, pool: PoolId) -> bool {
+        self.pool(pool)
+            .is_some_and(|words| words[MAY_BE_DIRTY].load(Relaxed) != 0)
+    }
+
+    /// How many walks there were: a put that was under way when one began is overtaken.
+    #[inline]
+    pub(super) fn walks(&self, pool: PoolId) -> u64 {
+        self.pool(pool)
+            .map_or(0, |words| words[WALKS].load(Acquire))
+    }
+
+    pub(super) fn begin_walk(&self, pool: PoolId) {
+        if let Some(words) = self.pool(pool) {
+            words[WALKS].fetch_add(1, AcqRel);
+        }
     }
 
     /// The least and the most pages of a pool.
@@ -104,6 +136,7 @@ impl<'m> Pools<'m> {
         let id = PoolId(ids.find(|id| !self.is_open(PoolId(*id)))?);
         let words = self.pool(id)?;
         words[EXCLUSIVE].store(u64::from(config.exclusive), Relaxed);
+        words[MAY_BE_DIRTY].store(u64::from(config.may_be_dirty), Relaxed);
         words[MIN].store(config.min_pages, Relaxed);
         words[MAX].store(config.max_pages, Relaxed);
         words[GENERATION].fetch_add(1, Release);

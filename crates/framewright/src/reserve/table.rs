@@ -67,9 +67,14 @@ impl Word {
         Self((self.generation() + 1) << GENERATION | (pool as u64) << STATE_BITS | state as u64)
     }
 
-    /// Whether a page may be found in it.
+    /// Whether a page is in it that somebody may have found, or may find.
     pub(super) const fn has_page(self) -> bool {
-        matches!(self.state(), State::Cached | State::Dirty | State::Writing)
+        !matches!(self.state(), State::Free | State::Filling)
+    }
+
+    /// Whether the page is not on its device.
+    pub(super) const fn is_dirty(self) -> bool {
+        matches!(self.state(), State::Dirty | State::Writing)
     }
 }
 

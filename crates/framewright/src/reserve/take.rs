@@ -39,7 +39,7 @@ pub struct Reservation {
 /// below zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Cost {
-    /// Words with frames that cannot be taken, reserved or owned: exact, under the owners' lock.
+    /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
     impossible: u32,
     /// Pages, those got lately counted twice, and and [`DIRTY_PAGES`] where
     /// one is not yet on its device.
@@ -143,7 +143,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let _owners = self.lock_owners();
         let (words, run) = self.reserved(reservation)?;
         let free = words[TAKEN].load(Relaxed) == 0;
-        if !free || !self.discard(&self.offsets(run)) {
+        if !free || !self.discard(&self.offsets(run), &[OWNED, DIRTY]) {
             debug_assert!(!free, "no dirty page and no owner is in a reservation");
             self.add(TAKES_FAILED, 1);
             return Err(TakeError::Taken(run));
@@ -166,11 +166,17 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             return Err(TakeError::Malformed);
         }
         let _owners = self.lock_owners();
+        let mut swept = false;
         for _ in 0..TRIES {
             let Some(ids) = self.cheapest(frames, align) else {
-                break;
+                if swept {
+                    break;
+                }
+                self.drop_dead(&(0..self.table.frames()));
+                swept = true;
+                continue;
             };
-            if self.discard(&ids) {
+            if self.discard(&ids, &[OWNED, DIRTY, KEPT]) {
                 let start = self.frame(ids.start);
                 return Ok(Run::new(start, frames).expect("inside the reserve"));
             }
@@ -259,27 +265,69 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
+    /// From the highest place down, each time to below what was in the way.
     fn place(&self, frames: u64, align: u64) -> Result<Run, ReservationError> {
+        let start = self.run().start().0;
         let mut why = ReservationError::NoRoom;
-        let last = self.run().end().0.checked_sub(frames);
-        let mut at = last.map(|last| last / align * align);
-        while let Some(start) = at.filter(|&start| start >= self.run().start().0) {
-            let run = Run::new(Frame(start), frames).expect("inside the reserve");
+        let mut end = self.run().end().0;
+        while let Some(at) = end.checked_sub(frames).map(|at| at / align * align)
+            && at >= start
+        {
+            let run = Run::new(Frame(at), frames).expect("inside the reserve");
             let ids = self.offsets(run);
-            let any = |bitmaps: &[usize]| {
-                words_of(&ids).any(|(nth, mask)| self.bits(nth, bitmaps) & mask != 0)
-            };
-            if !any(&[KEPT]) {
+            self.drop_dead(&ids);
+            let mut obstacle = self.first_of(&ids, &[KEPT, OWNED, DIRTY]);
+            if obstacle.is_none() {
                 self.set_kept(&ids, true);
-                if !any(&[OWNED, DIRTY]) {
+                // What came until then is there to be seen.
+                obstacle = self.first_of(&ids, &[OWNED, DIRTY]);
+                if obstacle.is_none() {
                     return Ok(run);
                 }
                 self.set_kept(&ids, false);
+            }
+            if self.first_of(&ids, &[OWNED, DIRTY]).is_some() {
                 why = ReservationError::Busy;
             }
-            at = start.checked_sub(align);
+            end = start + obstacle.map_or(0, |id| id as u64);
         }
         Err(why)
+    }
+
+    /// The first frame that is in one of the bitmaps.
+    fn first_of(&self, ids: &Range<usize>, bitmaps: &[usize]) -> Option<usize> {
+        words_of(ids).find_map(|(nth, mask)| {
+            let bits = self.bits(nth, bitmaps) & mask;
+            (bits != 0).then(|| nth * 64 + bits.trailing_zeros() as usize)
+        })
+    }
+
+    /// Drops dirty pages that are invalid by their pool's generation: nobody waits for them.
+    fn drop_dead(&self, ids: &Range<usize>) {
+        let mut at = ids.start;
+        while let Some(id) = self.first_of(&(at..ids.end), &[DIRTY]) {
+            at = id + 1;
+            let _shut = self.table.shut(id / BLOCK, &self.platform);
+            let state = self.table.state(id);
+            if state.state() == State::Dirty
+                && self.is_dead(id, state)
+                && self
+                    .table
+                    .change(id, state, state.next(State::Free, state.pool()))
+            {
+                self.table.set_dirty(id, false);
+                self.count_lost(state.pool());
+                self.table.set_free(id);
+                let (order, shard) = self.shard_of(id);
+                order.tell_free(shard);
+            }
+        }
+    }
+
+    /// A page of a pool is gone because of an owner.
+    fn count_lost(&self, pool: usize) {
+        let lost = &self.lost[pool];
+        lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// Sets frames aside, or not any more. Who puts a dirty page is inside the gate from his look on
@@ -294,8 +342,9 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         }
     }
 
-    /// Makes frames an owner's. `false` if one is owned or dirty: nothing is owned then.
-    fn discard(&self, ids: &Range<usize>) -> bool {
+    /// Makes frames an owner's. `false` if one is in one of the `forbidden` bitmaps: nothing is owned
+    /// then.
+    fn discard(&self, ids: &Range<usize>, forbidden: &[usize]) -> bool {
         let table = &self.table;
         let (mut free, mut discarded) = (0, 0);
         let mut done = ids.start;
@@ -304,7 +353,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             let end = ids.end.min((block + 1) * BLOCK);
             let shut = table.shut(block, &self.platform);
             let here = done..end;
-            if words_of(&here).any(|(nth, mask)| self.bits(nth, &[OWNED, DIRTY]) & mask != 0) {
+            if words_of(&here).any(|(nth, mask)| self.bits(nth, forbidden) & mask != 0) {
                 drop(shut);
                 self.own_no_more(&(ids.start..done));
                 return false;
@@ -326,8 +375,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                     pages &= pages - 1;
                     let state = table.state(id);
                     table.set_shut(id, state.next(State::Free, state.pool()));
-                    let lost = &self.lost[state.pool()];
-                    lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
+                    self.count_lost(state.pool());
                 }
             }
             drop(shut);
@@ -380,7 +428,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let pages = mask & !self.bits(nth, &[FREE]);
         if pages == 0 {
             return Cost {
-                impossible: u32::from(impossible != 0),
+                impossible: impossible.count_ones(),
                 pages: 0,
             };
         }
@@ -392,7 +440,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             _ => i64::from(bits.count_ones()),
         };
         Cost {
-            impossible: u32::from(impossible != 0),
+            impossible: impossible.count_ones(),
             pages: count(pages) + count(hot) + if dirty == 0 { 0 } else { DIRTY_PAGES },
         }
     }

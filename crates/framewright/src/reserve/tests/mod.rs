@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::vec::Vec;
 
 mod contract;
+mod mended;
 mod owners;
 mod threads;
 
