@@ -13,7 +13,8 @@ pub trait Shrink<F: ?Sized> {
     fn holding(&self) -> Holding;
 
     /// Looks at up to `ask.scan` frames, coldest first, and frees up to `ask.wanted` of them into
-    /// `frames`. Obeys `ask.context`. Under no lock of the engine; may free nothing.
+    /// `frames`; of larger blocks the last one goes as a whole, even if that is more. Obeys
+    /// `ask.context`. Under no lock of the engine; may free nothing.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk;
 }
 
