@@ -21,7 +21,7 @@ pub mod mood {
     pub const PROBES: u8 = 16;
     /// It exchanges targets among moves.
     pub const EXCHANGES: u8 = 32;
-    /// It pins the pageblock of the first source while its contents are to move.
+    /// It would pin the pageblock of the first source while its contents are to move, which is refused.
     pub const PINS: u8 = 64;
     /// It keeps a frame of what it gives back for itself: an unmovable one.
     pub const HOARDS: u8 = 128;

@@ -15,7 +15,11 @@
 //! - **A1** A pageblock is isolated by one owner: who finds it isolated is refused.
 //! - **A2** A pageblock with a pin, and one of the high-order reserve, is never set apart.
 //! - **A3** However an [`Apart`] ends, its pageblocks are open, except by `keep_isolated`.
+//! - **A4** Until then nobody else changes what they are: who would pin, isolate, open, label or remove
+//!   them is [refused](RangeError::Apart). So what lies there can be moved without another look.
 
+#[cfg(doc)]
+use super::RangeError;
 use super::search::Wanted;
 use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
 use super::tag::Tag;
@@ -34,12 +38,20 @@ pub(crate) struct Apart<'z, 'm, P: Relax + Barrier> {
     ids: Range<usize>,
 }
 
+/// Pageblocks beside those apart that nobody pins as long as this lives: blocks that are larger than a
+/// pageblock reach into them.
+#[must_use = "pageblocks are kept from being pinned as long as this lives"]
+pub(crate) struct Beyond<'z, 'm, P: Relax + Barrier> {
+    zone: &'z Zone<'m, P>,
+    ids: [Range<usize>; 2],
+}
+
 /// Why a pageblock was not set apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotApart {
     /// It has a pin.
     Pinned(usize),
-    /// It is isolated: somebody else's.
+    /// It is isolated, or being emptied: somebody else's.
     Isolated(usize),
     /// It is part of the high-order reserve.
     Reserved(usize),
@@ -68,7 +80,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         let stopped = self.stop();
         for id in ids.clone() {
             let meta = self.meta(id);
-            if meta.is_isolated() {
+            if meta.is_isolated() || self.is_apart(id) {
                 return Err(NotApart::Isolated(id));
             }
             if self.pins(id) > 0 {
@@ -80,6 +92,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         }
         for id in ids.clone() {
             stopped.relabel(id, self.meta(id).label(), true);
+            stopped.mark_apart(id, true);
         }
         stopped.drain_from(&self.offsets_of(&ids));
         drop(stopped);
@@ -118,10 +131,10 @@ impl<P> Zone<'_, P> {
             .any(|id| self.pins(id) > 0)
     }
 
-    /// Pins and isolation of a pageblock, as of some moment: `None` if it is isolated.
+    /// Pins and isolation of a pageblock, as of some moment: `None` if it is isolated or somebody's.
     #[inline]
     pub(crate) fn pins_if_open(&self, id: usize) -> Option<u32> {
-        (!self.meta(id).is_isolated()).then(|| self.pins(id))
+        (!self.meta(id).is_isolated() && !self.is_apart(id)).then(|| self.pins(id))
     }
 
     /// The first frame in `offsets` that is not free, as of some moment. In a pageblock apart what is
@@ -209,15 +222,42 @@ impl<P> Zone<'_, P> {
     }
 }
 
-impl<'m, P: Relax + Barrier> Apart<'_, 'm, P> {
+impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
     /// The pageblocks.
     pub(crate) fn ids(&self) -> Range<usize> {
         self.ids.clone()
     }
 
-    /// The first pageblock that somebody has pinned since.
-    pub(crate) fn pinned(&self) -> Option<usize> {
-        self.ids.clone().find(|&id| self.zone.pins(id) > 0)
+    /// Sees to it that nobody pins the pageblocks into which `offsets` reach beyond those apart, until
+    /// what is returned is dropped. Each of both stops all CPUs, if there are any.
+    ///
+    /// # Errors
+    /// The first one that is pinned, or emptied by somebody else.
+    pub(crate) fn keep_unpinned_beyond(
+        &self,
+        offsets: &Range<usize>,
+    ) -> Result<Option<Beyond<'z, 'm, P>>, NotApart> {
+        let zone = self.zone;
+        let first = zone.pageblock_of(offsets.start);
+        let last = zone.pageblock_of(offsets.end - 1);
+        if self.ids.start <= first && last < self.ids.end {
+            return Ok(None);
+        }
+        let ids = [first..self.ids.start, self.ids.end..last + 1];
+        let stopped = zone.stop();
+        for id in ids.iter().cloned().flatten() {
+            if zone.is_apart(id) {
+                return Err(NotApart::Isolated(id));
+            }
+            if zone.pins(id) > 0 {
+                return Err(NotApart::Pinned(id));
+            }
+        }
+        for id in ids.iter().cloned().flatten() {
+            stopped.mark_apart(id, true);
+        }
+        drop(stopped);
+        Ok(Some(Beyond { zone, ids }))
     }
 
     /// Opens the pageblocks, and takes the block of `order` at `offset` as an allocation of `seat`'s
@@ -260,12 +300,16 @@ impl<'m, P: Relax + Barrier> Apart<'_, 'm, P> {
 
     /// Leaves the pageblocks isolated, until [`Zone::unisolate`].
     pub(crate) fn keep_isolated(mut self) {
-        self.ids = 0..0;
+        let stopped = self.zone.stop();
+        for id in mem::take(&mut self.ids) {
+            stopped.mark_apart(id, false);
+        }
     }
 
     fn open(&mut self, stopped: &Stopped<'_, 'm, P>) {
         for id in mem::take(&mut self.ids) {
             stopped.relabel(id, self.zone.meta(id).label(), false);
+            stopped.mark_apart(id, false);
         }
     }
 }
@@ -280,7 +324,22 @@ impl<P: Relax + Barrier> Drop for Apart<'_, '_, P> {
     }
 }
 
+impl<P: Relax + Barrier> Drop for Beyond<'_, '_, P> {
+    fn drop(&mut self) {
+        let stopped = self.zone.stop();
+        for id in self.ids.iter().cloned().flatten() {
+            stopped.mark_apart(id, false);
+        }
+    }
+}
+
 impl<'m, P> Stopped<'_, 'm, P> {
+    fn mark_apart(&self, id: usize, apart: bool) {
+        let mut held = self.hold(id);
+        held.set_apart(apart);
+        held.unlock();
+    }
+
     /// Gives what is cached of `offsets` back.
     fn drain_from(&self, offsets: &Range<usize>) {
         let zone = self.zone;

@@ -20,8 +20,12 @@ pub(super) const COUNTS: usize = 1;
 pub(super) const ORDERS: usize = 2; // and 3
 /// See [`Meta`].
 pub(super) const META: usize = 4;
-/// Absent frames (16 bits), and pins above them.
+/// Absent frames (16 bits), pins above them (32 bits), and [`APART`]. Changes only while all CPUs stand
+/// still.
 const ABSENT: usize = 5;
+/// In the same word: the pageblock has an owner who empties it, and until that is over nobody may pin it
+/// or change what it is.
+const APART: u64 = 1 << 63;
 /// The CPU that works in it, plus one; a hint.
 const RESERVED: usize = 6;
 
@@ -91,6 +95,11 @@ impl<'m, P> Zone<'m, P> {
         let facts = Counts(0).facts(label, self.map.block_frames() as u32);
         let class = self.policy.classes().number(self.policy.class(&facts));
         words[META].store(Meta::new(0, class, label, false).0, Relaxed);
+    }
+
+    /// Whether somebody empties the pageblock, or moves a block that reaches into it.
+    pub(super) fn is_apart(&self, id: usize) -> bool {
+        self.descriptor(id)[ABSENT].load(Relaxed) & APART != 0
     }
 
     pub(super) fn pins(&self, id: usize) -> u32 {
@@ -230,8 +239,13 @@ impl<P> Held<'_, '_, P> {
     }
 
     pub(super) fn set_pins(&mut self, pins: u32) {
-        let absent = self.words[ABSENT].load(Relaxed) & 0xffff;
-        self.words[ABSENT].store(u64::from(pins) << 16 | absent, Relaxed);
+        let others = self.words[ABSENT].load(Relaxed) & (APART | 0xffff);
+        self.words[ABSENT].store(u64::from(pins) << 16 | others, Relaxed);
+    }
+
+    pub(super) fn set_apart(&mut self, apart: bool) {
+        let others = self.words[ABSENT].load(Relaxed) & !APART;
+        self.words[ABSENT].store(if apart { others | APART } else { others }, Relaxed);
     }
 
     #[inline(always)]

@@ -84,6 +84,9 @@ pub enum RangeError {
     NotFree(Frame),
     /// A pageblock of the range is isolated, or is not, where the opposite was asked for.
     Isolation(Frame),
+    /// A pageblock of the range is being emptied, and it has not been done by that. It ends by itself:
+    /// it may be asked for again.
+    Apart(Frame),
 }
 
 impl fmt::Display for RangeError {
@@ -98,6 +101,9 @@ impl fmt::Display for RangeError {
             Self::NotFree(frame) => write!(f, "frame {frame} is not free"),
             Self::Isolation(frame) => {
                 write!(f, "the pageblock of frame {frame} is isolated, or is not")
+            }
+            Self::Apart(frame) => {
+                write!(f, "the pageblock of frame {frame} is being emptied")
             }
         }
     }
@@ -217,6 +223,7 @@ mod tests {
             RangeError::Absent(frame).to_string(),
             RangeError::NotFree(frame).to_string(),
             RangeError::Isolation(frame).to_string(),
+            RangeError::Apart(frame).to_string(),
             SeatError::Taken(CpuId(3)).to_string(),
             SeatError::Unknown(CpuId(3)).to_string(),
         ];
@@ -234,6 +241,7 @@ mod tests {
             "frame 0x12 does not exist",
             "frame 0x12 is not free",
             "the pageblock of frame 0x12 is isolated, or is not",
+            "the pageblock of frame 0x12 is being emptied",
             "the seat of cpu 3 is taken",
             "the zone has no seat for cpu 3",
         ];

@@ -44,10 +44,12 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Any run. Stops all CPUs and drains; O(frames).
     ///
     /// # Errors
-    /// If the run is not inside, or a frame of it does not exist or is not free.
+    /// If the run is not inside, a frame of it does not exist or is not free, or its pageblock is being
+    /// emptied.
     pub fn remove(&self, run: Run) -> Result<(), RangeError> {
         let offsets = self.offsets(run)?;
         self.at_rest(|stopped| {
+            self.none_apart(&offsets)?;
             self.all_free(stopped, &offsets)?;
             self.for_each_part(&offsets, |id, slots| {
                 let mut held = stopped.hold(id);
@@ -162,15 +164,16 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// is handed out against the new label.
     ///
     /// # Errors
-    /// If the run is not inside, or does not start and end at a pageblock.
+    /// If the run is not inside, or does not start and end at a pageblock, or one is being emptied.
     pub fn set_label(&self, run: Run, label: Label) -> Result<(), RangeError> {
         let ids = self.pageblocks_of(run)?;
         self.at_rest(|stopped| {
+            self.none_apart(&self.offsets_of(&ids))?;
             for id in ids {
                 stopped.relabel(id, label, self.meta(id).is_isolated());
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Sets up to `pageblocks` entirely free pageblocks aside as the high-order reserve, from the
@@ -200,7 +203,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Stops all CPUs and drains, so that what was cached is free.
     ///
     /// # Errors
-    /// If the run is not inside, does not start and end at a pageblock, or one is isolated already.
+    /// If the run is not inside, does not start and end at a pageblock, or one is isolated already or
+    /// being emptied.
     pub fn isolate(&self, run: Run) -> Result<u64, RangeError> {
         self.set_isolated(run, true)
     }
@@ -208,7 +212,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Ends the isolation of the pageblocks of `run`. Returns the frames still allocated.
     ///
     /// # Errors
-    /// If the run is not inside, does not start and end at a pageblock, or one is not isolated.
+    /// If the run is not inside, does not start and end at a pageblock, or one is not isolated or is
+    /// being emptied.
     pub fn unisolate(&self, run: Run) -> Result<u64, RangeError> {
         self.set_isolated(run, false)
     }
@@ -216,6 +221,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     fn set_isolated(&self, run: Run, isolated: bool) -> Result<u64, RangeError> {
         let ids = self.pageblocks_of(run)?;
         self.at_rest(|stopped| {
+            self.none_apart(&self.offsets_of(&ids))?;
             if let Some(id) = ids
                 .clone()
                 .find(|&id| self.meta(id).is_isolated() == isolated)
@@ -239,11 +245,13 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         self.at_rest(|stopped| stopped.zone.nobodys_seat().count(counter::DRAINS, 1));
     }
 
-    /// Pins the pageblock of `frame`: it cannot be emptied until as many [`unpin`](Self::unpin)s.
-    /// Returns the number of pins. Stops all CPUs.
+    /// Pins the pageblock of `frame`: it cannot be emptied until as many [`unpin`](Self::unpin)s, and no
+    /// contents move out of it from when this returns. Returns the number of pins. Stops all CPUs.
     ///
     /// # Errors
-    /// If the frame is not in the zone.
+    /// If the frame is not in the zone, or [`RangeError::Apart`] if its pageblock is being emptied just
+    /// now: contents may be on their way already. It is open again soon; waiting for that would be in
+    /// vain in a client that is called to move them.
     pub fn pin(&self, frame: Frame) -> Result<u32, RangeError> {
         self.change_pins(frame, 1)
     }
@@ -262,6 +270,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         let stopped = self.stop();
         let pins = self.pins(id).checked_add_signed(by);
         let pins = pins.ok_or(RangeError::Outside)?;
+        self.none_apart(&(offset..offset + 1))?;
         let mut held = stopped.hold(id);
         held.set_pins(pins);
         held.unlock();
@@ -293,6 +302,17 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             nobody.count(counter::PGALLOC + mobility.index(), order.frames());
             nobody.count(counter::NET, order.frames());
             at += order.frames() as usize;
+        }
+    }
+
+    /// Whether nobody empties a pageblock in which a frame of `offsets` lies. While all CPUs stand still.
+    fn none_apart(&self, offsets: &Range<usize>) -> Result<(), RangeError> {
+        let mut ids = self.pageblock_of(offsets.start)..self.pageblock_of(offsets.end - 1) + 1;
+        match ids.find(|&id| self.is_apart(id)) {
+            Some(id) => Err(RangeError::Apart(
+                self.frame(offsets.start.max(id << self.map.pageblock_order)),
+            )),
+            None => Ok(()),
         }
     }
 

@@ -105,7 +105,7 @@ mod zone;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub(crate) use apart::{Apart, Content, NotApart};
+pub(crate) use apart::{Apart, Beyond, Content, NotApart};
 pub use blocks::Blocks;
 pub use error::{AllocError, FreeError, RangeError, SeatError, SetupError};
 pub use frames::{Frames, Seats};

@@ -43,7 +43,8 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     /// [`unisolate`](crate::frame::Zone::unisolate): what lies there is moved elsewhere, wherever the
     /// policy has room for it. Frames that do not exist are no obstacle.
     ///
-    /// Stops all CPUs once, and again if it fails. Time: O(frames of the run), and for each frame moved
+    /// Stops all CPUs twice, and twice more for a block that reaches into pageblocks beside the run: no
+    /// contents move out of those if they are pinned. Time: O(frames of the run), and for each frame moved
     /// what clients take for it.
     ///
     /// # Errors

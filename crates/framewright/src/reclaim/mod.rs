@@ -40,8 +40,8 @@
 //! - **R4** No recursion: clients are handed the frames' own seat, which knows nothing of reclaim.
 //! - **R5** No client is called while a seat is busy or a lock is held.
 //! - **R6** What is pinned is not moved: a pageblock with a pin is never set apart, and of what a
-//!   client calls pinned neither frame nor bytes change. A pin that comes while contents are on their way
-//!   holds from the next batch on.
+//!   client calls pinned neither frame nor bytes change. While contents are on their way nobody can pin
+//!   where they lie.
 //! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or its
 //!   rounds were over, or neither more free frames nor another attempt of compaction could help it, or
 //!   its context forbids to try.

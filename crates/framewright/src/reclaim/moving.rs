@@ -1,7 +1,7 @@
 //! Emptying a range of frames: what lies in it is moved elsewhere, in batches.
 
 use super::{Migrate, Move, MoveState};
-use crate::frame::{Apart, Content, Room, Seat, Zone};
+use crate::frame::{Apart, Beyond, Content, NotApart, Room, Seat, Zone};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Frame, Mobility, Order};
 use core::fmt;
@@ -161,15 +161,11 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
                 if batch.len == 0 {
                     break;
                 }
-                if let Some(id) = apart.pinned() {
-                    let zone = self.seat.zone();
-                    let offset = zone.offsets_of(&(id..id)).start;
-                    let why = Obstacle::Pinned;
-                    return Err(InTheWay { offset, why });
-                }
+                let beyond = self.keep_unpinned(apart, &batch)?;
                 self.find_targets(&mut batch)?;
                 batch.offer(self.movers);
                 let stays = self.settle(&batch);
+                drop(beyond);
                 if let Some(stays) = stays.filter(|stays| stays.why != Obstacle::Busy) {
                     return Err(stays);
                 }
@@ -182,6 +178,31 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
             left = Err(busy.unwrap_or(InTheWay { offset, why }));
         }
         left
+    }
+
+    /// Nobody pins what is apart; nor, from here on, what else the blocks reach into that are to move.
+    fn keep_unpinned<'z>(
+        &self,
+        apart: &Apart<'z, 'm, P>,
+        batch: &Batch,
+    ) -> Result<Option<Beyond<'z, 'm, P>>, InTheWay> {
+        let zone = self.seat.zone();
+        let offset_of = |of: &Move| zone.offset_of(of.from);
+        let (Some(first), Some(last)) = (batch.moves().first(), batch.moves().last()) else {
+            return Ok(None);
+        };
+        let (Some(start), Some(end)) = (offset_of(first), offset_of(last)) else {
+            return Ok(None);
+        };
+        let offsets = start..end + last.order.frames() as usize;
+        apart.keep_unpinned_beyond(&offsets).map_err(|refused| {
+            let (id, why) = match refused {
+                NotApart::Pinned(id) => (id, Obstacle::Pinned),
+                NotApart::Isolated(id) | NotApart::Reserved(id) => (id, Obstacle::Busy),
+            };
+            let offset = zone.offsets_of(&(id..id)).start;
+            InTheWay { offset, why }
+        })
     }
 
     /// The next movable block in `area` from `at` on, which then is behind it.

@@ -28,15 +28,67 @@ fn a1_a_pageblock_apart_is_one_owners_and_a2_not_what_is_pinned_or_kept() {
     assert!(is_open(&zone, 2), "all or none");
     let apart = zone.set_apart(4..6).unwrap();
     assert_eq!(refused(5..7), NotApart::Isolated(5));
-    assert_eq!(
-        zone.isolate(run(512 * 4, 512)),
-        Err(RangeError::Isolation(Frame(512 * 4)))
-    );
-    assert_eq!(apart.pinned(), None);
-    zone.pin(Frame(512 * 5)).unwrap();
-    assert_eq!(apart.pinned(), Some(5));
     drop(apart);
     assert!((0..7).all(|id| is_open(&zone, id)));
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a4_what_is_apart_stays_what_it_is_until_that_ends() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 8);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let all_refused = |at: u64, isolated: bool| {
+        let it = run(512 * at, 512);
+        let refused = RangeError::Apart(Frame(512 * at));
+        assert_eq!(zone.isolate(it), Err(refused));
+        assert_eq!(zone.unisolate(it), Err(refused));
+        assert_eq!(zone.set_label(it, Label::Contiguous), Err(refused));
+        let frame = Frame(512 * at + 9);
+        assert_eq!(zone.pin(frame), Err(RangeError::Apart(frame)));
+        let some = zone.remove(Run::new(frame, 3).unwrap());
+        assert_eq!(some, Err(RangeError::Apart(frame)));
+        assert_eq!(zone.unpin(frame), Err(RangeError::Outside));
+        assert_eq!(zone.meta(at as usize).is_isolated(), isolated);
+        assert_eq!(zone.pageblock(at as usize).label, Label::Of(Movable));
+    };
+    let all_allowed = |at: u64| {
+        let it = run(512 * at, 512);
+        assert_eq!(zone.isolate(it), Ok(0));
+        assert_eq!(zone.unisolate(it), Ok(0));
+        assert_eq!(zone.set_label(it, Label::Of(Movable)), Ok(()));
+        assert_eq!(zone.pin(it.start()), Ok(1));
+        assert_eq!(zone.unpin(it.start()), Ok(0));
+    };
+    let apart = zone.set_apart(2..4).unwrap();
+    all_refused(3, true);
+    // Into pageblocks that are nobody's, blocks may reach that are to move.
+    zone.pin(Frame(512)).unwrap();
+    let reach = |from: usize, to: usize| apart.keep_unpinned_beyond(&(512 * from..512 * to));
+    let refused = |from, to| reach(from, to).map(|_| ()).unwrap_err();
+    assert!(reach(2, 4).unwrap().is_none());
+    assert_eq!(refused(1, 4), NotApart::Pinned(1));
+    zone.unpin(Frame(512)).unwrap();
+    let other = zone.set_apart(5..6).unwrap();
+    assert_eq!(refused(1, 6), NotApart::Isolated(5));
+    drop(other);
+    (0..8)
+        .filter(|id| !(2..4).contains(id))
+        .for_each(all_allowed);
+    let beyond = reach(1, 5).unwrap().unwrap();
+    for at in [1, 4] {
+        all_refused(at, false);
+        let id = at as usize;
+        let refused = zone.set_apart(id..id + 1).map(|_| ()).unwrap_err();
+        assert_eq!(refused, NotApart::Isolated(id));
+    }
+    drop(beyond);
+    all_refused(2, true);
+    apart.keep_isolated();
+    assert_eq!(zone.pin(Frame(512 * 2)), Ok(1));
+    assert_eq!(zone.unpin(Frame(512 * 2)), Ok(0));
+    assert_eq!(zone.unisolate(run(512 * 2, 1024)), Ok(0));
+    (0..8).for_each(all_allowed);
     zone.verify().unwrap();
 }
 

@@ -220,7 +220,7 @@ fn r6_what_is_pinned_is_not_touched() {
     assert!(reclaim.stats().pgmigrate_fail >= 1);
 }
 
-/// Pins while contents are on their way.
+/// Tries to pin, and to open, where contents are on their way from; and where nothing is.
 struct Pinner<'a, 'm> {
     zone: &'a Zone<'m, SingleThread>,
     holder: Holder,
@@ -228,15 +228,22 @@ struct Pinner<'a, 'm> {
 
 impl Migrate for Pinner<'_, '_> {
     fn migrate(&self, moves: &mut [Move]) {
-        if self.holder.calls.get() == 0 {
-            self.zone.pin(moves[0].from).unwrap();
+        for of in &*moves {
+            let refused = RangeError::Apart(of.from);
+            assert_eq!(self.zone.pin(of.from), Err(refused));
+            assert_eq!(self.zone.pin(of.to), Ok(1));
+            assert_eq!(self.zone.unpin(of.to), Ok(0));
         }
+        let pageblock = self.zone.pageblock_order().frames();
+        let first = moves[0].from.0 / pageblock * pageblock;
+        let opened = self.zone.unisolate(run(first, pageblock));
+        assert_eq!(opened, Err(RangeError::Apart(Frame(first))));
         self.holder.migrate(moves);
     }
 }
 
 #[test]
-fn r6_a_pin_that_comes_while_a_pageblock_is_emptied_ends_it() {
+fn r6_nobody_can_pin_a_pageblock_out_of_which_contents_move() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = vec![!0; layout.words_needed().unwrap()];
     let zone = Zone::new(&layout, &uncached(), &mut memory, SingleThread::new()).unwrap();
@@ -256,17 +263,14 @@ fn r6_a_pin_that_comes_while_a_pageblock_is_emptied_ends_it() {
         pinner.holder.hold(&zone, (512 * id + 1, 0), Mood::Moves);
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let got = reclaim.compact(&mut seat, order(9), Movable, Background, &[&pinner]);
-    assert_eq!(got, Compaction::Complete);
-    assert_eq!(
-        pinner.holder.calls.get(),
-        1,
-        "the second batch was not offered"
-    );
-    assert_nothing_is_left(&zone, 3 + 103);
-    zone.unpin(Frame(0)).unwrap();
-    let got = reclaim.compact(&mut seat, order(9), Movable, Background, &[&pinner]);
-    assert_eq!(got, Compaction::Captured(Frame(0)));
+    let mut compact = || reclaim.compact(&mut seat, order(9), Movable, Background, &[&pinner]);
+    assert_eq!(zone.pin(Frame(0)), Ok(1));
+    assert_eq!(compact(), Compaction::Skipped);
+    assert_eq!(zone.unpin(Frame(0)), Ok(0));
+    assert_eq!(compact(), Compaction::Captured(Frame(0)));
+    assert_eq!(pinner.holder.calls.get(), 2);
+    assert_eq!(zone.pin(Frame(0)), Ok(1), "it is open again");
+    assert_nothing_is_left(&zone, 512 + 3 + 103);
 }
 
 #[test]

@@ -1,5 +1,4 @@
 use super::*;
-use crate::frame::RangeError;
 
 #[test]
 fn r1_evacuated_pageblocks_are_free_and_isolated_and_nothing_else_is() {
@@ -116,6 +115,39 @@ fn holes_and_blocks_that_reach_into_a_run_are_no_obstacle() {
     assert_eq!(done.moved, 256 + 1);
     zone.unisolate(run).unwrap();
     assert_nothing_is_left(&zone, holder.frames());
+}
+
+/// Tries to pin the first pageblock of what is to move.
+struct Pinner<'a, 'm>(&'a Zone<'m, SingleThread>, &'a Holder);
+
+impl Migrate for Pinner<'_, '_> {
+    fn migrate(&self, moves: &mut [Move]) {
+        let refused = RangeError::Apart(moves[0].from);
+        assert_eq!(self.0.pin(moves[0].from), Err(refused));
+        self.1.migrate(moves);
+    }
+}
+
+#[test]
+fn r6_a_block_does_not_move_out_of_a_pageblock_beside_the_run_that_is_pinned() {
+    machine!(zone, reclaim, &uncached(), 16);
+    let holder = Holder::default();
+    holder.hold(&zone, (256, 8), Mood::Moves);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let pinner = Pinner(&zone, &holder);
+    let mut evacuate = || reclaim.evacuate(&mut seat, run(64 * 6, 64), &[&pinner]);
+    zone.pin(Frame(64 * 7)).unwrap();
+    let stays = evacuate().unwrap_err();
+    let why = Obstacle::Pinned;
+    assert!(
+        matches!(stays, EvacuateError::InTheWay { why: of, .. } if of == why),
+        "{stays:?}"
+    );
+    assert_nothing_is_left(&zone, 256);
+    zone.unpin(Frame(64 * 7)).unwrap();
+    assert_eq!(evacuate(), Ok(Evacuated { moved: 256 }));
+    zone.unisolate(run(64 * 6, 64)).unwrap();
+    assert_nothing_is_left(&zone, 256);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod evacuate;
 mod threads;
 
 use super::*;
-use crate::frame::{Seat, Zone, ZoneLayout};
+use crate::frame::{RangeError, Seat, Zone, ZoneLayout};
 use crate::platform::SingleThread;
 use crate::policy::{Config, Fallback, Label, ReclaimConfig};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
