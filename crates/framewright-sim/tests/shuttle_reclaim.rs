@@ -1,0 +1,353 @@
+//! Reclaim and compaction on threads whose interleaving shuttle chooses:
+//! `RUSTFLAGS='--cfg shuttle' cargo test -p framewright-sim --release --test shuttle_reclaim`.
+//! In a normal build this file is empty.
+//!
+//! What must never be seen: a frame that two have at a time, contents that are not where their owner
+//! has them, a pageblock that stays apart, a call that does not end.
+#![cfg(shuttle)]
+
+use framewright::frame::{Seat, Zone, ZoneLayout};
+use framewright::platform::Fenced;
+use framewright::policy::{Config, ReclaimConfig};
+use framewright::reclaim::{
+    Ask, Clients, CompactEffort, Compaction, Holding, Migrate, Move, MoveState, Reclaim, Shrink,
+    Shrunk,
+};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
+use framewright_sim::Random;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config as ShuttleConfig, Runner, thread};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+type SharedZone = &'static Zone<'static, Fenced>;
+type OwnSeat = Seat<'static, 'static, Fenced>;
+type SharedReclaim = &'static Reclaim<'static, 'static, Fenced>;
+
+const MOVABLE: Mobility = Mobility::Movable;
+/// Eight pageblocks of eight frames: with min 16, a whole one may be made while 32 are free.
+const FRAMES: u64 = 64;
+const WHOLE: u8 = 3;
+
+fn order(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+/// Half of the schedules at random, half with few, well-placed preemptions.
+fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
+    let mut config = ShuttleConfig::new();
+    config.stack_size = 1 << 19;
+    let body = Arc::new(body);
+    let same = body.clone();
+    Runner::new(RandomScheduler::new(schedules / 2), config.clone()).run(move || body());
+    Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
+}
+
+fn machine(cache_permille: u16) -> (SharedZone, SharedReclaim) {
+    let layout = ZoneLayout::new(Frame(0), FRAMES)
+        .with_orders(order(WHOLE), order(WHOLE + 1))
+        .with_cpus(3);
+    let config = Config {
+        cache_permille,
+        ..Config::default()
+    };
+    let memory = vec![0; layout.words_needed().unwrap()].leak();
+    let zone = Zone::new(&layout, &config, memory, Fenced).unwrap();
+    zone.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
+    let zone: SharedZone = Box::leak(Box::new(zone));
+    let memory = vec![0; Reclaim::words_needed(zone)].leak();
+    let reclaim = Reclaim::new(zone, &ReclaimConfig::default(), memory).unwrap();
+    (zone, Box::leak(Box::new(reclaim)))
+}
+
+/// Who has which frame. Not known to shuttle: it must not change the interleavings.
+#[derive(Default)]
+struct State {
+    /// Movable single frames and what they hold.
+    contents: BTreeMap<Frame, u64>,
+    /// Blocks that do not move.
+    fixed: BTreeMap<Frame, Order>,
+    stamps: u64,
+}
+
+#[derive(Clone, Default)]
+struct Owner(Arc<Mutex<State>>);
+
+impl State {
+    fn is_free(&self, at: Frame, order: Order) -> bool {
+        let end = at.0 + order.frames();
+        let moving = self.contents.range(at..Frame(end)).next().is_none();
+        let fixed = |(first, of): (&Frame, &Order)| first.0 + of.frames() <= at.0 || first.0 >= end;
+        moving && self.fixed.iter().all(fixed)
+    }
+}
+
+impl Owner {
+    /// A movable frame; taken and known in one step, as far as shuttle is concerned, or it could be
+    /// offered to somebody who does not know it yet.
+    fn put(&self, seat: &mut OwnSeat) {
+        if let Ok(frame) = seat.alloc(Order::ZERO, MOVABLE) {
+            self.keep(frame);
+        }
+    }
+
+    fn keep(&self, frame: Frame) {
+        let mut state = self.0.lock().unwrap();
+        assert!(state.is_free(frame, Order::ZERO), "{frame} is somebody's");
+        state.stamps += 1;
+        let stamp = state.stamps;
+        state.contents.insert(frame, stamp);
+    }
+
+    fn fix(&self, frame: Frame, order: Order) {
+        let mut state = self.0.lock().unwrap();
+        assert!(frame.is_aligned(order));
+        assert!(state.is_free(frame, order), "{frame} {order} is somebody's");
+        state.fixed.insert(frame, order);
+    }
+
+    fn unfix(&self, seat: &mut OwnSeat, frame: Frame) {
+        let order = self.0.lock().unwrap().fixed.remove(&frame).unwrap();
+        seat.free(frame, order).unwrap();
+    }
+
+    /// Gives one movable frame back, if there is one.
+    fn drop_one(&self, seat: &mut OwnSeat, random: &mut Random) -> bool {
+        let taken = {
+            let mut state = self.0.lock().unwrap();
+            let nth = random.below(state.contents.len().max(1) as u64) as usize;
+            let found = state.contents.keys().nth(nth).copied();
+            found.inspect(|frame| {
+                state.contents.remove(frame);
+            })
+        };
+        taken.is_some_and(|frame| seat.free(frame, Order::ZERO).is_ok())
+    }
+
+    /// Everything is known, nothing is apart, and all is given back.
+    fn end(&self, zone: SharedZone) {
+        for id in 0..zone.pageblocks() {
+            assert!(!zone.is_isolated(id), "R1: {id}");
+        }
+        zone.verify().unwrap();
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let mut random = Random::new(1);
+        let mut stamps: Vec<u64> = self.0.lock().unwrap().contents.values().copied().collect();
+        let all = stamps.len();
+        stamps.sort_unstable();
+        stamps.dedup();
+        assert_eq!(stamps.len(), all, "R2: contents are there twice");
+        while self.drop_one(&mut seat, &mut random) {}
+        let fixed: Vec<Frame> = self.0.lock().unwrap().fixed.keys().copied().collect();
+        for frame in fixed {
+            self.unfix(&mut seat, frame);
+        }
+        drop(seat);
+        zone.drain();
+        zone.verify().unwrap();
+        assert_eq!(zone.recount().free, FRAMES, "a frame is lost");
+        assert_eq!(zone.stats().bad_frees, 0);
+    }
+}
+
+impl Migrate for Owner {
+    fn migrate(&self, moves: &mut [Move]) {
+        thread::yield_now();
+        let mut state = self.0.lock().unwrap();
+        for of in moves {
+            if let Some(stamp) = state.contents.remove(&of.from) {
+                assert!(
+                    state.is_free(of.to, of.order),
+                    "R2: {of:?} is to move to what is somebody's"
+                );
+                state.contents.insert(of.to, stamp);
+                of.state = MoveState::Moved;
+            }
+        }
+    }
+}
+
+impl Shrink<OwnSeat> for Owner {
+    fn holding(&self) -> Holding {
+        Holding {
+            frames: self.0.lock().unwrap().contents.len() as u64,
+            heat: 0,
+        }
+    }
+
+    fn shrink(&self, frames: &mut OwnSeat, ask: &Ask) -> Shrunk {
+        let mut random = Random::new(ask.scan);
+        let mut freed = 0;
+        while freed < ask.wanted.min(ask.scan) && self.drop_one(frames, &mut random) {
+            freed += 1;
+        }
+        Shrunk {
+            scanned: ask.scan.max(freed),
+            freed,
+        }
+    }
+}
+
+/// Somebody fills memory a little, so that each pageblock has something in it.
+fn fill(zone: SharedZone, owner: &Owner, frames: &[u64]) {
+    for &frame in frames {
+        zone.alloc_at(Frame(frame), Order::ZERO, MOVABLE).unwrap();
+        owner.keep(Frame(frame));
+    }
+}
+
+/// Allocates and frees for a while.
+fn churn(seat: &mut OwnSeat, owner: &Owner, seed: u64) {
+    let mut random = Random::new(seed);
+    for _ in 0..5 {
+        if random.chance(50) {
+            owner.put(seat);
+        } else {
+            owner.drop_one(seat, &mut random);
+        }
+    }
+}
+
+fn on_cpu(
+    zone: SharedZone,
+    cpu: u16,
+    work: impl FnOnce(&mut OwnSeat) + Send + 'static,
+) -> thread::JoinHandle<()> {
+    thread::spawn(move || work(&mut zone.seat(CpuId(cpu)).unwrap()))
+}
+
+const SPREAD: [u64; 12] = [0, 5, 8, 9, 16, 20, 24, 31, 33, 41, 52, 63];
+
+#[test]
+fn a_captured_block_is_nobody_elses() {
+    for cache_permille in [0, 100] {
+        let captured = Arc::new(AtomicU64::new(0));
+        let count = captured.clone();
+        explore(150, move || {
+            let (zone, reclaim) = machine(cache_permille);
+            let owner = Owner::default();
+            fill(zone, &owner, &SPREAD);
+            let compacting = |cpu: u16, size: u8| {
+                let (owner, count) = (owner.clone(), count.clone());
+                on_cpu(zone, cpu, move |seat| {
+                    for _ in 0..2 {
+                        let effort = CompactEffort::Background;
+                        let size = order(size);
+                        let made = reclaim.compact(seat, size, MOVABLE, effort, &[&owner]);
+                        if let Compaction::Captured(frame) = made {
+                            count.fetch_add(1, Relaxed);
+                            owner.fix(frame, size);
+                            thread::yield_now();
+                            owner.unfix(seat, frame);
+                        }
+                    }
+                })
+            };
+            let threads = [compacting(0, WHOLE), compacting(1, WHOLE - 1)];
+            let churning = owner.clone();
+            let third = on_cpu(zone, 2, move |seat| churn(seat, &churning, 7));
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+            third.join().unwrap();
+            owner.end(zone);
+        });
+        let captured = captured.load(Relaxed);
+        assert!(captured > 150, "only {captured} were made in 150 schedules");
+    }
+}
+
+#[test]
+fn a1_of_two_who_evacuate_one_run_at_most_one_has_it() {
+    let winners = Arc::new(AtomicU64::new(0));
+    let count = winners.clone();
+    explore(150, move || {
+        let (zone, reclaim) = machine(100);
+        let owner = Owner::default();
+        fill(zone, &owner, &SPREAD);
+        let run = Run::new(Frame(8), 8).unwrap();
+        let won = Arc::new(Mutex::new(0));
+        let evacuating = |cpu: u16| {
+            let (owner, won) = (owner.clone(), won.clone());
+            on_cpu(zone, cpu, move |seat| {
+                if reclaim.evacuate(seat, run, &[&owner]).is_ok() {
+                    *won.lock().unwrap() += 1;
+                    let state = owner.0.lock().unwrap();
+                    assert!(state.is_free(Frame(8), order(WHOLE)));
+                }
+            })
+        };
+        let threads = [evacuating(0), evacuating(1)];
+        let churning = owner.clone();
+        let third = on_cpu(zone, 2, move |seat| churn(seat, &churning, 3));
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        third.join().unwrap();
+        let won = *won.lock().unwrap();
+        assert!(won <= 1, "A1: {won} have emptied the run");
+        assert_eq!(zone.is_isolated(1), won == 1, "R1");
+        count.fetch_add(won, Relaxed);
+        if won == 1 {
+            assert_eq!(zone.unisolate(run), Ok(0), "nothing has come in meanwhile");
+        }
+        owner.end(zone);
+    });
+    let winners = winners.load(Relaxed);
+    assert!(winners > 50, "only {winners} were emptied in 150 schedules");
+}
+
+#[test]
+fn the_background_works_beside_requests() {
+    let worked = Arc::new(AtomicU64::new(0));
+    let count = worked.clone();
+    explore(150, move || {
+        let (zone, reclaim) = machine(0);
+        let owner = Owner::default();
+        // Of 64 frames 44 are taken: below low.
+        let most: Vec<u64> = (0..FRAMES).filter(|frame| frame % 13 < 9).collect();
+        fill(zone, &owner, &most);
+        let requesting = |cpu: u16| {
+            let owner = owner.clone();
+            thread::spawn(move || {
+                let mut seat = reclaim.seat(zone.seat(CpuId(cpu)).unwrap());
+                let clients = Clients {
+                    shrink: &[&owner],
+                    migrate: &[&owner],
+                };
+                let mut random = Random::new(u64::from(cpu));
+                for _ in 0..4 {
+                    let size = order(random.below(u64::from(WHOLE) + 1) as u8);
+                    let mobility = Mobility::ALL[random.below(3) as usize];
+                    if let Ok(frame) = seat.alloc(size, mobility, Context::ANY, &clients) {
+                        owner.fix(frame, size);
+                        if random.chance(60) {
+                            owner.unfix(seat.frames(), frame);
+                        }
+                    }
+                }
+            })
+        };
+        let threads = [requesting(0), requesting(1)];
+        let same = owner.clone();
+        let background = on_cpu(zone, 2, move |seat| {
+            let clients = Clients {
+                shrink: &[&same],
+                migrate: &[&same],
+            };
+            for _ in 0..4 {
+                let _rests = reclaim.background(seat, &clients, 8);
+                thread::yield_now();
+            }
+        });
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        background.join().unwrap();
+        let stats = reclaim.stats();
+        count.fetch_add(stats.pgsteal_kswapd + stats.pgsteal_direct, Relaxed);
+        owner.end(zone);
+    });
+    assert!(worked.load(Relaxed) > 150, "nobody reclaimed");
+}
