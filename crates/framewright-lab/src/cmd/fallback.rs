@@ -3,6 +3,7 @@
 use super::CommandError;
 use super::lab::failed;
 use super::progress::with_progress;
+use super::replay;
 use crate::experiment::Progress;
 use crate::experiment::fallback::{
     Job, Outcome, Params, Policy, Span, case, figures, live_all, middles, series,
@@ -12,7 +13,10 @@ use crate::report::{
     Figure, FigureAssertion, Machine, RunInfo, figure_lines, figure_table, has_place, write_whole,
 };
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Huge pages requested after a trace, as after the recorded ones.
+const HUGE_PROBES: u64 = 350;
 
 /// The most days.
 const DAYS_MAX: f64 = 100.0;
@@ -58,6 +62,15 @@ pub struct Args {
     /// Seconds awake between two points of the series
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     every: u64,
+
+    /// The same machine over this recorded trace, in the phone's place, with 350 huge pages requested at
+    /// its end: `framewright replay --reclaim`, which has assertions and more options
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["days", "seed", "seeds", "params", "assertions"])]
+    trace: Option<PathBuf>,
+
+    /// Frames to hold back from the trace's memory, from the start to the end
+    #[arg(long, value_name = "FRAMES", requires = "trace", default_value_t = 0)]
+    squeeze: u64,
 
     /// Demand a relation between figures, as `framewright.allocstall<=proposed.allocstall`; may be
     /// repeated. Exit code 1 if one does not hold for every seed
@@ -109,6 +122,31 @@ impl Args {
         Params::read(&name, &text).map_err(CommandError::input)
     }
 
+    /// What `framewright replay` is asked for `trace`.
+    fn replay_of(&self, trace: &Path) -> replay::Args {
+        let named = |policy: Policy| match policy {
+            Policy::Before => replay::RECLAIMING[0],
+            Policy::Proposed => replay::RECLAIMING[1],
+            Policy::Framewright => replay::RECLAIMING[2],
+        };
+        replay::Args {
+            traces: vec![trace.to_owned()],
+            policy: self.policies().into_iter().map(named).collect(),
+            start: replay::StartArg::Imposed,
+            squeeze: self.squeeze,
+            state: None,
+            probe: None,
+            reclaim: true,
+            probe_huge: HUGE_PROBES,
+            json: self.json.clone(),
+            csv: self.csv.clone(),
+            every: self.every as f64,
+            format: replay::Format::Table,
+            assertions: Vec::new(),
+            jobs: self.jobs,
+        }
+    }
+
     fn info(&self, seeds: &[u64]) -> RunInfo {
         let policies: Vec<&str> = self.policies().iter().map(|policy| policy.name()).collect();
         let all: Vec<String> = seeds.iter().map(u64::to_string).collect();
@@ -138,6 +176,9 @@ impl Args {
 /// # Errors
 /// If the parameter file has a fault, an output cannot be written, or an assertion does not hold.
 pub fn run(args: &Args) -> Result<(), CommandError> {
+    if let Some(trace) = &args.trace {
+        return replay::run(&args.replay_of(trace));
+    }
     let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
     if is_stdout(&args.json) && is_stdout(&args.csv) {
         return Err(CommandError::Input(

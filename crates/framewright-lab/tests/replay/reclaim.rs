@@ -145,3 +145,25 @@ fn on_recorded_memory_under_squeeze_the_engine_stalls_less_and_serves_more_huge_
     let served = "huge_probes_served";
     assert!(of("concentrated", served) > of("linux-4.4", served));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn lab_fallback_runs_the_same_machine_over_a_trace_in_the_phone_s_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&tight(1_000, 5), folder.path(), "tight");
+    let args = [
+        "lab",
+        "fallback",
+        "--trace",
+        as_str(&path),
+        "--squeeze",
+        "500",
+    ];
+    let (code, out, error) = run(&args);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(out.starts_with("tight/imposed/b500: "), "{out}");
+    assert!(out.contains("huge pages are requested"), "{out}");
+    let (code, _, error) = run(&["lab", "fallback", "--squeeze", "500"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("--trace"), "{error}");
+}
