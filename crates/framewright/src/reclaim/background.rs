@@ -20,7 +20,7 @@ use super::watch::{Lack, NAPS, SLEEPS, WORKS};
 use crate::frame::Seat;
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Targets, boost_after, gap};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::Ordering::{AcqRel, Relaxed};
 use crate::units::{Context, Mobility, Order};
 
 /// What the background wants of whoever calls it.
@@ -66,8 +66,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             return Background::Sleeps;
         }
         let mut left = budget.max(1);
-        let mut is_reached = true;
-        loop {
+        let is_reached = loop {
             let used = match self.standing(self.targets()) {
                 Standing::Frames(missing) if self.may_ask() => {
                     self.ask_once(frames, clients, missing, left)
@@ -80,18 +79,18 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                     let piece = piece_of(self.zone().pageblock_order());
                     self.empty_one(frames, clients, piece, Lack::Ordinary)
                 }
-                Standing::Reached => break,
-                _ => {
-                    is_reached = false;
-                    break;
-                }
+                // Somebody who saw it work wants more than it saw: it looks once more. Who does after this
+                // finds it wanted when it rests.
+                _ if self.word(word::WOKEN).swap(0, AcqRel) != 0 => 1,
+                Standing::Reached => break true,
+                _ => break false,
             };
             // However little a step says it was, it was one.
             left = left.saturating_sub(used.max(1));
             if left == 0 {
                 return Background::Works;
             }
-        }
+        };
         self.rest(is_reached)
     }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::frame::{AllocError, Blocks, RangeError, Seat as FrameSeat, Zone, ZoneLayout};
 use crate::platform::{Relief, SingleThread};
 use crate::policy::{Config, ReclaimConfig};
+use crate::sync::Ordering::Relaxed;
 use crate::units::{Context, CpuId, Frame, Mobility, Order, Run};
 use Mobility::{Movable, Unmovable};
 use std::cell::{Cell, RefCell};
@@ -552,4 +553,33 @@ fn relief_frees_what_is_wanted_or_all_that_there_is_and_counts_one_stall() {
     assert_eq!(reclaim.stats().allocstalls(), 3);
     drop(frames);
     is_sound(&zone, 0);
+}
+
+#[test]
+fn a_wake_that_comes_while_the_background_works_outlasts_its_going_to_rest() {
+    let mut machine = Machine::new(1);
+    let zone = machine.zone(&UNCACHED);
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+    let phase = reclaim.word(super::state::word::PHASE);
+    // It has found that there is enough; then others take frames and see that it works; then it rests.
+    phase.store(super::watch::WORKS, Relaxed);
+    reclaim.wake(Lack::Frames);
+    phase.store(super::watch::NAPS, Relaxed);
+    assert!(reclaim.is_wanted());
+    let stats = reclaim.stats();
+    assert_eq!(stats.kswapd_wake, 0, "it was awake");
+    // In order, it has seen to that itself.
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    phase.store(super::watch::WORKS, Relaxed);
+    reclaim.wake(Lack::Frames);
+    let clients = Clients {
+        shrink: &[],
+        migrate: &[],
+    };
+    assert_eq!(
+        reclaim.background(&mut frames, &clients, 100),
+        Background::Naps
+    );
+    assert!(!reclaim.is_wanted());
 }

@@ -2,7 +2,7 @@
 
 use super::state::{Counter, Reclaim, word};
 use crate::policy::{Targets, boosted};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::Ordering::{Relaxed, Release};
 use crate::units::Mobility;
 
 /// What the background can be short of.
@@ -110,9 +110,16 @@ impl<P> Reclaim<'_, '_, P> {
         self.word(word::WOKEN).load(Relaxed) != 0 || self.word(word::PHASE).load(Relaxed) == WORKS
     }
 
-    /// Wakes the background, unless what is lacking is being left off.
+    /// Wakes the background, unless what is lacking is being left off. While it works already, it is told to
+    /// look once more: it may have seen enough before this request, and be about to rest.
     pub(super) fn wake(&self, lack: Lack) {
-        if self.is_wanted() {
+        let woken = self.word(word::WOKEN);
+        if self.word(word::PHASE).load(Relaxed) == WORKS {
+            // Release pairs with the Acquire of the background's last look, which so sees what is lacking.
+            woken.swap(1, Release);
+            return;
+        }
+        if woken.load(Relaxed) != 0 {
             return;
         }
         let left_off = self.word(lack.words().1);
@@ -122,7 +129,7 @@ impl<P> Reclaim<'_, '_, P> {
             return;
         }
         // Of several CPUs that wake it at once, one does.
-        if self.word(word::WOKEN).swap(1, Relaxed) == 0 {
+        if woken.swap(1, Relaxed) == 0 {
             self.count(Counter::Wake, 1);
         }
     }
