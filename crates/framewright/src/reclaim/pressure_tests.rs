@@ -583,3 +583,54 @@ fn a_wake_that_comes_while_the_background_works_outlasts_its_going_to_rest() {
     );
     assert!(!reclaim.is_wanted());
 }
+
+/// Moves whatever it is offered.
+struct AllMove;
+
+impl Migrate for AllMove {
+    fn migrate(&self, moves: &mut [Move]) {
+        for of in moves {
+            of.state = MoveState::Moved;
+        }
+    }
+}
+
+#[test]
+fn a_frame_in_the_cpus_own_cache_is_had_without_a_stall_when_a_look_is_due() {
+    let mut machine = Machine::new(2);
+    let zone = machine.zone(&Config {
+        cache_permille: 100,
+        ..Config::default()
+    });
+    let mut memory = reclaim_memory(&zone);
+    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    let mut other = zone.seat(CpuId(1)).unwrap();
+    let mut all = Vec::new();
+    while let Ok(frame) = frames.alloc(order(0), Movable) {
+        all.push(frame);
+    }
+    for frame in all.iter().step_by(2) {
+        frames.free(*frame, order(0)).unwrap();
+    }
+    zone.drain();
+    // One pageblock is contaminated, and what is free of it lies in the cache.
+    let first = frames.alloc(order(0), Unmovable).unwrap();
+    let its = |frame: Frame| (frame.0 >> zone.pageblock_order().get()) as usize;
+    let contaminated = its(first);
+    while zone.pageblock(contaminated).free > 0 {
+        other.alloc(order(0), Unmovable).unwrap();
+    }
+    assert!(zone.would_contaminate(order(0), Unmovable));
+    let clients = Clients {
+        shrink: &[],
+        migrate: &[&AllMove],
+    };
+    let mut seat = reclaim.seat(frames);
+    let got = seat
+        .alloc(order(0), Unmovable, Context::ANY, &clients)
+        .unwrap();
+    let stats = reclaim.stats();
+    assert_eq!((stats.compact_stall, stats.pgmigrate_success), (0, 0));
+    assert_eq!(its(got), contaminated);
+}

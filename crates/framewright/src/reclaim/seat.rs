@@ -95,12 +95,17 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         let reclaim = self.reclaim;
         let may_help = context.may_block && context.may_reclaim;
         let frames = order.frames();
-        if u64::from(self.left) < frames && self.look(request) && may_help {
+        let is_look_due = u64::from(self.left) < frames;
+        if is_look_due && self.look(request) && may_help {
             // Whatever it brings: the next request looks again.
             self.left = 0;
             return reclaim.obtain(&mut self.frames, request, clients);
         }
         self.left = u64::from(self.left).saturating_sub(frames) as u32;
+        // The look was in front of the cache. What lies there is had at once, and contaminates nothing.
+        if is_look_due && let Some(frame) = self.frames.alloc_cached(order, mobility) {
+            return Ok(frame);
+        }
         if may_help
             && reclaim.config().empties_for_nonmovable
             && reclaim.zone().would_contaminate(order, mobility)
