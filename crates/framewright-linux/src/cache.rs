@@ -34,6 +34,7 @@ use framewright::platform::{Barrier, Relax};
 use framewright::reclaim::{Ask, Holding, Shrink, Shrunk};
 use framewright::{Frame, Mobility, Order};
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -84,6 +85,19 @@ struct Cached {
     readers: u32,
 }
 
+/// A frame that is freed when this is dropped: nobody keeps it yet.
+struct Unkept<'s, 'z, 'm, P: Relax + Barrier> {
+    seat: &'s mut Seat<'z, 'm, P>,
+    frame: Frame,
+}
+
+impl<P: Relax + Barrier> Drop for Unkept<'_, '_, '_, P> {
+    fn drop(&mut self) {
+        let freed = self.seat.free(self.frame, Order::ZERO);
+        debug_assert!(freed.is_ok(), "it was allocated a moment ago");
+    }
+}
+
 impl Cache {
     /// An empty cache whose frames are in `ram`.
     #[must_use]
@@ -103,6 +117,9 @@ impl Cache {
     ///
     /// # Errors
     /// There is no frame to keep it in. Nothing has changed then, but for what `into` holds.
+    ///
+    /// # Panics
+    /// If `fill` does: then too the cache is as before.
     pub fn get<P: Relax + Barrier>(
         &self,
         seat: &mut Seat<'_, '_, P>,
@@ -119,12 +136,11 @@ impl Cache {
         }
         self.misses.fetch_add(1, Relaxed);
         let frame = seat.alloc(Order::ZERO, Mobility::Reclaimable)?;
+        let unkept = Unkept { seat, frame };
         fill(key, into);
         // Not of this RAM: it cannot be kept.
-        let kept = self.ram.write(frame, into).is_ok() && self.keep(key, frame);
-        if !kept {
-            let freed = seat.free(frame, Order::ZERO);
-            debug_assert!(freed.is_ok(), "it was allocated a moment ago");
+        if self.ram.write(frame, into).is_ok() && self.keep(key, frame) {
+            mem::forget(unkept);
         }
         Ok(())
     }
@@ -236,5 +252,33 @@ impl<'z, 'm, P: Relax + Barrier> Shrink<Seat<'z, 'm, P>> for Cache {
             }
         }
         shrunk
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, Options};
+    use framewright::frame::ZoneLayout;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_filler_that_panics_leaves_no_frame_behind() {
+        let host = Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 1024))).unwrap();
+        let mut seat = host.seat().unwrap();
+        let cache = Cache::new(Arc::clone(host.ram_shared()));
+        let mut page = [0; FRAME_BYTES];
+        let allocated = || host.zone().recount().allocated.iter().sum::<u64>();
+        let before = allocated();
+        let got = catch_unwind(AssertUnwindSafe(|| {
+            let fill = |key: u64, _: &mut [u8; FRAME_BYTES]| panic!("no page for {key}");
+            cache.get(&mut seat, 7, fill, &mut page)
+        }));
+        assert!(got.is_err());
+        assert_eq!((allocated(), cache.pages()), (before, 0));
+        let fill = |_: u64, page: &mut [u8; FRAME_BYTES]| page.fill(3);
+        cache.get(&mut seat, 7, fill, &mut page).unwrap();
+        assert_eq!((allocated(), cache.pages()), (before + 1, 1));
+        assert_eq!(page, [3; FRAME_BYTES]);
     }
 }
