@@ -27,6 +27,11 @@
 //! if the page moves at that moment: [pin](Anon::pin) what is handed to the kernel, and what devices
 //! write to.
 //!
+//! Other handlers of signals must not touch a region if their signal can come in a thread that calls the
+//! region's methods, or has its pages moved: if it comes while that thread holds the gate, the
+//! handler waits for the thread that it interrupted, and both for ever. Block such signals in those threads, or
+//! leave the region alone in the handler.
+//!
 //! # What is not populated
 //! Must not be touched. Mostly that is SIGSEGV as anywhere else. But a page between two populated
 //! ones may show a frame of somebody else's, because they are shown by one mapping: as freed

@@ -2,6 +2,7 @@ use super::*;
 use crate::{Host, Options};
 use framewright::frame::ZoneLayout;
 use framewright::platform::Fenced;
+use framewright::reclaim::MoveState;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -103,4 +104,26 @@ fn what_is_no_region_is_refused() {
         none.to_string(),
         "a window of 0 pages is not between 1 and 2^30"
     );
+}
+
+#[test]
+fn of_two_moves_of_one_block_one_is_made_and_the_other_is_busy() {
+    let host = Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 4096))).unwrap();
+    let mut seat = host.seat().unwrap();
+    let anon = Anon::new(Arc::clone(host.ram_shared()), 1024).unwrap();
+    let page = anon.range().start();
+    let pages = PageRange::new(page, 1).unwrap();
+    anon.populate(&mut seat, pages, Order::ZERO).unwrap();
+    let from = anon.frame_of(page).unwrap();
+    let mut moves = [0; 2].map(|_| Move {
+        from,
+        to: seat.alloc(Order::ZERO, Mobility::Movable).unwrap(),
+        order: Order::ZERO,
+        state: MoveState::Unknown,
+    });
+    anon.migrate(&mut moves);
+    let states = moves.map(|of| of.state);
+    assert_eq!(states, [MoveState::Moved, MoveState::Busy]);
+    assert_eq!(anon.frame_of(page), Some(moves[0].to));
+    assert_ne!(moves[0].to, moves[1].to);
 }
