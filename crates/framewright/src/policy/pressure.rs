@@ -33,7 +33,9 @@ pub struct ReclaimConfig {
     /// watermark, 400 at most; 0: they do not.
     pub boost_percent: u16,
     /// Whether a request that cannot move, and may reclaim, has the cheapest pageblock emptied
-    /// before it goes into a pageblock in which everything can.
+    /// before it goes into a pageblock in which everything can. Else it asks the background for one, and
+    /// goes there this time. Off, unless asked for: on the recorded traces it cost 56 and 95 stalls of
+    /// order 2, and no fewer pageblocks were contaminated by it.
     pub empties_for_nonmovable: bool,
 }
 
@@ -52,7 +54,7 @@ impl Default for ReclaimConfig {
             defer_shift_max: 6,
             pageblocks_percent: 100,
             boost_percent: 150,
-            empties_for_nonmovable: true,
+            empties_for_nonmovable: false,
         }
     }
 }

@@ -15,6 +15,14 @@ use std::vec::Vec;
 
 type Frames<'z, 'm> = FrameSeat<'z, 'm, SingleThread>;
 
+/// Requests that cannot move have pageblocks emptied themselves.
+fn empties() -> ReclaimConfig {
+    ReclaimConfig {
+        empties_for_nonmovable: true,
+        ..ReclaimConfig::default()
+    }
+}
+
 fn order(order: u8) -> Order {
     Order::new(order).unwrap()
 }
@@ -137,7 +145,7 @@ fn has_the_cheapest_emptied(size: u8) {
     let mut machine = Machine::new();
     let (zone, users) = machine.zone(|id| if id == 7 { 300 } else { 100 });
     let mut memory = memory(&zone);
-    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+    let reclaim = Reclaim::new(&zone, &empties(), &mut memory).unwrap();
     let held = users.held.borrow().len() as u64;
     let clients = Clients {
         shrink: &[],
@@ -170,7 +178,7 @@ fn what_may_not_wait_or_finds_nobody_who_moves_falls_back_as_before_and_boosts()
         let mut machine = Machine::new();
         let (zone, users) = machine.zone(|_| 100);
         let mut memory = memory(&zone);
-        let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+        let reclaim = Reclaim::new(&zone, &empties(), &mut memory).unwrap();
         users.pinned.set(pinned);
         let held = users.held.borrow().len() as u64;
         let clients = Clients {
@@ -198,6 +206,26 @@ fn what_may_not_wait_or_finds_nobody_who_moves_falls_back_as_before_and_boosts()
         users.is_complete(held);
         is_sound(&zone, held + 150);
     }
+}
+
+#[test]
+fn by_itself_a_request_that_would_contaminate_asks_the_background_and_does_not_stall() {
+    let mut machine = Machine::new();
+    let (zone, users) = machine.zone(|_| 100);
+    let mut memory = memory(&zone);
+    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+    let clients = Clients {
+        shrink: &[],
+        migrate: &[users],
+    };
+    let mut seat = reclaim.seat(zone.seat(CpuId(0)).unwrap());
+    assert!(zone.would_contaminate(order(0), Unmovable) && !reclaim.is_wanted());
+    seat.alloc(order(0), Unmovable, Context::ANY, &clients)
+        .unwrap();
+    assert!(reclaim.is_wanted(), "woken for a pageblock");
+    let stats = reclaim.stats();
+    assert_eq!((stats.compact_stall, stats.allocstalls()), (0, 0));
+    assert_eq!(users.moved.get(), 0);
 }
 
 #[test]

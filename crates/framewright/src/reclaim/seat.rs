@@ -49,8 +49,9 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
     /// block of its order is there and enough is free beside it. One that must not wait takes what is
     /// there, below the watermark too, or fails.
     ///
-    /// A request that cannot move and would have to go into a pageblock in which everything can, has
-    /// the cheapest pageblock emptied instead, if that is not hopeless.
+    /// A request that cannot move and would have to go into a pageblock in which everything can, wakes the
+    /// background for a pageblock; where the [config](crate::policy::ReclaimConfig) says so, it has the
+    /// cheapest one emptied itself instead, if that is not hopeless.
     ///
     /// # Errors
     /// As the frames' own; nothing has changed then but what was reclaimed and moved. One that may
@@ -106,12 +107,15 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         if is_look_due && let Some(frame) = self.frames.alloc_cached(order, mobility) {
             return Ok(frame);
         }
-        if may_help
-            && reclaim.config().empties_for_nonmovable
-            && reclaim.zone().would_contaminate(order, mobility)
-            && let Some(frame) = reclaim.make_room(&mut self.frames, request, clients)
-        {
-            return Ok(frame);
+        if reclaim.zone().would_contaminate(order, mobility) {
+            // The cheapest pageblock to empty is asked for: of the background, or at once.
+            if may_help
+                && reclaim.config().empties_for_nonmovable
+                && let Some(frame) = reclaim.make_room(&mut self.frames, request, clients)
+            {
+                return Ok(frame);
+            }
+            reclaim.wake(Lack::Pageblocks);
         }
         if let Some(frame) = self.frames.try_alloc(order, mobility) {
             return Ok(frame);
