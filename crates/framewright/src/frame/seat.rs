@@ -62,7 +62,9 @@ pub(super) mod counter {
     pub(in super::super) const NET: usize = 4;
     pub(in super::super) const REMOTE: usize = 5;
     pub(in super::super) const DRAINS: usize = 6;
-    pub(in super::super) const BAD: usize = 7;
+    /// As `MIXED`: free frames in pageblocks that are lent to what moves; wraps. Here, because what a
+    /// search reads of other seats is on one line, with nothing on it that is written without need.
+    pub(in super::super) const LENT: usize = 7;
     /// Free frames in mixed pageblocks, free frames in blocks of order 3 and more, blocks of order
     /// 2: what this seat's changes added to each; wraps.
     pub(in super::super) const MIXED: usize = 8;
@@ -76,10 +78,9 @@ pub(super) mod counter {
     pub(in super::super) const LOOKS: usize = FRAGMENTED + ORDERS;
     /// Fallbacks that put something that cannot move into a pageblock where everything could.
     pub(in super::super) const POLLUTED: usize = LOOKS + 1;
-    /// As `MIXED`: free frames in pageblocks that are lent to what moves; wraps.
-    pub(in super::super) const LENT: usize = POLLUTED + 1;
+    pub(in super::super) const BAD: usize = POLLUTED + 1;
     pub(in super::super) const COUNT: usize = 74;
-    const _: () = assert!(LENT < COUNT);
+    const _: () = assert!(BAD < COUNT);
 }
 
 /// Words of one seat: 64 cache lines, so that no two seats share one; and a power of two, so that
