@@ -1,50 +1,36 @@
-use super::assertion::{AssertionError, Held, Relation};
+use super::statement::{AssertionError, Held, Statement};
 use super::{Figure, FigureMetric, Source};
+use std::fmt;
 use std::str::FromStr;
 
-/// One side: a number, or a variant's metric by their names.
+/// A variant's metric, by their names.
 #[derive(Debug, Clone, PartialEq)]
-enum Side {
-    Number(f64),
-    Figure { variant: String, metric: String },
+struct Named {
+    variant: String,
+    metric: String,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.variant, self.metric)
+    }
 }
 
 /// What must hold of an experiment's own figures, in every case: `framewright.allocstall<=proposed.allocstall`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FigureAssertion {
-    text: String,
-    left: Side,
-    relation: Relation,
-    right: Side,
-}
+pub struct FigureAssertion(Statement<Named>);
 
 impl FromStr for FigureAssertion {
     type Err = AssertionError;
 
     fn from_str(text: &str) -> Result<Self, AssertionError> {
-        let (left, relation, right) = Relation::split(text)?;
-        Ok(Self {
-            text: text.to_owned(),
-            left: side(left)?,
-            relation,
-            right: side(right)?,
-        })
-    }
-}
-
-fn side(text: &str) -> Result<Side, AssertionError> {
-    let text = text.trim();
-    if let Ok(number) = text.parse::<f64>() {
-        return Ok(Side::Number(number));
-    }
-    match text.split_once('.') {
-        Some((variant, metric)) => Ok(Side::Figure {
-            variant: variant.to_owned(),
-            metric: metric.to_owned(),
-        }),
-        None => Err(AssertionError::new(format!(
-            "'{text}' is neither VARIANT.METRIC nor a number"
-        ))),
+        let figure = |variant: &str, metric: &str| {
+            Ok(Named {
+                variant: variant.to_owned(),
+                metric: metric.to_owned(),
+            })
+        };
+        Statement::read(text, figure).map(Self)
     }
 }
 
@@ -58,26 +44,14 @@ impl FigureAssertion {
         case: &str,
         figures: &[Figure<M>],
     ) -> Result<Held, AssertionError> {
-        let value = |side: &Side| match side {
-            Side::Number(number) => Ok(*number),
-            Side::Figure { variant, metric } => {
-                let found = figures.iter().find(|figure| {
-                    figure.case == case
-                        && figure.source != Source::Published
-                        && figure.variant == variant
-                        && figure.metric.name() == *metric
-                });
-                found.map(|figure| figure.value).ok_or_else(|| {
-                    AssertionError::new(format!("{case}: there is no figure {variant}.{metric}"))
-                })
-            }
-        };
-        let (left, right) = (value(&self.left)?, value(&self.right)?);
-        let held = self.relation.holds(left, right);
-        let word = if held { "holds" } else { "does not hold" };
-        Ok(Held {
-            held,
-            figures: format!("{case}: {} {word}: {left} and {right}", self.text),
+        self.0.check(case, |named| {
+            let found = figures.iter().find(|figure| {
+                figure.case == case
+                    && figure.source != Source::Published
+                    && figure.variant == named.variant
+                    && figure.metric.name() == named.metric
+            });
+            found.map(|figure| figure.value)
         })
     }
 }
