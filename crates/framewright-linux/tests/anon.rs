@@ -175,7 +175,10 @@ fn two_threads_that_write_during_thousands_of_moves_lose_nothing() {
     let wrote = with_two_writers(&anon, &live, |wrote| {
         let begun = Instant::now();
         let mut random = 5u64;
-        while moved < 8000 && begun.elapsed() < Duration::from_secs(5) || wrote.load(Relaxed) < 1000
+        // Time ends it only when enough has happened.
+        while moved < 1000
+            || wrote.load(Relaxed) < 1000
+            || moved < 8000 && begun.elapsed() < Duration::from_secs(5)
         {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -294,7 +297,9 @@ fn pages_come_and_go_on_two_threads_while_a_third_compacts() {
         let mut seat = host.seat().unwrap();
         let begun = Instant::now();
         let (mut made, mut tries) = (0, 0);
-        while begun.elapsed() < Duration::from_millis(1200) || tries < 20 {
+        while tries < 20
+            || (begun.elapsed() < Duration::from_millis(1200) || made == 0) && tries < 20_000
+        {
             tries += 1;
             for wanted in [9, 6] {
                 let effort = CompactEffort::Background;
