@@ -115,6 +115,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let first = u64::from(self.config().priority_first);
         self.word(word::PRIORITY).store(first, Relaxed);
         self.word(word::GIVEN_UP).store(0, Relaxed);
+        self.word(word::LOOKED_IN_VAIN).store(0, Relaxed);
         true
     }
 
@@ -198,7 +199,19 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             context: Context::ANY,
         };
         let shrunk = self.ask_all(frames, clients, &round);
-        if shrunk.freed == 0 && priority == 0 && shrunk.scanned < left {
+        let in_vain = self.word(word::LOOKED_IN_VAIN);
+        in_vain.store(
+            match shrunk.freed {
+                0 => in_vain.load(Relaxed).saturating_add(shrunk.scanned),
+                _ => 0,
+            },
+            Relaxed,
+        );
+        // Where its budget ends each step before a round does, no round is ever seen to be the last one:
+        // who gave nothing when all was looked at twice, as a second chance takes, gives nothing.
+        let all_twice = clients.holding().saturating_mul(2);
+        let is_hopeless = in_vain.load(Relaxed) > all_twice;
+        if shrunk.freed == 0 && (priority == 0 && shrunk.scanned < left || is_hopeless) {
             self.give_up(Lack::Frames);
         } else if shrunk.freed < wanted && shrunk.scanned < left {
             at.store(u64::from(priority.saturating_sub(1)), Relaxed);

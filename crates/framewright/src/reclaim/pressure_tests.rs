@@ -529,6 +529,52 @@ fn a_background_that_can_do_nothing_sleeps_and_is_left_off_until_something_helps
     assert!(reclaim.is_wanted());
 }
 
+/// Holds much, and gives nothing however often it is looked at.
+struct Stubborn(core::cell::Cell<u64>);
+
+impl<F> Shrink<F> for Stubborn {
+    fn holding(&self) -> Holding {
+        Holding {
+            frames: 400,
+            heat: 0,
+        }
+    }
+
+    fn shrink(&self, _frames: &mut F, ask: &Ask) -> Shrunk {
+        self.0.set(self.0.get() + ask.scan);
+        Shrunk {
+            scanned: ask.scan,
+            freed: 0,
+        }
+    }
+}
+
+#[test]
+fn r3_the_background_ends_beside_a_client_that_gives_nothing_however_small_its_steps_are() {
+    for budget in [1, 7, 100, 10_000] {
+        let mut machine = Machine::new(1);
+        let zone = machine.zone(&UNCACHED);
+        let mut memory = reclaim_memory(&zone);
+        let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+        let mut frames = zone.seat(CpuId(0)).unwrap();
+        Cache::default().fill(&mut frames, FRAMES - MIN - 10);
+        reclaim.watch();
+        assert!(reclaim.is_wanted());
+        let stubborn = Stubborn(core::cell::Cell::new(0));
+        let clients = Clients {
+            shrink: &[&stubborn],
+            migrate: &[],
+        };
+        let mut steps = 0;
+        while reclaim.background(&mut frames, &clients, budget) == Background::Works {
+            steps += 1;
+            assert!(steps < 2000, "it works for ever at {budget} looks a step");
+        }
+        let looks = stubborn.0.get();
+        assert!((400..=1600).contains(&looks), "{looks} looks at 400 frames");
+    }
+}
+
 #[test]
 fn relief_frees_what_is_wanted_or_all_that_there_is_and_counts_one_stall() {
     let mut machine = Machine::new(1);

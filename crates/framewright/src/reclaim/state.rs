@@ -15,6 +15,8 @@ pub(super) mod word {
     pub(in super::super) const DEFERRED: usize = 0;
     /// Where the migrate scanner begins among equals: a pageblock.
     pub(in super::super) const MIGRATE_AT: usize = 1;
+    /// Looks of the background in this run since a client gave it something.
+    pub(in super::super) const LOOKED_IN_VAIN: usize = 2;
     /// Whether the background was woken and has not noticed yet.
     pub(in super::super) const WOKEN: usize = 3;
     /// Whether the background sleeps, naps or works.
