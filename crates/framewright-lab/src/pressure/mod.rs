@@ -31,7 +31,8 @@ impl<T: for<'f> Shrink<dyn Frees + 'f>> Gives for T {}
 
 /// Those who hold the memory.
 pub trait Tenants: Migrate {
-    /// Those who can give it back. Asked in this order.
+    /// Those who can give it back. The document's kernel asks them in this order, the engine begins with
+    /// another one each round.
     fn shrinkers(&self) -> &[&dyn Gives];
 }
 

@@ -20,7 +20,8 @@ pub struct ReclaimConfig {
     /// nearer free memory is to `min`.
     pub quota_frames: u16,
     /// The most attempts of compaction for one request, 1 to 16: before reclaim, and again when
-    /// reclaim has brought enough for another.
+    /// reclaim has brought enough for another. Beside them one for a whole pageblock and one for half of
+    /// one may be made, where that serves those after it, too.
     pub compactions_max: u8,
     /// After that many attempts of compaction in vain, each leaving off for twice as many requests as
     /// the one before, the number of requests does not grow any more: 2 to the power of this, 16 at

@@ -46,9 +46,11 @@ enum Standing {
 }
 
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
-    /// One step of the background: has clients give frames back until as many are free as its high
-    /// target says, then empties pageblocks until as many are whole, both raised for a while after a
-    /// fallback that polluted. For one caller at a time.
+    /// One step of the background. First clients give frames back until there is room for requests and
+    /// for compaction; then pieces are emptied for what cannot move, if too little is free but what is lent;
+    /// then pageblocks, until as many are whole as its high target says; then what is missing of that in
+    /// frames is given back, too. Both targets are raised for a while after a fallback that polluted. For
+    /// one caller at a time.
     ///
     /// Ends when that is reached, when nothing helps any more (it is not woken for the same reason
     /// for a while then), or after about `budget` looks: at frames that clients are asked about, and of

@@ -101,13 +101,17 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     /// The pageblock is chosen in which that costs least, by the counts in the descriptors; of an order
     /// below the pageblocks', its cheapest block is emptied, of one above, several pageblocks are. It is
     /// set apart meanwhile, so nobody else gets what becomes free there. Contents go to the smallest free
-    /// blocks that suffice, in the fullest pageblocks with movable contents, never to a block as large as
-    /// what is to be made. What could not be emptied is passed over until all has been tried.
+    /// blocks that suffice, in the fullest pageblocks with movable contents, and there never to a block as
+    /// large as what is to be made; where that is not for what moves, or is for everybody, first of all to
+    /// contiguous areas, however large the free blocks are there. What could not be emptied is passed over
+    /// until all has been tried.
     ///
     /// With [`Direct`](CompactEffort::Direct) effort what is not [deferred](Compaction::Deferred) or
     /// [skipped](Compaction::Skipped) is counted as a stall. Stops all CPUs twice for each pageblock that is
-    /// tried: 8 at most, and 16 with [`Background`](CompactEffort::Background) effort. Time: O(pageblocks), 4096 of them at most if one of the cheapest can be
-    /// emptied, and for each frame moved what clients take for it, and less than 0.1 µs.
+    /// tried, or each run of them for a larger order: 8 at most, and 16 with
+    /// [`Background`](CompactEffort::Background) effort; twice more for blocks that reach beyond it. Time:
+    /// O(pageblocks), 4096 of them at most if one of the cheapest can be emptied, and for each frame moved
+    /// what clients take for it, and of a whole pageblock less than 0.1 µs.
     ///
     /// # Panics
     /// If `seat` is in another zone.

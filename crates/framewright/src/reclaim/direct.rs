@@ -68,8 +68,9 @@ enum Next {
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// Serves a request that may reclaim, and for which there is no block, or too little is free.
     ///
-    /// Ends after `rounds_max` rounds and `compactions_max` attempts of compaction (R3), and fails
-    /// only when neither can bring anything any more (R7).
+    /// Ends after `rounds_max` rounds and `compactions_max` attempts of compaction, one for a whole
+    /// pageblock and one for half of one not counted (R3), and fails only when these are over, or
+    /// neither can bring anything any more (R7).
     #[cold]
     pub(super) fn obtain(
         &self,

@@ -16,7 +16,7 @@
 //!
 //! Clients register by trait and are handed in with each call: [`Shrink`] gives frames back,
 //! [`Migrate`] moves what a frame holds to another. `Reclaim` is what a zone remembers of all this:
-//! where the scanners were, what to pass over, how long to leave off, and the counters. A
+//! where the migrate scanner was, what to pass over, how long to leave off, and the counters. A
 //! `Seat` serves a CPU's requests with it: from the frames' own seat as long as that has
 //! something, then by the watermarks. The background is a function that somebody calls from a
 //! thread or a CPU of its own; the engine has neither.
@@ -26,25 +26,27 @@
 //! cost](crate::policy::EvacuationCost), from the descriptors of the pageblocks. Among equals it goes on
 //! from where it was, and what gave nothing has a skip bit until all has been tried. The *free scanner*
 //! finds frames to move to, where movable contents lie already and no block of the order asked for is
-//! broken; the index of the frames keeps its place. A pageblock that is being emptied is set apart:
-//! nothing is allocated there meanwhile, and what was made of it is the caller's before anybody else
-//! sees it.
+//! broken; where what is made is not for what moves, first of all in what is lent to that. It has no
+//! position: the index of the frames names the pageblocks. A pageblock that is being emptied is set
+//! apart: nothing is allocated there meanwhile, and what was made of it is the caller's before anybody
+//! else sees it.
 //!
 //! # Invariants
 //! - **R1** When a call returns, on every way, no pageblock is apart because of it but those that it
 //!   was asked to isolate, and it holds no frame but what it returns.
 //! - **R2** A frame's contents are in one place: the source is freed only after the client said that
 //!   it moved, the target only if it did not.
-//! - **R3** Every call ends: priorities deepen, rounds are counted, and a scanner that has seen
-//!   everything without a gain stops.
+//! - **R3** Every call ends: priorities deepen, rounds, attempts of compaction and the pageblocks of
+//!   each are counted, a scanner that has seen everything without a gain stops, and the background
+//!   gives up what a step did not bring nearer.
 //! - **R4** No recursion: clients are handed the frames' own seat, which knows nothing of reclaim.
 //! - **R5** No client is called while a seat is busy or a lock is held.
 //! - **R6** What is pinned is not moved: a pageblock with a pin is never set apart, and of what a
 //!   client calls pinned neither frame nor bytes change. While contents are on their way nobody can pin
 //!   where they lie.
 //! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or its
-//!   rounds were over, or neither more free frames nor another attempt of compaction could help it, or
-//!   its context forbids to try.
+//!   rounds or its attempts of compaction were over, or neither more free frames nor another attempt
+//!   could help it, or its context forbids to try.
 //!
 //! # Locks
 //! None of its own. Setting a pageblock apart stops all CPUs for a moment (rank 1 of the

@@ -87,8 +87,8 @@ const ORDERS: usize = Order::MAX.index() + 1;
 /// Counters: the stalls by order, then the others.
 const COUNTERS: usize = ORDERS + Counter::COUNT;
 
-/// What a zone remembers of reclaim and compaction: where the scanners were, what to pass over, how
-/// long to leave off, and the counters.
+/// What a zone remembers of reclaim and compaction: where the migrate scanner was, what to pass over,
+/// how long to leave off, and the counters.
 ///
 /// Shared by reference between CPUs. One for a zone: two would not know of each other's deferral.
 #[derive(Debug)]

@@ -145,7 +145,8 @@ impl ReserveLayout {
         self
     }
 
-    /// How many words of metadata it needs: about 2.5 % of the frames.
+    /// How many words of metadata it needs: 2.5 to 3.5 % of the frames, because the index is rounded up to
+    /// a power of two; 3.1 % of 256 MiB. With more pages without a frame than [`new`](Self::new) has, more.
     ///
     /// # Errors
     /// If the layout is not one a reserve can have.

@@ -13,7 +13,8 @@
 //!
 //! # How it was fitted
 //! Once, `before` alone, to the document's before column; `phone.toml` says of each figure where it
-//! comes from. The other columns are predictions.
+//! comes from. The other columns are predictions; how blind they are stands in
+//! docs/design/0009-fallback-and-reclaim.md.
 //!
 //! # Sources
 //! ChengYi He, "avoid external fragmentation related to migration fallback", linux-kernel, 30 January

@@ -179,3 +179,20 @@ fn c3_a_reservation_is_not_placed_over_pages_that_are_not_on_their_device() {
     assert!(reserve.take(reservation).is_ok());
     reserve.verify().unwrap();
 }
+
+#[test]
+fn metadata_is_two_and_a_half_to_three_and_a_half_percent_of_the_frames() {
+    // From 32 MiB on, and each step of a sixteenth up to the next power of two: the index is rounded up.
+    for frames in (13..20).flat_map(|shift| (16..32).map(move |part| part << shift >> 4)) {
+        let layout = ReserveLayout::new(Run::new(Frame(0), frames).unwrap());
+        let permille = layout.words_needed().unwrap() as u64 * 8 * 1000 / (frames * Frame::BYTES);
+        assert!((25..36).contains(&permille), "{frames}: {permille}");
+    }
+    let layout = ReserveLayout::new(Run::new(Frame(0), 65_536).unwrap());
+    let bytes = layout.words_needed().unwrap() as u64 * 8;
+    assert_eq!(
+        bytes * 1000 / (65_536 * Frame::BYTES),
+        31,
+        "3.1 % of 256 MiB"
+    );
+}
