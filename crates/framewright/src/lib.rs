@@ -4,7 +4,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv, reclaim, reserve
+//! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv, reclaim < reserve
 //! ```
 #![no_std]
 #![deny(unsafe_code)]

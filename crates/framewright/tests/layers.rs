@@ -16,9 +16,9 @@ const LAYERS: &[(&str, u8)] = &[
     ("frame", 5),
     ("vrange", 6),
     ("reclaim", 7),
-    ("reserve", 7),
     ("kv", 7),
-    ("engine", 8),
+    ("reserve", 8),
+    ("engine", 9),
 ];
 
 /// Folders, from the workspace root, in which `unsafe` may stand.

@@ -55,6 +55,7 @@
 
 mod area;
 mod clean;
+mod contiguous;
 mod error;
 mod guest;
 mod index;
@@ -69,6 +70,7 @@ mod tests;
 
 pub use area::{Reserve, ReserveLayout};
 pub use clean::Cleaned;
+pub use contiguous::{AreaKind, ContigError, Contiguous, Guaranteed};
 pub use error::{Refused, ReleaseError, ReservationError, SetupError, TakeError};
 pub use guest::{Guest, Key, Put};
 pub use pool::{PoolConfig, PoolId};

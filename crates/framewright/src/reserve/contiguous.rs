@@ -1,0 +1,169 @@
+//! What an owner asks of an area of contiguous frames, of whichever kind it is.
+
+use super::{ReleaseError, Reservation, ReservationError, Reserve, TakeError};
+use crate::platform::{Contents, Relax};
+use crate::reclaim::Obstacle;
+use crate::units::{Frame, Run};
+use core::fmt;
+
+/// What an area does with its frames while no owner has them, and so what an owner may rely on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AreaKind {
+    /// They are lent to movable memory, and a run is had by moving what lies in it (Linux's CMA): that
+    /// takes as long as it takes, and fails where something cannot be moved.
+    Migrate,
+    /// They are lent to guests whose pages can be dropped: a reservation is always had (C3).
+    Guaranteed,
+}
+
+/// An area of frames from which owners take contiguous runs: the same calls for either
+/// [kind](AreaKind).
+///
+/// It is one CPU's access to the area: for the kinds that move memory, a seat is part of it. Several
+/// may be in use at the same time; owners wait for each other inside.
+pub trait Contiguous {
+    /// What becomes of idle frames.
+    fn kind(&self) -> AreaKind;
+
+    /// A run of `frames` frames, the first at a multiple of `align` frames, out of what no reservation
+    /// needs: nobody else's until it is [released](Self::release).
+    ///
+    /// Which run it is, and what it costs, is the kind's business. The contents of the frames are
+    /// whatever they were.
+    ///
+    /// # Errors
+    /// Why there is none. No frame changes hands then; guests' pages may have been dropped, and movable
+    /// contents may lie elsewhere.
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError>;
+
+    /// Gives frames back: a whole reservation, or any part of what
+    /// [`alloc_contig`](Self::alloc_contig) gave.
+    ///
+    /// # Errors
+    /// If not all of it is owned, or it is part of a reservation. Nothing has changed then.
+    fn release(&mut self, run: Run) -> Result<(), ReleaseError>;
+
+    /// Sets a run aside that no other reservation and no [`alloc_contig`](Self::alloc_contig) gets any
+    /// of; the name's first sixteen bytes are kept for listings.
+    ///
+    /// # Errors
+    /// Why not. Nothing has changed then.
+    fn reserve(
+        &mut self,
+        name: &str,
+        frames: u64,
+        align: u64,
+    ) -> Result<Reservation, ReservationError>;
+
+    /// Takes a reservation. In a [guaranteed](AreaKind::Guaranteed) area that fails only if it is taken
+    /// already. In a [migrating](AreaKind::Migrate) one nobody else's request can break it up, but what
+    /// cannot be moved out of it makes this fail as any request.
+    ///
+    /// # Errors
+    /// Why not, as for [`alloc_contig`](Self::alloc_contig).
+    fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError>;
+
+    /// Gives a reservation up: its frames are everybody's again.
+    ///
+    /// # Errors
+    /// If there is no such reservation, or it is taken. Nothing has changed then.
+    fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError>;
+}
+
+/// Why an owner did not get a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ContigError {
+    /// No frame asked for, or an alignment that is no power of two.
+    Malformed,
+    /// No run of that length and alignment is left beside reservations and what is owned: trying again
+    /// helps when something was released.
+    NoRoom,
+    /// The reservation is taken already, by whoever has this run.
+    Taken(Run),
+    /// The reservation is not this area's, or was given up.
+    Unknown,
+    /// Every place for it had something that did not go away (`-EBUSY`): in the last one the block at
+    /// `frame`. Only where contents are [moved](AreaKind::Migrate); trying again may help.
+    Busy {
+        /// The first frame of the block that stays, or of the pageblock with the pin.
+        frame: Frame,
+        /// Why it stays.
+        why: Obstacle,
+    },
+    /// What is in the way finds no room elsewhere (`-ENOMEM`), of which this block was the first. Only
+    /// where contents are [moved](AreaKind::Migrate): other places would not be any better.
+    NoMemory(Frame),
+}
+
+impl fmt::Display for ContigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => TakeError::Malformed.fmt(f),
+            Self::NoRoom => TakeError::NoRoom.fmt(f),
+            Self::Taken(run) => TakeError::Taken(*run).fmt(f),
+            Self::Unknown => TakeError::Unknown.fmt(f),
+            Self::Busy { frame, why } => write!(f, "the block at frame {frame} {why}"),
+            Self::NoMemory(frame) => {
+                write!(f, "the block at frame {frame} {}", Obstacle::NoRoom)
+            }
+        }
+    }
+}
+
+impl core::error::Error for ContigError {}
+
+impl From<TakeError> for ContigError {
+    fn from(error: TakeError) -> Self {
+        match error {
+            TakeError::Taken(run) => Self::Taken(run),
+            TakeError::Unknown => Self::Unknown,
+            TakeError::Malformed => Self::Malformed,
+            TakeError::NoRoom => Self::NoRoom,
+        }
+    }
+}
+
+/// An owner's access to a [`Reserve`], where runs are had by discarding.
+#[derive(Debug)]
+pub struct Guaranteed<'r, 'm, P> {
+    reserve: &'r Reserve<'m, P>,
+}
+
+impl<'r, 'm, P> Guaranteed<'r, 'm, P> {
+    /// Access to `reserve`.
+    #[must_use]
+    pub const fn new(reserve: &'r Reserve<'m, P>) -> Self {
+        Self { reserve }
+    }
+}
+
+impl<P: Relax + Contents> Contiguous for Guaranteed<'_, '_, P> {
+    fn kind(&self) -> AreaKind {
+        AreaKind::Guaranteed
+    }
+
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
+        Ok(self.reserve.alloc_contig(frames, align)?)
+    }
+
+    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+        self.reserve.release(run)
+    }
+
+    fn reserve(
+        &mut self,
+        name: &str,
+        frames: u64,
+        align: u64,
+    ) -> Result<Reservation, ReservationError> {
+        self.reserve.reserve(name, frames, align)
+    }
+
+    fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
+        Ok(self.reserve.take(reservation)?)
+    }
+
+    fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
+        Ok(self.reserve.unreserve(reservation)?)
+    }
+}
