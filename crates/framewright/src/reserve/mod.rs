@@ -56,6 +56,7 @@
 mod area;
 mod clean;
 mod contiguous;
+pub mod contract;
 mod error;
 mod guest;
 mod index;
@@ -71,6 +72,7 @@ mod tests;
 pub use area::{Reserve, ReserveLayout};
 pub use clean::Cleaned;
 pub use contiguous::{AreaKind, ContigError, Contiguous, Guaranteed};
+pub use contract::Store;
 pub use error::{Refused, ReleaseError, ReservationError, SetupError, TakeError};
 pub use guest::{Guest, Key, Put};
 pub use pool::{PoolConfig, PoolId};

@@ -190,8 +190,9 @@ fn metadata_is_two_and_a_half_to_three_and_a_half_percent_of_the_frames() {
     }
     let layout = ReserveLayout::new(Run::new(Frame(0), 65_536).unwrap());
     let bytes = layout.words_needed().unwrap() as u64 * 8;
+    let frames_bytes = 65_536 * Frame::BYTES;
     assert_eq!(
-        bytes * 1000 / (65_536 * Frame::BYTES),
+        (bytes * 1000 + frames_bytes / 2) / frames_bytes,
         31,
         "3.1 % of 256 MiB"
     );
