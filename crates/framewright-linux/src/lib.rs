@@ -18,6 +18,8 @@
 //!
 //!     Cache ── Shrink       pages by key, given back when they are wanted [`cache`]
 //!
+//!     SwapFile, Zram ── where pages lie that have no frame              [`swap`]
+//!
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
 //!
@@ -29,7 +31,7 @@
 //!
 //! # What is not here
 //! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread
-//! may move at any instruction. Files and swap come with what needs them.
+//! may move at any instruction.
 
 pub mod anon;
 pub mod cache;
@@ -40,6 +42,7 @@ mod mapping;
 pub mod platform;
 pub mod ram;
 mod space;
+pub mod swap;
 pub mod window;
 mod words;
 
@@ -51,4 +54,5 @@ pub use kv::{HostKv, HostKvSeat};
 pub use platform::{Linux, Membarrier, Paged, Stored};
 pub use ram::{Pages, Ram, RamReport};
 pub use space::{HostRangeSeat, HostSpace, RangeOptions};
+pub use swap::{SwapDevice, SwapFile, Zram};
 pub use window::Window;

@@ -1,0 +1,316 @@
+//! A swap device that is a file, or a disk.
+//!
+//! Pages go past the kernel's page cache (O_DIRECT): what the engine took out of memory is not to lie
+//! there again under another name. A file system that refuses that (tmpfs before Linux 6.6 and some of
+//! the network do) is used with the page cache between, and [`SwapFile::direct_io`] says so.
+
+use super::{Aligned, SwapDevice, check_slot, of_slot};
+use crate::ram::FRAME_BYTES;
+use framewright::platform::PageWords;
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Pages that one request carries at most: 128 KiB.
+const BATCH: usize = 32;
+
+/// Buffers that are kept for the next request, at most.
+const SPARE_MAX: usize = 8;
+
+/// Whether a file's pages go past the kernel's page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DirectIo {
+    /// They do.
+    Yes,
+    /// The file system refused it, with this errno: each page is in the page cache, too.
+    Refused(i32),
+}
+
+/// A file or block device with slots. See the [module's description](self).
+///
+/// ```
+/// use framewright_linux::swap::{SwapDevice, SwapFile};
+///
+/// # fn main() -> std::io::Result<()> {
+/// # let folder = std::env::temp_dir().join(format!("framewright-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let device = SwapFile::create(&folder.join("swap"), 64)?;
+/// device.write(7, &[42; 512])?;
+/// device.sync()?;
+/// let mut page = [0; 512];
+/// device.read(7, &mut page)?;
+/// assert_eq!(page, [42; 512]);
+/// assert_eq!(device.bytes_written(), 4096);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct SwapFile {
+    file: OwnedFd,
+    slots: u64,
+    direct_io: DirectIo,
+    written: AtomicU64,
+    spare: Mutex<Vec<Buffers>>,
+}
+
+/// Where direct I/O reads from and writes to.
+#[derive(Debug)]
+struct Buffers(Box<[Aligned]>);
+
+impl std::fmt::Debug for Aligned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Aligned")
+    }
+}
+
+impl SwapFile {
+    /// A new file of `slots` slots; one that is there already becomes as long, and keeps what it had.
+    ///
+    /// The room is taken at once, where the file system can: so later no write finds the disk full.
+    ///
+    /// # Errors
+    /// What the host said: also if there is no room.
+    pub fn create(path: &Path, slots: u64) -> io::Result<Self> {
+        let len_bytes = slots
+            .checked_mul(FRAME_BYTES as u64)
+            .filter(|bytes| *bytes > 0 && i64::try_from(*bytes).is_ok());
+        let len_bytes = len_bytes.ok_or_else(|| {
+            let what = format!("a swap file of {slots} slots is not possible");
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        })?;
+        let (file, direct_io) = open(path, OFlags::CREATE)?;
+        rustix::fs::ftruncate(&file, len_bytes)?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len_bytes) {
+            // Not known there: the room is taken when it is written to.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Self::new(file, slots, direct_io))
+    }
+
+    /// A file or block device as it is, as many slots as are whole in it.
+    ///
+    /// # Errors
+    /// What the host said, or that it has not one slot.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let (file, direct_io) = open(path, OFlags::empty())?;
+        let stat = rustix::fs::fstat(&file)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let len_bytes = match kind {
+            FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or(0),
+            _ => rustix::fs::seek(&file, SeekFrom::End(0))?,
+        };
+        let slots = len_bytes / FRAME_BYTES as u64;
+        if slots == 0 {
+            let what = format!("{} has {len_bytes} bytes, not one slot", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        Ok(Self::new(file, slots, direct_io))
+    }
+
+    const fn new(file: OwnedFd, slots: u64, direct_io: DirectIo) -> Self {
+        Self {
+            file,
+            slots,
+            direct_io,
+            written: AtomicU64::new(0),
+            spare: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Whether pages go past the kernel's page cache.
+    #[must_use]
+    pub const fn direct_io(&self) -> DirectIo {
+        self.direct_io
+    }
+
+    /// Runs `work` with buffers for `pages` pages.
+    fn with_buffers<R>(&self, pages: usize, work: impl FnOnce(&mut [Aligned]) -> R) -> R {
+        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = {
+            let mut spare = spare();
+            let fits = spare.iter().position(|one| one.0.len() >= pages);
+            fits.map(|nth| spare.swap_remove(nth))
+        };
+        let new = || Buffers(vec![Aligned::ZERO; pages].into_boxed_slice());
+        let mut buffers = found.unwrap_or_else(new);
+        let result = work(&mut buffers.0[..pages]);
+        let mut spare = spare();
+        if spare.len() < SPARE_MAX {
+            spare.push(buffers);
+        }
+        result
+    }
+
+    fn write_batch(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
+        let len_bytes = pages.len() * FRAME_BYTES;
+        self.with_buffers(pages.len(), |buffers| {
+            for (buffer, page) in buffers.iter_mut().zip(pages) {
+                buffer.set(page);
+            }
+            let slices: Vec<_> = buffers.iter().map(|one| IoSlice::new(&one.0)).collect();
+            let offset = first * FRAME_BYTES as u64;
+            let done = retry(|| rustix::io::pwritev(&self.file, &slices, offset));
+            let done = done.map_err(|error| of_slot(first, "written", &error))?;
+            self.written.fetch_add(done as u64, Relaxed);
+            short(first, done, len_bytes, io::ErrorKind::WriteZero)
+        })
+    }
+}
+
+impl SwapDevice for SwapFile {
+    fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+        self.write_run(slot, std::slice::from_ref(page))
+    }
+
+    /// In requests of up to 32 pages.
+    fn write_run(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
+        if let Some(last) = pages.len().checked_sub(1) {
+            check_slot(first.saturating_add(last as u64), self.slots)?;
+        }
+        for (nth, batch) in pages.chunks(BATCH).enumerate() {
+            self.write_batch(first + (nth * BATCH) as u64, batch)?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+        check_slot(slot, self.slots)?;
+        self.with_buffers(1, |buffers| {
+            let offset = slot * FRAME_BYTES as u64;
+            let done = retry(|| {
+                let mut slices = [IoSliceMut::new(&mut buffers[0].0)];
+                rustix::io::preadv(&self.file, &mut slices, offset)
+            });
+            let done = done.map_err(|error| of_slot(slot, "read", &error))?;
+            short(slot, done, FRAME_BYTES, io::ErrorKind::UnexpectedEof)?;
+            buffers[0].get(page);
+            Ok(())
+        })
+    }
+
+    /// Nothing: the room stays the file's.
+    fn discard(&self, _slot: u64) {}
+
+    /// fdatasync.
+    fn sync(&self) -> io::Result<()> {
+        let synced = retry(|| rustix::fs::fdatasync(&self.file));
+        synced.map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("the swap file was not synced: {error}"),
+            )
+        })
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+}
+
+/// Opens for direct I/O, or without where that is refused.
+fn open(path: &Path, more: OFlags) -> io::Result<(OwnedFd, DirectIo)> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+        Ok(file) => Ok((file, DirectIo::Yes)),
+        Err(Errno::INVAL) => {
+            let file = rustix::fs::open(path, flags, mode)?;
+            Ok((file, DirectIo::Refused(Errno::INVAL.raw_os_error())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether all bytes were copied; else an error with the slot at which they ended.
+fn short(first: u64, done: usize, wanted: usize, kind: io::ErrorKind) -> io::Result<()> {
+    if done == wanted {
+        return Ok(());
+    }
+    let slot = first + (done / FRAME_BYTES) as u64;
+    let bytes = done % FRAME_BYTES;
+    let what = format!("slot {slot}: {bytes} of {FRAME_BYTES} bytes were copied");
+    Err(io::Error::new(kind, what))
+}
+
+/// Again, as long as signals interrupt it.
+fn retry<R>(mut call: impl FnMut() -> rustix::io::Result<R>) -> io::Result<R> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swap::tests::{Folder, page};
+
+    #[test]
+    fn what_was_written_is_read_by_another_opening_too() {
+        let folder = Folder::new("file");
+        let path = folder.path().join("swap");
+        let device = SwapFile::create(&path, 200).unwrap();
+        let pages: Vec<_> = (0..70).map(page).collect();
+        device.write_run(100, &pages).unwrap();
+        device.write(3, &page(1000)).unwrap();
+        device.sync().unwrap();
+        assert_eq!(device.bytes_written(), 71 * 4096);
+        let other = SwapFile::open(&path).unwrap();
+        assert_eq!(other.slots(), 200);
+        let mut got = [0; 512];
+        for nth in 0..70 {
+            other.read(100 + nth, &mut got).unwrap();
+            assert_eq!(got, page(nth));
+        }
+        other.read(3, &mut got).unwrap();
+        assert_eq!(got, page(1000));
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_an_error_that_names_the_slot() {
+        let folder = Folder::new("short");
+        let path = folder.path().join("swap");
+        let device = SwapFile::create(&path, 8).unwrap();
+        (0..8).for_each(|nth| device.write(nth, &page(nth)).unwrap());
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(5 * 4096 + 1024).unwrap();
+        let mut got = [0; 512];
+        device.read(4, &mut got).unwrap();
+        let error = device.read(5, &mut got).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(error.to_string(), "slot 5: 1024 of 4096 bytes were copied");
+        let error = device.read(7, &mut got).unwrap_err().to_string();
+        assert_eq!(error, "slot 7: 0 of 4096 bytes were copied");
+    }
+
+    #[test]
+    fn what_is_no_slot_and_what_is_no_device_is_said() {
+        let folder = Folder::new("none");
+        let path = folder.path().join("swap");
+        let device = SwapFile::create(&path, 8).unwrap();
+        let mut got = [0; 512];
+        let error = device.read(8, &mut got).unwrap_err().to_string();
+        assert_eq!(error, "slot 8 is not below 8");
+        let error = device.write_run(6, &[[0; 512]; 3]).unwrap_err().to_string();
+        assert_eq!(error, "slot 8 is not below 8");
+        assert_eq!(device.bytes_written(), 0);
+        let none = SwapFile::create(&path, 0).unwrap_err().to_string();
+        assert_eq!(none, "a swap file of 0 slots is not possible");
+        std::fs::write(folder.path().join("empty"), b"x").unwrap();
+        let empty = SwapFile::open(&folder.path().join("empty")).unwrap_err();
+        assert!(empty.to_string().ends_with("has 1 bytes, not one slot"));
+        assert!(SwapFile::open(&folder.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,294 @@
+//! Which slots of a device are in use.
+//!
+//! Slots are handed out in ascending order, as long as there are any in front of the hand, cluster by
+//! cluster: a cluster of which nothing is in use is preferred, so that what is evicted in sequence is
+//! written in sequence, and is read so later. Where no cluster is empty, any free slot does.
+//!
+//! # Invariants
+//! - **W1** A slot that is in use is not handed out.
+//! - **W2** Nor is one that a [checkpoint](SlotMap::hold) names, whether it is in use or not, until the
+//!   next checkpoint does not name it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Slots in a cluster: 256 pages, 1 MiB.
+const CLUSTER: u64 = 256;
+const WORDS_PER_CLUSTER: usize = (CLUSTER / 64) as usize;
+
+/// Which slots are in use. See the [module's description](self).
+///
+/// ```
+/// use framewright_linux::swap::SlotMap;
+///
+/// let slots = SlotMap::new(1000);
+/// assert_eq!(slots.alloc_run(3), Some(0..3));
+/// assert_eq!(slots.alloc(), Some(3));
+/// slots.free(1);
+/// // Ascending: what was freed comes last.
+/// assert_eq!(slots.alloc(), Some(4));
+/// assert_eq!(slots.used(), 4);
+/// ```
+#[derive(Debug)]
+pub struct SlotMap {
+    map: Mutex<Map>,
+}
+
+#[derive(Debug)]
+struct Map {
+    /// A bit for each slot in use; behind the last slot all are set.
+    used: Vec<u64>,
+    /// A bit for each slot that the last checkpoint names.
+    held: Vec<u64>,
+    slots: u64,
+    used_slots: u64,
+    /// Where the next slot is looked for.
+    hand: u64,
+}
+
+impl SlotMap {
+    /// A map of `slots` slots, none of them in use.
+    #[must_use]
+    pub fn new(slots: u64) -> Self {
+        let words = slots.div_ceil(CLUSTER) as usize * WORDS_PER_CLUSTER;
+        let mut used = vec![0; words];
+        for slot in slots..words as u64 * 64 {
+            used[slot as usize / 64] |= 1 << (slot % 64);
+        }
+        Self {
+            map: Mutex::new(Map {
+                held: vec![0; words],
+                used,
+                slots,
+                used_slots: 0,
+                hand: 0,
+            }),
+        }
+    }
+
+    /// How many slots there are.
+    #[must_use]
+    pub fn slots(&self) -> u64 {
+        self.map().slots
+    }
+
+    /// How many are in use.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.map().used_slots
+    }
+
+    /// A slot, in use from now on. O(1) where slots are used up in sequence, O(slots / 64) at worst.
+    pub fn alloc(&self) -> Option<u64> {
+        self.map().alloc()
+    }
+
+    /// `count` slots side by side; the first of them. None if there is no such run from the hand on to
+    /// the end of its cluster, or in an empty one: then single slots may still be had.
+    pub fn alloc_run(&self, count: u64) -> Option<std::ops::Range<u64>> {
+        self.map().alloc_run(count)
+    }
+
+    /// Takes one slot out of what is handed out: whether nobody had it.
+    pub fn take(&self, slot: u64) -> bool {
+        let mut map = self.map();
+        let free = slot < map.slots && map.used[slot as usize / 64] >> (slot % 64) & 1 == 0;
+        if free {
+            map.mark(slot);
+        }
+        free
+    }
+
+    /// The slot is not in use any more. Returns whether its contents are nobody's: not if the last
+    /// checkpoint names it.
+    ///
+    /// # Panics
+    /// If it was not in use.
+    pub fn free(&self, slot: u64) -> bool {
+        let mut map = self.map();
+        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+        let was_used = slot < map.slots && map.used[word] & bit != 0;
+        assert!(was_used, "slot {slot} is not in use");
+        map.used[word] &= !bit;
+        map.used_slots -= 1;
+        map.held[word] & bit == 0
+    }
+
+    /// A checkpoint names `slots`, and no others: those are not handed out until the next one (W2).
+    pub fn hold(&self, slots: impl IntoIterator<Item = u64>) {
+        let mut map = self.map();
+        map.held.fill(0);
+        for slot in slots {
+            if slot < map.slots {
+                map.held[slot as usize / 64] |= 1 << (slot % 64);
+            }
+        }
+    }
+
+    /// What a panic of somebody's left is whole: nothing panics under the lock but before changes.
+    fn map(&self) -> MutexGuard<'_, Map> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Map {
+    fn free_bits(&self, word: usize) -> u64 {
+        !(self.used[word] | self.held[word])
+    }
+
+    fn mark(&mut self, slot: u64) {
+        self.used[slot as usize / 64] |= 1 << (slot % 64);
+        self.used_slots += 1;
+    }
+
+    fn is_free(&self, slot: u64) -> bool {
+        self.free_bits(slot as usize / 64) >> (slot % 64) & 1 != 0
+    }
+
+    /// The first slot of a cluster that is empty, from the hand's on.
+    fn empty_cluster(&self) -> Option<u64> {
+        let clusters = self.used.len() / WORDS_PER_CLUSTER;
+        let first = (self.hand / CLUSTER) as usize;
+        let mut round = (first..clusters).chain(0..first.min(clusters));
+        let empty = round.find(|cluster| {
+            let words = cluster * WORDS_PER_CLUSTER..(cluster + 1) * WORDS_PER_CLUSTER;
+            words.into_iter().all(|word| self.free_bits(word) == !0)
+        });
+        empty.map(|cluster| cluster as u64 * CLUSTER)
+    }
+
+    /// The first free slot of `words`, from bit `from` of the first on.
+    fn first_free(&self, words: std::ops::Range<usize>, from: u64) -> Option<u64> {
+        let start = words.start;
+        words.into_iter().find_map(|word| {
+            let skip = if word == start { from } else { 0 };
+            let bits = self.free_bits(word) & (!0 << skip);
+            (bits != 0).then(|| word as u64 * 64 + u64::from(bits.trailing_zeros()))
+        })
+    }
+
+    fn alloc(&mut self) -> Option<u64> {
+        let words = self.used.len();
+        let hand = self.hand as usize / 64;
+        let end = (hand / WORDS_PER_CLUSTER + 1) * WORDS_PER_CLUSTER;
+        let in_cluster = !self.hand.is_multiple_of(CLUSTER);
+        let here = in_cluster
+            .then(|| self.first_free(hand..end.min(words), self.hand % 64))
+            .flatten();
+        let slot = here
+            .or_else(|| self.empty_cluster())
+            .or_else(|| self.first_free(hand.min(words)..words, self.hand % 64))
+            .or_else(|| self.first_free(0..words, 0))?;
+        self.mark(slot);
+        self.hand = slot + 1;
+        Some(slot)
+    }
+
+    fn alloc_run(&mut self, count: u64) -> Option<std::ops::Range<u64>> {
+        if count == 0 || count > CLUSTER {
+            return None;
+        }
+        let fits = |start: u64| {
+            let end = start + count;
+            start / CLUSTER == (end - 1) / CLUSTER
+                && end <= self.slots
+                && (start..end).all(|slot| self.is_free(slot))
+        };
+        let start = Some(self.hand).filter(|hand| fits(*hand));
+        let start = start.or_else(|| self.empty_cluster().filter(|first| fits(*first)))?;
+        (start..start + count).for_each(|slot| self.mark(slot));
+        self.hand = start + count;
+        Some(start..start + count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn slots_come_in_sequence_and_empty_clusters_before_holes() {
+        let slots = SlotMap::new(1024);
+        for slot in 0..300 {
+            assert_eq!(slots.alloc(), Some(slot));
+        }
+        for slot in 0..300 {
+            if slot % 2 == 0 {
+                assert!(slots.free(slot));
+            }
+        }
+        // To the end of its cluster, then the two that are empty, then what has holes.
+        let got: Vec<_> = (0..5).map(|_| slots.alloc_run(256)).collect();
+        assert_eq!(got, [Some(512..768), Some(768..1024), None, None, None]);
+        assert_eq!(slots.alloc(), Some(0));
+        assert_eq!(slots.alloc(), Some(2));
+    }
+
+    #[test]
+    fn every_slot_is_handed_out_once_and_then_none() {
+        for count in [1, 63, 64, 255, 256, 257, 1000] {
+            let slots = SlotMap::new(count);
+            let all: BTreeSet<_> = (0..count).map(|_| slots.alloc().unwrap()).collect();
+            assert_eq!(all, (0..count).collect());
+            assert_eq!((slots.alloc(), slots.alloc_run(1)), (None, None));
+            assert!(slots.free(count / 2));
+            assert_eq!(slots.alloc(), Some(count / 2));
+            assert_eq!(slots.used(), count);
+        }
+    }
+
+    #[test]
+    fn what_a_checkpoint_names_is_not_handed_out_until_the_next_one() {
+        let slots = SlotMap::new(4);
+        (0..4).for_each(|slot| assert_eq!(slots.alloc(), Some(slot)));
+        slots.hold([1, 2]);
+        assert!(!slots.free(1));
+        assert!(slots.free(3));
+        assert_eq!(slots.alloc(), Some(3));
+        assert_eq!(slots.alloc(), None);
+        slots.hold([2]);
+        assert_eq!(slots.alloc(), Some(1));
+    }
+
+    #[test]
+    fn runs_and_single_slots_agree_with_a_set() {
+        let slots = SlotMap::new(777);
+        let mut used = BTreeSet::new();
+        let mut seed = 5u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..20_000 {
+            match random(4) {
+                0 => {
+                    if let Some(run) = slots.alloc_run(1 + random(40)) {
+                        assert!(run.end <= 777);
+                        run.for_each(|slot| assert!(used.insert(slot)));
+                    }
+                }
+                1 => match slots.alloc() {
+                    Some(slot) => assert!(used.insert(slot) && slot < 777),
+                    None => assert_eq!(used.len(), 777),
+                },
+                _ => {
+                    let nth = random(used.len().max(1) as u64 * 2) as usize;
+                    if let Some(&slot) = used.iter().nth(nth) {
+                        used.remove(&slot);
+                        slots.free(slot);
+                    }
+                }
+            }
+            assert_eq!(slots.used(), used.len() as u64);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 3 is not in use")]
+    fn a_slot_is_freed_once() {
+        let slots = SlotMap::new(8);
+        assert!(slots.take(3) && !slots.take(3) && !slots.take(8));
+        slots.free(3);
+        slots.free(3);
+    }
+}
