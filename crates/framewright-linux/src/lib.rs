@@ -20,6 +20,8 @@
 //!
 //!     SwapFile, Zram ── where pages lie that have no frame              [`swap`]
 //!
+//!     Tenancy, Supply       what all of those ask of the engine         [`tenancy`]
+//!
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
 //!
@@ -43,6 +45,7 @@ pub mod platform;
 pub mod ram;
 mod space;
 pub mod swap;
+pub mod tenancy;
 pub mod window;
 mod words;
 
@@ -55,4 +58,5 @@ pub use platform::{Linux, Membarrier, Paged, Stored};
 pub use ram::{Pages, Ram, RamReport};
 pub use space::{HostRangeSeat, HostSpace, RangeOptions};
 pub use swap::{SwapDevice, SwapFile, Zram};
+pub use tenancy::{Guests, Supply, Tenancy};
 pub use window::Window;

@@ -1,0 +1,321 @@
+//! What lives on the engine's memory asks two things of it: somebody who keeps its pages, and frames.
+//!
+//! ```text
+//!    file cache ─┬─▶ Tenancy ──▶ Guests ──▶ a seat of the reserve, for one piece of work
+//!    paged memory┘
+//!                └─▶ Supply ───▶ a frames' seat, or one that reclaims
+//! ```
+//!
+//! A [`Tenancy`] is shared by all threads and lends a [`Store`] to whoever has a page to put or to get.
+//! [`Guests`] is the one over a reserve. A [`Supply`] is the calling thread's own: where frames come from and
+//! go back to.
+//!
+//! # Locks
+//! One for each seat of [`Guests`], tried from the thread's own on; held while the work runs, which is one put
+//! or get, or a few. Nothing else is taken under it.
+
+use crate::platform::Slots;
+use framewright::frame::{AllocError, Seat as FrameSeat};
+use framewright::platform::{Barrier, Contents, Relax};
+use framewright::reclaim::{self, Clients};
+use framewright::reserve::{Guest, Reserve, Store};
+use framewright::{Context, CpuId, Frame, Mobility, Order};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Whoever keeps guests' pages, for many threads: lends a store for one piece of work.
+pub trait Tenancy: Sync {
+    /// Runs `work` once with a store, which is nobody else's meanwhile.
+    ///
+    /// What one thread put by one call, every other gets by the next. `work` is short, and does not come back to the
+    /// tenancy: it might wait for itself.
+    fn with(&self, work: &mut dyn FnMut(&mut dyn Store));
+}
+
+/// Where frames come from, and where they go back to: one at a time, for contents that can move. It is
+/// the calling thread's.
+pub trait Supply {
+    /// A frame, [movable](Mobility::Movable), whose contents are undefined. The caller holds no lock that a client of
+    /// reclaim takes: it may be asked to give memory back.
+    ///
+    /// # Errors
+    /// There is none, and what the supply may do about that has been done.
+    fn frame(&mut self) -> Result<Frame, AllocError>;
+
+    /// Takes back a frame that it, or another supply of the same zone, gave out. Never waits.
+    fn free(&mut self, frame: Frame);
+}
+
+/// The frames' own seat: what is there, regardless of watermarks. Nobody is asked for memory.
+impl<P: Relax + Barrier> Supply for FrameSeat<'_, '_, P> {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        self.alloc(Order::ZERO, Mobility::Movable)
+    }
+
+    fn free(&mut self, frame: Frame) {
+        let freed = FrameSeat::free(self, frame, Order::ZERO);
+        debug_assert!(freed.is_ok(), "a supply's frame: {freed:?}");
+    }
+}
+
+impl<S: Supply + ?Sized> Supply for &mut S {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        (**self).frame()
+    }
+
+    fn free(&mut self, frame: Frame) {
+        (**self).free(frame);
+    }
+}
+
+/// A seat that keeps to watermarks, and whoever gives memory back when there is too little.
+#[derive(Debug)]
+pub struct Reclaiming<'s, 'c, 'r, 'z, 'm, P> {
+    /// The seat.
+    pub seat: &'s mut reclaim::Seat<'r, 'z, 'm, P>,
+    /// Who is asked.
+    pub clients: Clients<'c, FrameSeat<'z, 'm, P>>,
+    /// What a request may wait for.
+    pub context: Context,
+}
+
+impl<P: Relax + Barrier> Supply for Reclaiming<'_, '_, '_, '_, '_, P> {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        let Self {
+            seat,
+            clients,
+            context,
+        } = self;
+        seat.alloc(Order::ZERO, Mobility::Movable, *context, clients)
+    }
+
+    fn free(&mut self, frame: Frame) {
+        let freed = self.seat.free(frame, Order::ZERO);
+        debug_assert!(freed.is_ok(), "a supply's frame: {freed:?}");
+    }
+}
+
+/// A seat of the reserve is taken already, or there is none of that number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoSeat(pub CpuId);
+
+impl fmt::Display for NoSeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the reserve has no seat for {}, or somebody has it",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for NoSeat {}
+
+/// Seats of a reserve, one for each CPU slot, lent to whichever thread has something to do.
+///
+/// A thread takes the seat of its own slot, or the next one that nobody has at the moment. About 20 ns.
+///
+/// ```
+/// use framewright::reserve::{Key, PoolConfig, Reserve, ReserveLayout};
+/// use framewright::{Frame, Run};
+/// use framewright_linux::platform::Slots;
+/// use framewright_linux::tenancy::{Guests, Tenancy};
+/// use framewright_linux::{Linux, Pages, Ram, Stored};
+/// use std::sync::Arc;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let run = Run::new(Frame(0), 1024).unwrap();
+/// let slots = Slots::new(2);
+/// let platform = Stored::new(Linux::fenced(slots.clone()), Arc::new(Ram::new(run, Pages::Base)?));
+/// let layout = ReserveLayout::new(run).with_cpus(2);
+/// let mut words = vec![0; layout.words_needed()?];
+/// let reserve = Reserve::new(&layout, &mut words, platform)?;
+/// let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+/// let guests = Guests::new(&reserve, slots)?;
+/// let key = Key { pool, object: 1, index: 0 };
+/// let mut page = [7; 512];
+/// guests.with(&mut |store| {
+///     store.put(key, &page).unwrap();
+///     page.fill(0);
+///     assert!(store.get(key, &mut page));
+/// });
+/// assert_eq!(page, [7; 512]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Guests<'r, 'm, P> {
+    seats: Box<[Mutex<Guest<'r, 'm, P>>]>,
+    slots: Slots,
+}
+
+impl<'r, 'm, P: Relax + Contents> Guests<'r, 'm, P> {
+    /// The seats 0 to `slots.count() - 1` of `reserve`, until it is dropped. `slots` are those of the threads'
+    /// other seats, so that a thread that has one finds its own.
+    ///
+    /// # Errors
+    /// One of them is not to be had. None is taken then.
+    pub fn new(reserve: &'r Reserve<'m, P>, slots: Slots) -> Result<Self, NoSeat> {
+        let seat = |cpu| reserve.guest(CpuId(cpu)).ok_or(NoSeat(CpuId(cpu)));
+        let seats = (0..slots.count()).map(|cpu| seat(cpu).map(Mutex::new));
+        Ok(Self {
+            seats: seats.collect::<Result<_, _>>()?,
+            slots,
+        })
+    }
+
+    fn lend(&self) -> MutexGuard<'_, Guest<'r, 'm, P>> {
+        // A thread without a slot of its own begins anywhere.
+        let own = self.slots.mine().map_or(0, CpuId::index);
+        let (before, rest) = self.seats.split_at(own);
+        for seat in rest.iter().chain(before) {
+            match seat.try_lock() {
+                Ok(guest) => return guest,
+                // Work panicked, not the guest: what that left is whole.
+                Err(TryLockError::Poisoned(guest)) => return guest.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        self.seats[own]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P: Relax + Contents + Send + Sync> Tenancy for Guests<'_, '_, P> {
+    fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
+        work(&mut *self.lend());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, Linux, Options, Ram, Stored, ram::Pages};
+    use framewright::Run;
+    use framewright::frame::ZoneLayout;
+    use framewright::policy::ReclaimConfig;
+    use framewright::reclaim::{Ask, Holding, Reclaim, Shrink, Shrunk};
+    use framewright::reserve::{Key, PoolConfig, ReserveLayout};
+    use std::sync::{Arc, Barrier as Rendezvous};
+    use std::thread;
+
+    type Platform = Stored<framewright::platform::Fenced>;
+
+    fn reserve<'m>(words: &'m mut Vec<u64>, slots: &Slots) -> Reserve<'m, Platform> {
+        let run = Run::new(Frame(64), 512).unwrap();
+        let layout = ReserveLayout::new(run).with_cpus(slots.count());
+        words.resize(layout.words_needed().unwrap(), 0);
+        let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+        let platform = Stored::new(Linux::fenced(slots.clone()), ram);
+        Reserve::new(&layout, words, platform).unwrap()
+    }
+
+    #[test]
+    fn threads_at_once_have_seats_of_their_own_and_find_each_others_pages() {
+        let (slots, mut words) = (Slots::new(3), Vec::new());
+        let reserve = reserve(&mut words, &slots);
+        let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+        let guests = Guests::new(&reserve, slots).unwrap();
+        let key = |index| Key {
+            pool,
+            object: 1,
+            index,
+        };
+        // All seats are lent at one moment.
+        let all_inside = Rendezvous::new(3);
+        thread::scope(|scope| {
+            for nth in 0..3 {
+                let (guests, all_inside) = (&guests, &all_inside);
+                scope.spawn(move || {
+                    guests.with(&mut |store| {
+                        all_inside.wait();
+                        store.put(key(nth), &[nth + 5; 512]).unwrap();
+                    });
+                });
+            }
+        });
+        thread::scope(|scope| {
+            for nth in 0..4 {
+                let guests = &guests;
+                scope.spawn(move || {
+                    let (mut page, mut hit) = ([0; 512], false);
+                    guests.with(&mut |store| hit = store.get(key(nth), &mut page));
+                    assert_eq!(hit, nth < 3);
+                    assert!(!hit || page == [nth + 5; 512]);
+                });
+            }
+        });
+        let refused = Guests::new(&reserve, Slots::new(1)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the reserve has no seat for cpu 0, or somebody has it"
+        );
+        drop(guests);
+        assert!(Guests::new(&reserve, Slots::new(4)).is_err());
+        assert!(Guests::new(&reserve, Slots::new(3)).is_ok());
+    }
+
+    #[test]
+    fn work_that_panics_leaves_its_seat_to_the_next() {
+        let (slots, mut words) = (Slots::new(1), Vec::new());
+        let reserve = reserve(&mut words, &slots);
+        let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+        let guests = Guests::new(&reserve, slots).unwrap();
+        let lent = std::panic::AssertUnwindSafe(|| guests.with(&mut |_| panic!("in the work")));
+        assert!(std::panic::catch_unwind(lent).is_err());
+        let mut pools = 0;
+        guests.with(&mut |store| pools += u32::from(store.invalidate_pool(pool)));
+        assert_eq!(pools, 1);
+    }
+
+    /// Holds frames, and gives them back.
+    struct Hoard(Mutex<Vec<Frame>>);
+
+    impl<F: Supply> Shrink<F> for Hoard {
+        fn holding(&self) -> Holding {
+            let frames = self.0.lock().unwrap().len() as u64;
+            Holding { frames, heat: 0 }
+        }
+
+        fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
+            let mut hoard = self.0.lock().unwrap();
+            let stays = hoard
+                .len()
+                .saturating_sub(ask.wanted.min(ask.scan) as usize);
+            let gone = hoard.split_off(stays);
+            gone.iter().for_each(|frame| frames.free(*frame));
+            let freed = gone.len() as u64;
+            Shrunk {
+                scanned: freed,
+                freed,
+            }
+        }
+    }
+
+    #[test]
+    fn a_seat_that_reclaims_asks_clients_and_the_frames_own_does_not() {
+        let host = Host::fenced(&Options::new(ZoneLayout::new(Frame(512), 1024))).unwrap();
+        let mut words = vec![0; Reclaim::words_needed(host.zone())];
+        let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut words).unwrap();
+        let mut seat = host.seat().unwrap();
+        let hoard = Hoard(Mutex::default());
+        let by_ref: &mut dyn Supply = &mut seat;
+        while let Ok(frame) = by_ref.frame() {
+            hoard.0.lock().unwrap().push(frame);
+        }
+        assert_eq!(hoard.0.lock().unwrap().len(), 1024);
+        let mut seat = reclaim.seat(seat);
+        let (none, all) = (Clients::NONE, [&hoard as &dyn Shrink<_>]);
+        let mut supply = Reclaiming {
+            seat: &mut seat,
+            clients: none,
+            context: Context::ANY,
+        };
+        assert_eq!(supply.frame(), Err(AllocError::Exhausted));
+        supply.clients.shrink = &all;
+        let frame = supply.frame().unwrap();
+        assert!(hoard.0.lock().unwrap().len() < 1024);
+        supply.free(frame);
+    }
+}
