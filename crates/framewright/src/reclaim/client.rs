@@ -63,7 +63,32 @@ pub trait Migrate {
     /// It may exchange targets of the same order among moves of the call: what counts is the
     /// [`to`](Move::to) that a move has afterwards. Where what a mapping costs depends on which
     /// frame follows which, that is the difference between one mapping and one for each page.
+    ///
+    /// It may wait for its own I/O, for what cannot move before it is written: then all that waits for
+    /// the room waits with it.
     fn migrate(&self, moves: &mut [Move]);
+
+    /// Drops contents, those that can be had again without being kept: clean pages of files. Asked
+    /// before contents [move](Self::migrate) out of a contiguous run, because dropping takes no copy and no
+    /// room. It sets [`is_dropped`](Discard::is_dropped) where nobody finds the contents any more and
+    /// nobody uses the frames: they are the caller's then, who frees them. What it does not know, or what
+    /// is dirty, pinned, in use or not worth dropping, it leaves as it is.
+    ///
+    /// Must not wait. Under no lock of the engine, in no busy seat. Unless overridden nothing is dropped.
+    fn discard(&self, blocks: &mut [Discard]) {
+        _ = blocks;
+    }
+}
+
+/// One block whose contents may be dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Discard {
+    /// Where they are.
+    pub frame: Frame,
+    /// The order of the block.
+    pub order: Order,
+    /// Whether they have been dropped: false when the client is asked.
+    pub is_dropped: bool,
 }
 
 /// One block whose contents are to move.

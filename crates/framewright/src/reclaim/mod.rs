@@ -81,7 +81,7 @@ mod pressure_tests;
 mod tests;
 
 pub use background::Background;
-pub use client::{Ask, Clients, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+pub use client::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
 pub use compact::{CompactEffort, Compaction};
 pub use evacuate::{EvacuateError, Evacuated};
 pub use moving::Obstacle;
