@@ -1,23 +1,28 @@
 use super::Linux;
+use super::copy::Copying;
 use crate::Membarrier;
 use crate::ram::Ram;
 use framewright::Frame;
 use framewright::platform::{Contents, PageWords, Relax};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The platform of a reserve: [`Linux`] for waiting, and a [`Ram`] that its frames are in.
 #[derive(Clone, Debug)]
 pub struct Stored<B = Membarrier> {
     linux: Linux<B>,
     ram: Arc<Ram>,
+    copying: Copying,
 }
 
 impl<B> Stored<B> {
     /// The two together.
     #[must_use]
-    pub const fn new(linux: Linux<B>, ram: Arc<Ram>) -> Self {
-        Self { linux, ram }
+    pub fn new(linux: Linux<B>, ram: Arc<Ram>) -> Self {
+        Self {
+            linux,
+            ram,
+            copying: Copying::detect(),
+        }
     }
 
     /// The RAM.
@@ -39,9 +44,7 @@ impl<B> Contents for Stored<B> {
     #[inline]
     fn store(&self, frame: Frame, page: &PageWords) {
         let words = self.ram.words(frame).expect("the reserve lies in its RAM");
-        for (to, from) in words.iter().zip(page) {
-            to.store(*from, Relaxed);
-        }
+        self.copying.page_in(words, page);
     }
 
     /// # Panics
@@ -49,8 +52,6 @@ impl<B> Contents for Stored<B> {
     #[inline]
     fn load(&self, frame: Frame, page: &mut PageWords) {
         let words = self.ram.words(frame).expect("the reserve lies in its RAM");
-        for (to, from) in page.iter_mut().zip(words) {
-            *to = from.load(Relaxed);
-        }
+        self.copying.page_out(page, words);
     }
 }

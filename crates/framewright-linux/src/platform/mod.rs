@@ -7,6 +7,7 @@
 //! frequent paths are compiled for one of them.
 
 mod contents;
+mod copy;
 mod direct;
 mod paged;
 mod slots;
