@@ -129,15 +129,19 @@ impl<P: Relax + Contents> End<'_, '_, '_, P> {
         let table = &reserve.table;
         let inside = table.enter(self.id, &reserve.platform);
         let is_dead = reserve.is_dead(self.id, self.writing);
-        let stays = self.after.state() == State::Dirty;
-        if !is_dead && !stays {
+        let stays_dirty = self.after.state() == State::Dirty;
+        if !stays_dirty {
+            // Before it can be dropped, and the frame hold another dirty page.
             table.set_dirty(self.id, false);
         }
         if !is_dead && table.change(self.id, self.writing, self.after) {
+            if !stays_dirty {
+                reserve.pools.end_dirty(self.writing.pool());
+            }
             return Ended::Stays;
         }
         // Nobody's page any more: who dropped it left the frame to us.
-        table.set_dirty(self.id, false);
+        reserve.dirty_no_more(self.id, self.writing.pool());
         self.guest.release(self.id, table.state(self.id), &inside);
         Ended::Gone
     }

@@ -132,9 +132,11 @@ pub enum Refused {
     Overtaken,
     /// The index has no room for the key beside pages that may not be dropped.
     IndexFull,
+    /// As many pages of the pool as may be are on no device yet: some are to be cleaned first.
+    DirtyFull,
 }
 
 impl Refused {
     /// How many reasons there are.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 5;
 }

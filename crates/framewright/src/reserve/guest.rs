@@ -125,7 +125,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// away or invalidated. Never in a reservation (C3).
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refused::NoPool`] where the pool was not opened for dirty pages.
+    /// As [`put`](Self::put); [`Refused::NoPool`] where the pool was not opened for dirty pages;
+    /// [`Refused::DirtyFull`] above [its bound](super::PoolConfig::dirty_pages_max).
     pub fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put {
         self.put_as(key, page, State::Dirty)
     }
@@ -161,6 +162,13 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         if state == State::Dirty && !reserve.pools.may_be_dirty(key.pool) {
             return Err(Refused::NoPool);
         }
+        let debt = match state {
+            State::Dirty => {
+                let debt = reserve.pools.begin_dirty(key.pool);
+                Some(debt.ok_or(Refused::DirtyFull)?)
+            }
+            _ => None,
+        };
         // A dirty page has a frame in any case: that is what the cleaner hands to the device.
         let value = repeated(page).filter(|_| state == State::Cached);
         let claim = value.and_then(|_| self.claim(key.pool, true, state));
@@ -195,7 +203,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 return Err(Refused::IndexFull);
             }
         }
-        if state == State::Dirty {
+        if let Some(debt) = debt {
+            debt.stays();
             table.set_dirty(claim.id, true);
         }
         table.publish(claim.id, claim.word.with_state(state));
@@ -373,7 +382,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 return;
             } else if table.change(id, word, word.next(State::Filling, word.pool())) {
                 if word.is_dirty() {
-                    table.set_dirty(id, false);
+                    self.reserve.dirty_no_more(id, word.pool());
                 }
                 self.release(id, table.state(id), &inside);
                 return;
@@ -512,7 +521,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             let filling = wanted.filling(word);
             if table.change(id, word, filling) {
                 if word.is_dirty() {
-                    table.set_dirty(id, false);
+                    reserve.dirty_no_more(id, word.pool());
                 }
                 self.hold(word.pool(), 1u64.wrapping_neg());
                 self.count(count::EVICTED);
@@ -559,6 +568,12 @@ impl Wanted {
 }
 
 impl<P> Reserve<'_, P> {
+    /// The page that a descriptor has is not dirty any more, or is none.
+    pub(super) fn dirty_no_more(&self, id: usize, pool: usize) {
+        self.table.set_dirty(id, false);
+        self.pools.end_dirty(pool);
+    }
+
     /// Whether the page's object or pool was invalidated.
     pub(super) fn is_dead(&self, id: usize, word: Word) -> bool {
         let desc = self.table.desc(id);

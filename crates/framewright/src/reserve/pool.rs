@@ -19,6 +19,9 @@ pub struct PoolConfig {
     /// Pages may be put that are on no device yet. No chance may cost such a page: so objects of the
     /// pool have no generation, and to invalidate one is a walk over all frames.
     pub may_be_dirty: bool,
+    /// How many of its pages may be on no device yet, exactly (write-back under a budget): above, a
+    /// put of one is [refused](super::Refused::DirtyFull) until some are [cleaned](super::Guest::clean).
+    pub dirty_pages_max: u64,
     /// Pages that other pools leave to it when they evict.
     pub min_pages: u64,
     /// Pages above which it evicts its own.
@@ -30,6 +33,7 @@ impl PoolConfig {
     pub const CLEAN: Self = Self {
         exclusive: true,
         may_be_dirty: false,
+        dirty_pages_max: u64::MAX,
         min_pages: 0,
         max_pages: u64::MAX,
     };
@@ -51,8 +55,11 @@ const MAX: usize = 3;
 const MAY_BE_DIRTY: usize = 4;
 /// How often an object of it was invalidated by a walk.
 const WALKS: usize = 5;
-/// Words of a pool.
-pub(super) const POOL_WORDS: usize = 8;
+const DIRTY_MAX: usize = 6;
+/// How many of its pages are on no device yet; on a line that gets do not read.
+const DIRTY: usize = 8;
+/// Words of a pool: two cache lines.
+pub(super) const POOL_WORDS: usize = 16;
 
 /// Pools, and generations of objects.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +67,23 @@ pub(super) struct Pools<'m> {
     pools: &'m [AtomicU64],
     /// By hash: objects that share one are invalidated together.
     objects: &'m [AtomicU64],
+}
+
+/// A page that is counted as dirty; not any more when this is dropped.
+#[derive(Debug)]
+pub(super) struct Debt<'m>(&'m AtomicU64);
+
+impl Debt<'_> {
+    /// The page has arrived: whoever cleans or drops it counts it out.
+    pub(super) const fn stays(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Debt<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 /// When a page was put: the generations of its pool and object, the lower halves.
@@ -111,6 +135,24 @@ impl<'m> Pools<'m> {
             .is_some_and(|words| words[MAY_BE_DIRTY].load(Relaxed) != 0)
     }
 
+    /// One page more of it is dirty, if so many may be.
+    pub(super) fn begin_dirty(&self, pool: PoolId) -> Option<Debt<'m>> {
+        let words = self.pool(pool)?;
+        let debt = Debt(&words[DIRTY]);
+        // Relaxed: a count beside the pages; nobody concludes anything about a page from it.
+        (debt.0.fetch_add(1, Relaxed) < words[DIRTY_MAX].load(Relaxed)).then_some(debt)
+    }
+
+    /// A page of it is not dirty any more, or is none.
+    pub(super) fn end_dirty(&self, pool: usize) {
+        self.pools[pool * POOL_WORDS + DIRTY].fetch_sub(1, Relaxed);
+    }
+
+    /// How many pages of it are on no device yet; may be one too many for a moment for each CPU.
+    pub(super) fn dirty(&self, pool: usize) -> u64 {
+        self.pools[pool * POOL_WORDS + DIRTY].load(Relaxed)
+    }
+
     /// How many walks there were: a put that was under way when one began is overtaken.
     #[inline]
     pub(super) fn walks(&self, pool: PoolId) -> u64 {
@@ -137,6 +179,7 @@ impl<'m> Pools<'m> {
         let words = self.pool(id)?;
         words[EXCLUSIVE].store(u64::from(config.exclusive), Relaxed);
         words[MAY_BE_DIRTY].store(u64::from(config.may_be_dirty), Relaxed);
+        words[DIRTY_MAX].store(config.dirty_pages_max, Relaxed);
         words[MIN].store(config.min_pages, Relaxed);
         words[MAX].store(config.max_pages, Relaxed);
         words[GENERATION].fetch_add(1, Release);

@@ -315,7 +315,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                     .table
                     .change(id, state, state.next(State::Free, state.pool()))
             {
-                self.table.set_dirty(id, false);
+                self.dirty_no_more(id, state.pool());
                 self.count_lost(state.pool());
                 self.table.set_free(id);
                 let (order, shard) = self.shard_of(id);

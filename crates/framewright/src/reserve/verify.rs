@@ -29,6 +29,7 @@ impl<P> Reserve<'_, P> {
     pub fn verify(&self) -> Result<(), Broken> {
         let table = &self.table;
         let mut held = [0u64; 256];
+        let mut dirty_pages = [0u64; 256];
         for block in 0..table.blocks() {
             for slot in 0..BLOCK {
                 let id = block * BLOCK + slot;
@@ -51,12 +52,16 @@ impl<P> Reserve<'_, P> {
                 if is_dirty != dirty {
                     return broken("C7");
                 }
+                dirty_pages[word.pool()] += u64::from(is_dirty);
                 if is_dirty && kept {
                     return broken("C3");
                 }
             }
         }
-        match (0..self.pools.len()).find(|&pool| held[pool] != self.held(pool)) {
+        let is_wrong = |pool: &usize| {
+            held[*pool] != self.held(*pool) || dirty_pages[*pool] != self.pools.dirty(*pool)
+        };
+        match (0..self.pools.len()).find(is_wrong) {
             Some(at) => Err(Broken {
                 invariant: "pages held",
                 at,

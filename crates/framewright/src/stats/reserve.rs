@@ -18,7 +18,7 @@ pub struct ReserveStats {
     /// Pools closed.
     pub invalidated_pools: u64,
     /// Puts refused, by reason: in the order of `reserve::Refused`.
-    pub refused: [u64; 4],
+    pub refused: [u64; 5],
     /// Pages held now.
     pub held_pages: u64,
     /// Runs that owners took.

@@ -337,3 +337,70 @@ fn a_page_that_is_put_again_while_it_is_written_stays_dirty_in_its_new_version()
     assert_eq!(reserve.stats().held_pages, 0);
     reserve.verify().unwrap();
 }
+
+#[test]
+fn a_pool_with_a_budget_of_dirty_pages_refuses_one_more_until_some_are_clean() {
+    let (reserve, _) = reserve(64, 1);
+    let config = PoolConfig {
+        dirty_pages_max: 5,
+        ..PoolConfig::SWAP
+    };
+    let pool = reserve.open_pool(&config).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for index in 0..5 {
+        guest.put_dirty(key(pool, 0, index), &page(index)).unwrap();
+    }
+    let over = guest.put_dirty(key(pool, 0, 5), &page(5));
+    assert_eq!(over, Err(Refused::DirtyFull));
+    assert!(!guest.get(key(pool, 0, 5), &mut out));
+    assert_eq!(guest.put_dirty(key(pool, 0, 4), &page(14)), Ok(()));
+    assert_eq!(guest.put(key(pool, 0, 6), &page(6)), Ok(()), "a clean one");
+    // Each way in which a dirty page ends makes room for one.
+    guest.invalidate_page(key(pool, 0, 0));
+    assert_eq!(guest.put(key(pool, 0, 1), &page(11)), Ok(()));
+    assert_eq!(guest.clean(2, |_, _| true).written, 2);
+    assert_eq!(guest.clean(1, |_, _| false).failed, 1);
+    for index in 7..11 {
+        guest.put_dirty(key(pool, 0, index), &page(index)).unwrap();
+    }
+    let over = guest.put_dirty(key(pool, 0, 11), &page(11));
+    assert_eq!(over, Err(Refused::DirtyFull));
+    guest.invalidate_object(pool, 0);
+    for index in 0..5 {
+        guest.put_dirty(key(pool, 0, index), &page(index)).unwrap();
+    }
+    assert_eq!(
+        guest.clean(1, |key, _| {
+            assert!(key.index < 5);
+            true
+        }),
+        Cleaned {
+            written: 1,
+            ..Cleaned::default()
+        }
+    );
+    // A put that is refused for another reason is not counted.
+    let all: Vec<Run> = core::iter::from_fn(|| reserve.alloc_contig(1, 1).ok()).collect();
+    assert_eq!(all.len(), 60);
+    assert_eq!(
+        guest.put_dirty(key(pool, 0, 20), &page(20)),
+        Err(Refused::Full)
+    );
+    all.iter().for_each(|run| reserve.release(*run).unwrap());
+    assert_eq!(guest.put_dirty(key(pool, 0, 20), &page(20)), Ok(()));
+    assert_eq!(
+        guest.put_dirty(key(pool, 0, 21), &page(21)),
+        Err(Refused::DirtyFull)
+    );
+    assert_eq!(reserve.stats().refused[Refused::DirtyFull as usize], 3);
+    // Of a pool that is closed nothing is left over for the next one of that number.
+    guest.invalidate_pool(pool);
+    let again = reserve.open_pool(&config).unwrap();
+    assert_eq!(again, pool);
+    assert_eq!(guest.clean(u64::MAX, |_, _| true).overtaken, 5);
+    for index in 0..5 {
+        guest.put_dirty(key(pool, 0, index), &page(index)).unwrap();
+    }
+    reserve.verify().unwrap();
+}
