@@ -37,6 +37,8 @@
 
 pub mod anon;
 pub mod cache;
+mod fault;
+mod gate;
 pub mod heap;
 mod host;
 mod kv;
@@ -57,6 +59,6 @@ pub use kv::{HostKv, HostKvSeat};
 pub use platform::{Linux, Membarrier, Paged, Stored};
 pub use ram::{Pages, Ram, RamReport};
 pub use space::{HostRangeSeat, HostSpace, RangeOptions};
-pub use swap::{SwapDevice, SwapFile, Zram};
+pub use swap::{Frontswap, SwapDevice, SwapFile, Zram};
 pub use tenancy::{Guests, Supply, Tenancy};
 pub use window::Window;

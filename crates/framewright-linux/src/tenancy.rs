@@ -12,13 +12,13 @@
 //!
 //! # Locks
 //! One for each seat of [`Guests`], tried from the thread's own on; held while the work runs, which is one put
-//! or get, or a few. Nothing else is taken under it.
+//! or get, or a few, or as long as a cleaner writes. Nothing else is taken under it.
 
 use crate::platform::Slots;
 use framewright::frame::{AllocError, Seat as FrameSeat};
-use framewright::platform::{Barrier, Contents, Relax};
+use framewright::platform::{Barrier, Contents, PageWords, Relax};
 use framewright::reclaim::{self, Clients};
-use framewright::reserve::{Guest, Reserve, Store};
+use framewright::reserve::{Cleaned, Guest, Key, Reserve, Store};
 use framewright::{Context, CpuId, Frame, Mobility, Order};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -30,6 +30,13 @@ pub trait Tenancy: Sync {
     /// What one thread put by one call, every other gets by the next. `work` is short, and does not come back to the
     /// tenancy: it might wait for itself.
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store));
+
+    /// Has up to `pages` dirty pages written: `write` is called with each one's key and contents, and says
+    /// whether it is on its device now: see [`Guest::clean`]. Where nobody keeps dirty pages nothing happens.
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
+        let _ = (pages, write);
+        Cleaned::default()
+    }
 }
 
 /// Where frames come from, and where they go back to: one at a time, for contents that can move. It is
@@ -145,6 +152,7 @@ impl std::error::Error for NoSeat {}
 /// ```
 #[derive(Debug)]
 pub struct Guests<'r, 'm, P> {
+    reserve: &'r Reserve<'m, P>,
     seats: Box<[Mutex<Guest<'r, 'm, P>>]>,
     slots: Slots,
 }
@@ -159,6 +167,7 @@ impl<'r, 'm, P: Relax + Contents> Guests<'r, 'm, P> {
         let seat = |cpu| reserve.guest(CpuId(cpu)).ok_or(NoSeat(CpuId(cpu)));
         let seats = (0..slots.count()).map(|cpu| seat(cpu).map(Mutex::new));
         Ok(Self {
+            reserve,
             seats: seats.collect::<Result<_, _>>()?,
             slots,
         })
@@ -186,6 +195,15 @@ impl<P: Relax + Contents + Send + Sync> Tenancy for Guests<'_, '_, P> {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         work(&mut *self.lend());
     }
+
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
+        let mut page = Box::new([0; 512]);
+        let platform = self.reserve.platform();
+        self.lend().clean(pages, |key, frame| {
+            platform.load(frame, &mut page);
+            write(key, &page)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -196,7 +214,7 @@ mod tests {
     use framewright::frame::ZoneLayout;
     use framewright::policy::ReclaimConfig;
     use framewright::reclaim::{Ask, Holding, Reclaim, Shrink, Shrunk};
-    use framewright::reserve::{Key, PoolConfig, ReserveLayout};
+    use framewright::reserve::{PoolConfig, ReserveLayout};
     use std::sync::{Arc, Barrier as Rendezvous};
     use std::thread;
 

@@ -58,9 +58,7 @@
 //! MADV_POPULATE_READ (5.14); process_madvise on the caller itself (6.14).
 
 mod error;
-mod fault;
 mod fill;
-mod gate;
 mod moves;
 mod plan;
 mod region;
@@ -71,14 +69,14 @@ mod tests;
 
 pub use error::{AnonError, PageError};
 
+use crate::fault::{Listed, Touched};
+use crate::gate::Gate;
 use crate::ram::Ram;
 use crate::window::Window;
-use fault::Listed;
 use framewright::frame::{AllocError, Seat};
 use framewright::platform::{Barrier, Map, MapError, Relax};
 use framewright::reclaim::{Migrate, Move};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
-use gate::Gate;
 use region::{Counts, Region};
 use std::ops::Range;
 use std::sync::Arc;
@@ -183,7 +181,7 @@ impl Anon {
             counts: Counts::default(),
         });
         // SAFETY: lives at its place until it is not known any more: it is dropped after it.
-        let listed = unsafe { Listed::new(Arc::as_ptr(&region)) }?;
+        let listed = unsafe { Listed::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
         Ok(Self {
             _listed: listed,
             region,

@@ -1,7 +1,7 @@
-use super::fault::Touch;
-use super::gate::Gate;
 use super::table::Table;
 use super::{AnonStats, PageError};
+use crate::fault::{Touch, Touched};
+use crate::gate::Gate;
 use crate::ram::FRAME_BYTES;
 use crate::window::Window;
 use framewright::{Frame, Page, PageRange, Run};
@@ -29,12 +29,6 @@ pub(super) struct Counts {
 }
 
 impl Region {
-    /// The addresses.
-    pub(super) fn bytes(&self) -> Range<usize> {
-        let range = self.window.range();
-        range.start().0 as usize * FRAME_BYTES..range.end().0 as usize * FRAME_BYTES
-    }
-
     /// The pages of `range` as counted from the first.
     pub(super) fn pages_of(&self, range: PageRange) -> Result<Range<usize>, PageError> {
         let all = self.window.range();
@@ -61,23 +55,6 @@ impl Region {
     /// All pages, as counted from the first.
     pub(super) fn page_count(&self) -> usize {
         self.window.range().pages() as usize
-    }
-
-    /// What is to become of a thread that could not access `address`, of the region's. Called by the
-    /// handler of signals, in that thread.
-    pub(super) fn touched(&self, address: usize) -> Touch {
-        let nth = (address - self.bytes().start) / FRAME_BYTES;
-        if self.gate.wait() {
-            return Touch::Again;
-        }
-        let Some(frame) = self.table.frame(nth) else {
-            return Touch::Wrong;
-        };
-        // What was moving is there now; or the kernel refused to show it, and may do it by now.
-        if !self.is_shown(nth, frame) && !self.show_again(nth) {
-            pause();
-        }
-        Touch::Again
     }
 
     /// Shows a populated page if it is hidden. Returns whether it is to be seen.
@@ -111,8 +88,30 @@ impl Region {
     }
 }
 
+impl Touched for Region {
+    fn bytes(&self) -> Range<usize> {
+        let range = self.window.range();
+        range.start().0 as usize * FRAME_BYTES..range.end().0 as usize * FRAME_BYTES
+    }
+
+    fn touched(&self, address: usize, _is_write: Option<bool>) -> Touch {
+        let nth = (address - self.bytes().start) / FRAME_BYTES;
+        if self.gate.wait() {
+            return Touch::Again;
+        }
+        let Some(frame) = self.table.frame(nth) else {
+            return Touch::Wrong;
+        };
+        // What was moving is there now; or the kernel refused to show it, and may do it by now.
+        if !self.is_shown(nth, frame) && !self.show_again(nth) {
+            pause();
+        }
+        Touch::Again
+    }
+}
+
 /// A millisecond.
-fn pause() {
+pub(crate) fn pause() {
     let time = rustix::thread::Timespec {
         tv_sec: 0,
         tv_nsec: 1_000_000,

@@ -5,14 +5,15 @@
 //!                 ├─ Zram       memory: one word, compressed, or as it is       [`zram`]
 //!                 └─ Faulty     either of them, failing when it is told to      [`faulty`]
 //!
-//!     SlotMap ── which slots of a device are in use, handed out in sequence     [`slots`]
+//!     Frontswap ── pages by number, in slots and in front of them       [`frontswap`]
+//!     SlotMap ──── which slots of a device are in use, handed out in sequence     [`slots`]
 //! ```
 //!
 //! A device has slots of a page each and knows nothing of what lies in them. Every error is a value
 //! that names the slot; after a failed write what the slot holds is not known.
 //!
 //! # What is not here
-//! Which page lies in which slot; who reads ahead. Encryption, discards that are told to a disk.
+//! Which page is evicted; who reads ahead. Encryption, discards that are told to a disk.
 //!
 //! # Sources
 //! Statistics of compressed memory: Linux's zram, `mm_stat`. Same-filled pages apart, and what does
@@ -20,11 +21,13 @@
 
 pub mod faulty;
 pub mod file;
+pub mod frontswap;
 pub mod slots;
 pub mod zram;
 
 pub use faulty::{Faulty, SwapOp};
 pub use file::{DirectIo, SwapFile};
+pub use frontswap::{Frontswap, FrontswapStats, Loaded, RestoreError, SwapError, SwapPolicy};
 pub use slots::SlotMap;
 pub use zram::{Zram, ZramStats};
 

@@ -124,6 +124,17 @@ impl SlotMap {
         }
     }
 
+    /// Runs `names`, while no slot is handed out or freed, and holds the slots that its words name, one more each; 0 names
+    /// none. What is held already stays so.
+    pub(crate) fn hold_too(&self, names: impl FnOnce() -> Vec<u64>) -> Vec<u64> {
+        let mut map = self.map();
+        let named = names();
+        for slot in named.iter().filter_map(|slot| slot.checked_sub(1)) {
+            map.held[slot as usize / 64] |= 1 << (slot % 64);
+        }
+        named
+    }
+
     /// What a panic of somebody's left is whole: nothing panics under the lock but before changes.
     fn map(&self) -> MutexGuard<'_, Map> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)

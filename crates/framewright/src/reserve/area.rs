@@ -266,6 +266,12 @@ impl<'m, P> Reserve<'m, P> {
         self.run
     }
 
+    /// What it asks of the world: who writes a frame back reads it there.
+    #[must_use]
+    pub const fn platform(&self) -> &P {
+        &self.platform
+    }
+
     /// Descriptors, those of frames rounded up to a block.
     pub(super) const fn ids(&self) -> usize {
         self.shape.frames.next_multiple_of(BLOCK) + self.shape.values

@@ -1,10 +1,11 @@
 // UNSAFETY: a handler of signals is installed and called by the kernel, and it finds the region that
 // was touched by a pointer; neither has a safe form.
 
-//! Threads that touch a page while it moves: the handler of SIGSEGV.
+//! Threads that touch a page that they have no access to: the handler of SIGSEGV.
 //!
 //! One handler for the process, installed with the first region and never taken away. It looks the
-//! address up in a table of regions, waits there, and returns: the access is made again. For every
+//! address up in a table of regions, has the region do what is to be done (mostly: wait), and returns: the
+//! access is made again. For every
 //! other address it does what was to be done before it was installed: the handler that it found is
 //! called with the same arguments; where there was none, the default action takes place.
 //!
@@ -12,7 +13,7 @@
 //! allocated, no lock of the language is taken, and errno is left as it was. A region's gate is
 //! never shut by somebody who touches the region's pages, so nobody waits for himself.
 //!
-//! What is populated and shown is taken for something that has moved a moment ago, and tried again: who
+//! What a region shows is taken for something that was hidden a moment ago, and tried again: who
 //! jumps into a region, where nothing can be executed, tries for ever.
 //!
 //! A thread that blocks SIGSEGV must not touch a region: the kernel ends the process then.
@@ -20,10 +21,10 @@
 //! Whoever installs a handler later and does not call this one takes the waiting away from all
 //! regions: as with all users of SIGSEGV, the last one must pass on what is not his.
 
-use super::AnonError;
-use super::region::Region;
+use crate::anon::AnonError;
 use std::ffi::c_int;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicPtr, AtomicUsize,
@@ -33,13 +34,29 @@ use std::sync::atomic::{
 /// As many regions may be at a time.
 const REGIONS: usize = 64;
 
+/// What the handler asks of whoever has user addresses.
+///
+/// Called in a handler of signals: nothing may be allocated there, and no lock taken that somebody holds
+/// who touches the addresses.
+pub(crate) trait Touched: Sync {
+    /// The addresses: always the same.
+    fn bytes(&self) -> Range<usize>;
+
+    /// What is to become of a thread that could not access `address`, one of them; whether it was
+    /// going to write, where the machine says so.
+    fn touched(&self, address: usize, is_write: Option<bool>) -> Touch;
+}
+
+/// A region as the handler finds it: behind a thin pointer.
+struct Known(*const dyn Touched);
+
 /// A region that the handler knows.
 ///
 /// # Invariants
-/// - `region` points to a region that lives as long as `users` is not 0 or `region` is not null.
+/// - `region` points to one that lives, with its region, as long as `users` is not 0 or `region` is not null.
 /// - `start` and `end` are those of the region, while `region` is not null.
 struct Listing {
-    region: AtomicPtr<Region>,
+    region: AtomicPtr<Known>,
     start: AtomicUsize,
     end: AtomicUsize,
     /// Handlers that may use it.
@@ -62,7 +79,7 @@ static BEFORE: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
 
 /// What became of a touch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Touch {
+pub(crate) enum Touch {
     /// It will succeed, or be looked at again.
     Again,
     /// It is nothing that the region knows.
@@ -70,8 +87,22 @@ pub(super) enum Touch {
 }
 
 /// A region that the handler knows until this is dropped.
-#[derive(Debug)]
-pub(super) struct Listed(&'static Listing);
+pub(crate) struct Listed {
+    listing: &'static Listing,
+    /// From `Box::into_raw`; freed when it is not known any more.
+    known: *mut Known,
+}
+
+// SAFETY: what `known` points to is used by the handler only, in any thread: a region is `Sync`.
+unsafe impl Send for Listed {}
+// SAFETY: a shared `Listed` does nothing.
+unsafe impl Sync for Listed {}
+
+impl std::fmt::Debug for Listed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Listed").field(&self.listing).finish()
+    }
+}
 
 impl std::fmt::Debug for Listing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -85,7 +116,7 @@ impl Listed {
     ///
     /// # Safety
     /// The region lives, at its place, until the result is dropped.
-    pub(super) unsafe fn new(region: *const Region) -> Result<Self, AnonError> {
+    pub(crate) unsafe fn new(region: *const dyn Touched) -> Result<Self, AnonError> {
         let before = BEFORE.get_or_init(install);
         before
             .as_ref()
@@ -99,26 +130,29 @@ impl Listed {
         let bytes = unsafe { &*region }.bytes();
         listing.start.store(bytes.start, Relaxed);
         listing.end.store(bytes.end, Relaxed);
-        // INVARIANT: it lives until `drop` has waited for all users.
-        listing.region.store(region.cast_mut(), SeqCst);
-        Ok(Self(listing))
+        let known = Box::into_raw(Box::new(Known(region)));
+        // INVARIANT: both live until `drop` has waited for all users.
+        listing.region.store(known, SeqCst);
+        Ok(Self { listing, known })
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
         // SeqCst here and in the handler: either it sees null, or its use is seen here.
-        self.0.region.store(std::ptr::null_mut(), SeqCst);
-        while self.0.users.load(SeqCst) != 0 {
+        self.listing.region.store(std::ptr::null_mut(), SeqCst);
+        while self.listing.users.load(SeqCst) != 0 {
             std::thread::yield_now();
         }
+        // SAFETY: made by `Box::into_raw` in `new`, and nobody knows it any more.
+        drop(unsafe { Box::from_raw(self.known) });
         // Release pairs with the Acquire of who takes the listing next.
-        self.0.is_taken.store(0, Release);
+        self.listing.is_taken.store(0, Release);
     }
 }
 
 /// What the region of `address` says of a touch, if it is a region's.
-fn touched(address: usize) -> Option<Touch> {
+fn touched(address: usize, is_write: Option<bool>) -> Option<Touch> {
     LISTINGS.iter().find_map(|listing| {
         let is_inside =
             || (listing.start.load(Relaxed)..listing.end.load(Relaxed)).contains(&address);
@@ -131,9 +165,9 @@ fn touched(address: usize) -> Option<Touch> {
         let touch = if region.is_null() || !is_inside() {
             None
         } else {
-            // SAFETY: not null after `users` was raised, so it lives until that is lowered
+            // SAFETY: not null after `users` was raised, so both live until that is lowered
             // (invariant; the order of the two is SeqCst).
-            Some(unsafe { &*region }.touched(address))
+            Some(unsafe { &*(*region).0 }.touched(address, is_write))
         };
         listing.users.fetch_sub(1, SeqCst);
         touch
@@ -168,12 +202,30 @@ extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     // SAFETY: the kernel hands in what it knows of the signal.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
     // What somebody sends, at most 0, has no address.
-    let touch = if code > 0 { touched(address) } else { None };
+    let touch = if code > 0 {
+        touched(address, is_write(context))
+    } else {
+        None
+    };
     if touch != Some(Touch::Again) {
         pass_on(signal, info, context);
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// Whether the access was to write, as the processor said: bit 1 of a page fault's error code.
+#[cfg(target_arch = "x86_64")]
+fn is_write(context: *mut c_void) -> Option<bool> {
+    // SAFETY: the kernel hands in the context of the thread, of this type.
+    let registers = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    Some(registers[libc::REG_ERR as usize] & 2 != 0)
+}
+
+/// Not known: regions find it out.
+#[cfg(not(target_arch = "x86_64"))]
+fn is_write(_context: *mut c_void) -> Option<bool> {
+    None
 }
 
 /// Does what was to be done before this handler was there.

@@ -13,7 +13,7 @@ const AWAITED: u32 = 2;
 ///
 /// Who changes what a region shows holds it; who has touched a page meanwhile waits until it is open.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     word: AtomicU32,
     /// How often somebody waited because of a touch.
     waits: AtomicU64,
@@ -21,7 +21,7 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Shuts the gate, when whoever has it opens it.
-    pub(super) fn shut(&self) -> Shut<'_> {
+    pub(crate) fn shut(&self) -> Shut<'_> {
         // Acquire pairs with the Release of the last to open it: what he changed is seen.
         let mut taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
         while taken.is_err() {
@@ -36,14 +36,14 @@ impl Gate {
     }
 
     /// Shuts the gate if it is open.
-    pub(super) fn try_shut(&self) -> Option<Shut<'_>> {
+    pub(crate) fn try_shut(&self) -> Option<Shut<'_>> {
         let taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
         // Not made if not taken: it would be opened when it is dropped.
         taken.is_ok().then(|| Shut(self))
     }
 
     /// Waits as long as it is shut. Returns whether it was.
-    pub(super) fn wait(&self) -> bool {
+    pub(crate) fn wait(&self) -> bool {
         let mut waited = false;
         loop {
             let now = self.word.load(Acquire);
@@ -63,7 +63,7 @@ impl Gate {
         }
     }
 
-    pub(super) fn waits(&self) -> u64 {
+    pub(crate) fn waits(&self) -> u64 {
         self.waits.load(Relaxed)
     }
 
@@ -75,7 +75,7 @@ impl Gate {
 
 /// The gate is shut as long as this lives.
 #[derive(Debug)]
-pub(super) struct Shut<'g>(&'g Gate);
+pub(crate) struct Shut<'g>(&'g Gate);
 
 impl Drop for Shut<'_> {
     fn drop(&mut self) {

@@ -1,0 +1,86 @@
+/// Where a page's contents are: a kind, whether the store may have a copy, a version, and a slot.
+///
+/// The version moves on with every new content, so that a cleaner that took an older one sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry(pub(super) u64);
+
+/// What an entry says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Nothing: zero, or whoever loaded it has it.
+    None,
+    /// In the store, and nowhere else.
+    Dirty,
+    /// The same, and being written.
+    Writing,
+    /// In a slot.
+    Device,
+}
+
+const IN_STORE: u64 = 1 << 2;
+const VERSION_SHIFT: u32 = 3;
+const VERSION: u64 = (1 << SLOT_SHIFT) - (1 << VERSION_SHIFT);
+const SLOT_SHIFT: u32 = 24;
+
+impl Entry {
+    pub(super) const fn kind(self) -> Kind {
+        match self.0 & 3 {
+            0 => Kind::None,
+            1 => Kind::Dirty,
+            2 => Kind::Writing,
+            _ => Kind::Device,
+        }
+    }
+
+    pub(super) const fn with_kind(self, kind: Kind) -> Self {
+        Self(self.0 & !3 | kind as u64)
+    }
+
+    /// The next version, of that kind: in no slot, and no clean copy in the store.
+    pub(super) const fn next(self, kind: Kind) -> Self {
+        let version = (self.0 & VERSION).wrapping_add(1 << VERSION_SHIFT) & VERSION;
+        Self(version | kind as u64)
+    }
+
+    pub(super) const fn with_slot(self, slot: u64) -> Self {
+        Self(self.0 & ((1 << SLOT_SHIFT) - 1) | slot << SLOT_SHIFT)
+    }
+
+    pub(super) const fn slot(self) -> u64 {
+        self.0 >> SLOT_SHIFT
+    }
+
+    /// Whether the store may have the page.
+    pub(super) const fn is_in_store(self) -> bool {
+        self.0 & IN_STORE != 0 || matches!(self.kind(), Kind::Dirty | Kind::Writing)
+    }
+
+    pub(super) const fn in_store(self, is: bool) -> Self {
+        Self(self.0 & !IN_STORE | if is { IN_STORE } else { 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_an_entry_do_not_touch_one_another() {
+        let last = (1 << 40) - 1;
+        let mut entry = Entry(0);
+        for _ in 0..1 << 22 {
+            entry = entry.next(Kind::Dirty);
+        }
+        // The version has gone round twice.
+        assert_eq!(entry, Entry(0).with_kind(Kind::Dirty));
+        let entry = entry.next(Kind::Device).with_slot(last).in_store(true);
+        assert_eq!((entry.kind(), entry.slot()), (Kind::Device, last));
+        assert!(entry.is_in_store() && !entry.in_store(false).is_in_store());
+        assert_eq!(entry.next(Kind::None).slot(), 0);
+        assert!(entry.with_kind(Kind::Writing).is_in_store());
+        assert_ne!(
+            entry.next(Kind::Dirty).next(Kind::Dirty),
+            entry.next(Kind::Dirty)
+        );
+    }
+}

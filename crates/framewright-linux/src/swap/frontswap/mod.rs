@@ -1,0 +1,627 @@
+//! Frontswap: pages without a frame lie on a device, and in front of it in somebody's memory.
+//!
+//! ```text
+//!                 store                                          clean
+//!    write-through ──────▶ device, then a copy in the store        ·
+//!    write-back    ──────▶ the store alone: dirty ──────────▶ device
+//!                              │ refused, or above the budget
+//!                              └─────────────────────────────▶ device
+//!
+//!    load: the store, and it forgets the page;   else the device: its slot stays the page's
+//! ```
+//!
+//! For each page an *entry* says where its contents are: nowhere (it was never stored, or has been got
+//! back), in the store alone (dirty), on its way to the device, or in a slot. What lies in a slot may be dropped
+//! by the store at any time, so an owner's take costs nothing; a dirty page the store keeps.
+//!
+//! A page that is loaded and does not change needs no second write: its slot stays valid, and the next
+//! [`keep`](Frontswap::keep) only offers the store a copy again. A dirty page that is got back before it was
+//! cleaned is never written at all. A slot is taken when something is written, and not before.
+//!
+//! # Invariants
+//! - **F1** What was stored last is what is loaded, or an error says why not; it is in at least one place: a
+//!   dirty page leaves the store only by being written or loaded.
+//! - **F2** Two versions of a page never have one slot at a time: whoever writes takes a slot for it, and
+//!   the page's entry names it only once it is written.
+//! - **F3** What the last [checkpoint](Frontswap::sync) names is not overwritten before the next one is on
+//!   the device.
+//!
+//! # Locks
+//! Calls for one page are the caller's to serialise, except those of the cleaner, which may run at any time.
+//! A [`sync`](Frontswap::sync) makes all later stores go to the device, and waits for those under way.
+//!
+//! # What is not here
+//! Which page is evicted; what is in frames: [`Paged`](crate::Paged).
+//!
+//! # Sources
+//! Linux's frontswap (5.16), and its write-through; the swap cache, whose slots stay valid. Two copies of a
+//! map, the newer of which is whole: shadow paging (R. A. Lorie, 1977).
+
+mod checkpoint;
+mod entry;
+
+#[cfg(test)]
+mod tests;
+
+pub use checkpoint::RestoreError;
+
+use super::{SlotMap, SwapDevice};
+use crate::tenancy::Tenancy;
+use entry::{Entry, Kind};
+use framewright::platform::PageWords;
+use framewright::reserve::{Key, PoolId};
+use std::fmt;
+use std::io;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+/// How a stored page stays safe when its frame is discarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapPolicy {
+    /// It is on the device before it counts as stored.
+    WriteThrough,
+    /// It is on the device later, when it is cleaned; until then nobody takes its frame.
+    WriteBack {
+        /// Pages that may be dirty at a time: what is more goes to the device at once.
+        dirty_max: u64,
+    },
+}
+
+/// Why a page was not stored, or not loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SwapError {
+    /// All slots of the device are in use; so many there are.
+    Full(u64),
+    /// The device failed.
+    Device {
+        /// The page, if it was about one.
+        page: Option<u64>,
+        /// Of which kind the error was.
+        kind: io::ErrorKind,
+        /// What the device said.
+        what: String,
+    },
+    /// A page above those that there are.
+    Outside {
+        /// The page.
+        page: u64,
+        /// How many there are.
+        pages: u64,
+    },
+    /// Somebody who keeps dirty pages no longer has this one.
+    Lost(u64),
+    /// Dirty pages are left, because the store did not hand them out for writing.
+    Dirty(u64),
+}
+
+impl fmt::Display for SwapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(slots) => write!(f, "all {slots} slots of the swap device are in use"),
+            Self::Device {
+                page: Some(page),
+                what,
+                ..
+            } => write!(f, "page {page}: {what}"),
+            Self::Device { what, .. } => f.write_str(what),
+            Self::Outside { page, pages } => write!(f, "page {page} is not below {pages}"),
+            Self::Lost(page) => write!(f, "page {page} was dirty, and is lost"),
+            Self::Dirty(pages) => write!(f, "{pages} dirty pages were not written"),
+        }
+    }
+}
+
+impl std::error::Error for SwapError {}
+
+/// What a page that was loaded is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loaded {
+    /// It was never stored: all zero.
+    Zero,
+    /// It is still in its slot: if it does not change it need not be stored again.
+    Clean,
+    /// It is nowhere else now.
+    Dirty,
+}
+
+/// What a frontswap did since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrontswapStats {
+    /// Pages stored.
+    pub stores: u64,
+    /// Pages kept, whose slot was still valid: no write.
+    pub kept: u64,
+    /// Pages that the store took, dirty or not.
+    pub store_puts: u64,
+    /// Pages that the store refused.
+    pub store_refused: u64,
+    /// Pages that came from the store.
+    pub store_loads: u64,
+    /// Pages that came from the device.
+    pub device_loads: u64,
+    /// Pages that were written to the device, when they were stored or later.
+    pub device_writes: u64,
+    /// Pages of these that were written later, by a cleaner.
+    pub cleaned: u64,
+    /// Dirty pages that were got back before they were written: no write.
+    pub got_back: u64,
+    /// Times that the device failed.
+    pub device_errors: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    stores: AtomicU64,
+    kept: AtomicU64,
+    store_puts: AtomicU64,
+    store_refused: AtomicU64,
+    store_loads: AtomicU64,
+    device_loads: AtomicU64,
+    device_writes: AtomicU64,
+    cleaned: AtomicU64,
+    got_back: AtomicU64,
+    device_errors: AtomicU64,
+}
+
+fn count(word: &AtomicU64) {
+    word.fetch_add(1, Relaxed);
+}
+
+/// In front of a device: who keeps copies.
+#[derive(Clone, Copy)]
+struct Front<'s> {
+    tenancy: &'s dyn Tenancy,
+    pool: PoolId,
+    object: u64,
+    policy: SwapPolicy,
+}
+
+/// Pages by number, on a device and in front of it. See the [module's description](self).
+///
+/// ```
+/// use framewright_linux::swap::{Frontswap, Loaded, Zram};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let device = Zram::new(64, 1 << 20);
+/// let swap = Frontswap::new(&device, 100);
+/// swap.store(&[12], &[[7; 512]])?;
+/// let mut page = [0; 512];
+/// assert_eq!(swap.load(12, &mut page)?, Loaded::Clean);
+/// assert_eq!(page, [7; 512]);
+/// assert_eq!(swap.load(13, &mut page)?, Loaded::Zero);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Frontswap<'s> {
+    device: &'s dyn SwapDevice,
+    front: Option<Front<'s>>,
+    entries: Box<[AtomicU64]>,
+    slots: SlotMap,
+    dirty: AtomicU64,
+    /// Held by stores to read; true while a sync wants nothing to become dirty.
+    is_syncing: RwLock<bool>,
+    /// The last checkpoint's number; held by a sync.
+    syncs: Mutex<u64>,
+    /// Whether the device has checkpoints.
+    is_durable: bool,
+    counts: Counts,
+}
+
+impl fmt::Debug for Frontswap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frontswap")
+            .field("pages", &self.pages())
+            .field("slots", &self.slots.slots())
+            .field("policy", &self.front.map(|front| front.policy))
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'s> Frontswap<'s> {
+    /// The pages 0 to `pages - 1`, all of them zero, on `device`, of which it has every slot.
+    #[must_use]
+    pub fn new(device: &'s dyn SwapDevice, pages: u64) -> Self {
+        Self {
+            slots: SlotMap::new(device.slots()),
+            device,
+            front: None,
+            entries: (0..pages).map(|_| AtomicU64::new(0)).collect(),
+            dirty: AtomicU64::new(0),
+            is_syncing: RwLock::new(false),
+            syncs: Mutex::new(0),
+            is_durable: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// With a store in front: its pool is to be like [`PoolConfig::SWAP`](framewright::reserve::PoolConfig::SWAP),
+    /// not exclusive. Several may share a pool if each has an `object` of its own.
+    #[must_use]
+    pub fn with_store(
+        mut self,
+        tenancy: &'s dyn Tenancy,
+        pool: PoolId,
+        object: u64,
+        policy: SwapPolicy,
+    ) -> Self {
+        self.front = Some(Front {
+            tenancy,
+            pool,
+            object,
+            policy,
+        });
+        self
+    }
+
+    /// How many pages there are.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Pages that are in the store alone.
+    #[must_use]
+    pub fn dirty_pages(&self) -> u64 {
+        self.dirty.load(Relaxed)
+    }
+
+    /// Slots in use.
+    #[must_use]
+    pub fn used_slots(&self) -> u64 {
+        self.slots.used()
+    }
+
+    /// What it did.
+    #[must_use]
+    pub fn stats(&self) -> FrontswapStats {
+        let counts = &self.counts;
+        let load = |word: &AtomicU64| word.load(Relaxed);
+        FrontswapStats {
+            stores: load(&counts.stores),
+            kept: load(&counts.kept),
+            store_puts: load(&counts.store_puts),
+            store_refused: load(&counts.store_refused),
+            store_loads: load(&counts.store_loads),
+            device_loads: load(&counts.device_loads),
+            device_writes: load(&counts.device_writes),
+            cleaned: load(&counts.cleaned),
+            got_back: load(&counts.got_back),
+            device_errors: load(&counts.device_errors),
+        }
+    }
+
+    fn entry(&self, page: u64) -> Result<&AtomicU64, SwapError> {
+        let outside = SwapError::Outside {
+            page,
+            pages: self.pages(),
+        };
+        self.entries.get(page as usize).ok_or(outside)
+    }
+
+    fn key(front: &Front<'_>, page: u64) -> Key {
+        Key {
+            pool: front.pool,
+            object: front.object,
+            index: page,
+        }
+    }
+
+    /// Stores the contents of pages, in place of what they had; in one request where they go to the device.
+    ///
+    /// # Errors
+    /// The first page's that was not stored, and why; those of `pages` before it are stored. It and those
+    /// behind it are as before, unless the store had an older version, which may be gone: whoever
+    /// stores a page still has it.
+    ///
+    /// # Panics
+    /// If there are not as many contents as pages.
+    pub fn store(&self, pages: &[u64], contents: &[PageWords]) -> Result<(), (usize, SwapError)> {
+        assert_eq!(pages.len(), contents.len(), "each page has contents");
+        for (nth, page) in pages.iter().enumerate() {
+            self.entry(*page).map_err(|error| (nth, error))?;
+        }
+        let is_syncing = self
+            .is_syncing
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut start = 0;
+        if let Some(front) = self.front
+            && let SwapPolicy::WriteBack { dirty_max } = front.policy
+            && !*is_syncing
+        {
+            // Those that are refused are written one by one: they are few, or all that follow are.
+            while start < pages.len() && self.dirty_pages() < dirty_max {
+                if !self.put_dirty(&front, pages[start], &contents[start]) {
+                    self.write(&pages[start..=start], &contents[start..=start])
+                        .map_err(|(_, error)| (start, error))?;
+                }
+                start += 1;
+            }
+        }
+        self.write(&pages[start..], &contents[start..])
+            .map_err(|(nth, error)| (start + nth, error))
+    }
+
+    /// Whether the store has taken the page, which is on no device.
+    fn put_dirty(&self, front: &Front<'_>, page: u64, contents: &PageWords) -> bool {
+        let Ok(word) = self.entry(page) else {
+            return false;
+        };
+        // Dirty before it is in the store: the cleaner may find it there before `put` returns.
+        let old = Entry(word.load(Acquire));
+        let dirty = old.next(Kind::Dirty);
+        self.dirty.fetch_add(1, Relaxed);
+        let old = Entry(word.swap(dirty.0, AcqRel));
+        let mut stored = false;
+        let key = Self::key(front, page);
+        front
+            .tenancy
+            .with(&mut |store| stored = store.put_dirty(key, contents).is_ok());
+        self.gone(old);
+        if stored {
+            count(&self.counts.stores);
+            count(&self.counts.store_puts);
+            return true;
+        }
+        count(&self.counts.store_refused);
+        let none = dirty.next(Kind::None);
+        self.gone(Entry(word.swap(none.0, AcqRel)));
+        false
+    }
+
+    /// Writes pages to the device, and then offers them to the store.
+    fn write(&self, pages: &[u64], contents: &[PageWords]) -> Result<(), (usize, SwapError)> {
+        let run = self.slots.alloc_run(pages.len() as u64);
+        let run = run.filter(|run| {
+            let written = self.device.write_run(run.start, contents);
+            if written.is_err() {
+                count(&self.counts.device_errors);
+                run.clone().for_each(|slot| self.free_slot(slot));
+            }
+            written.is_ok()
+        });
+        for (nth, (&page, contents)) in pages.iter().zip(contents).enumerate() {
+            let slot = match &run {
+                Some(run) => run.start + nth as u64,
+                // No run, or one of it failed: which one is found out.
+                None => self
+                    .write_one(page, contents)
+                    .map_err(|error| (nth, error))?,
+            };
+            self.stored_at(page, slot);
+            count(&self.counts.stores);
+            self.offer(page, contents);
+        }
+        Ok(())
+    }
+
+    fn write_one(&self, page: u64, contents: &PageWords) -> Result<u64, SwapError> {
+        let slot = self.slots.alloc().or_else(|| {
+            // Its own, if it has one: whoever stores a page still has it.
+            let entry = Entry(self.entries[page as usize].load(Acquire));
+            let has_slot = entry.kind() == Kind::Device;
+            has_slot.then(|| self.invalidate(page).ok()).flatten()?;
+            self.slots.alloc()
+        });
+        let slot = slot.ok_or(SwapError::Full(self.slots.slots()))?;
+        self.device.write(slot, contents).map_err(|error| {
+            self.free_slot(slot);
+            self.failed(Some(page), &error)
+        })?;
+        Ok(slot)
+    }
+
+    /// The page's contents are in `slot`, and what it had before is nobody's.
+    fn stored_at(&self, page: u64, slot: u64) {
+        count(&self.counts.device_writes);
+        let word = &self.entries[page as usize];
+        let old = Entry(word.load(Acquire));
+        let old = Entry(word.swap(old.next(Kind::Device).with_slot(slot).0, AcqRel));
+        self.gone(old);
+        if let Some(front) = self.front
+            && old.is_in_store()
+        {
+            let key = Self::key(&front, page);
+            front.tenancy.with(&mut |store| store.invalidate_page(key));
+        }
+    }
+
+    /// Gives back what an entry had that the page has no longer.
+    fn gone(&self, old: Entry) {
+        match old.kind() {
+            Kind::None => {}
+            Kind::Device => self.free_slot(old.slot()),
+            Kind::Dirty | Kind::Writing => {
+                self.dirty.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+
+    /// The error of a device, counted.
+    fn failed(&self, page: Option<u64>, error: &io::Error) -> SwapError {
+        count(&self.counts.device_errors);
+        SwapError::Device {
+            page,
+            kind: error.kind(),
+            what: error.to_string(),
+        }
+    }
+
+    fn free_slot(&self, slot: u64) {
+        if self.slots.free(slot) {
+            self.device.discard(slot);
+        }
+    }
+
+    /// Offers the store a copy of what is on the device.
+    fn offer(&self, page: u64, contents: &PageWords) {
+        let Some(front) = self.front else { return };
+        let word = &self.entries[page as usize];
+        let entry = Entry(word.load(Acquire));
+        if entry.kind() != Kind::Device {
+            return;
+        }
+        let mut stored = false;
+        let key = Self::key(&front, page);
+        front
+            .tenancy
+            .with(&mut |store| stored = store.put(key, contents).is_ok());
+        count(if stored {
+            &self.counts.store_puts
+        } else {
+            &self.counts.store_refused
+        });
+        // Refused: no version is there.
+        word.store(entry.in_store(stored).0, Release);
+    }
+
+    /// A page that was [loaded](Self::load), and is what it was then, goes again. Nothing is written:
+    /// the store is offered a copy. Whether it is safe: not if it must be stored.
+    pub fn keep(&self, page: u64, contents: &PageWords) -> bool {
+        let Ok(word) = self.entry(page) else {
+            return false;
+        };
+        if Entry(word.load(Acquire)).kind() != Kind::Device {
+            return false;
+        }
+        count(&self.counts.kept);
+        self.offer(page, contents);
+        true
+    }
+
+    /// What was stored for a page. The store, where it came from there, has it no longer; a slot stays
+    /// the page's until it is stored again or [invalidated](Self::invalidate).
+    ///
+    /// # Errors
+    /// The device failed: it may be tried again.
+    pub fn load(&self, page: u64, contents: &mut PageWords) -> Result<Loaded, SwapError> {
+        let word = self.entry(page)?;
+        loop {
+            let entry = Entry(word.load(Acquire));
+            if entry.kind() == Kind::None {
+                contents.fill(0);
+                return Ok(Loaded::Zero);
+            }
+            let is_hit = match self.front {
+                Some(front) if entry.is_in_store() => {
+                    let mut is_hit = false;
+                    let key = Self::key(&front, page);
+                    front.tenancy.with(&mut |store| {
+                        is_hit = store.get(key, contents);
+                        store.invalidate_page(key);
+                    });
+                    is_hit
+                }
+                _ => false,
+            };
+            if is_hit {
+                count(&self.counts.store_loads);
+                return Ok(self.got(word));
+            }
+            if entry.kind() == Kind::Device {
+                let read = self.device.read(entry.slot(), contents);
+                read.map_err(|error| self.failed(Some(page), &error))?;
+                count(&self.counts.device_loads);
+                self.got(word);
+                return Ok(Loaded::Clean);
+            }
+            // Written by the cleaner and dropped since, or lost.
+            if Entry(word.load(Acquire)) == entry {
+                return Err(SwapError::Lost(page));
+            }
+        }
+    }
+
+    /// The caller has a page's contents, and the store no longer.
+    fn got(&self, word: &AtomicU64) -> Loaded {
+        let mut old = Entry(word.load(Acquire));
+        loop {
+            let (new, loaded) = match old.kind() {
+                // Cleaned just now, perhaps.
+                Kind::Device => (old.in_store(false), Loaded::Clean),
+                _ => (old.next(Kind::None), Loaded::Dirty),
+            };
+            match word.compare_exchange(old.0, new.0, AcqRel, Acquire) {
+                Ok(_) => {
+                    if loaded == Loaded::Dirty {
+                        count(&self.counts.got_back);
+                        self.dirty.fetch_sub(1, Relaxed);
+                    }
+                    return loaded;
+                }
+                Err(now) => old = Entry(now),
+            }
+        }
+    }
+
+    /// Nobody wants what was stored for a page: it is zero.
+    ///
+    /// # Errors
+    /// There is no such page.
+    pub fn invalidate(&self, page: u64) -> Result<(), SwapError> {
+        let word = self.entry(page)?;
+        let old = Entry(word.load(Acquire));
+        let old = Entry(word.swap(old.next(Kind::None).0, AcqRel));
+        self.gone(old);
+        if let Some(front) = self.front
+            && old.is_in_store()
+        {
+            let key = Self::key(&front, page);
+            front.tenancy.with(&mut |store| store.invalidate_page(key));
+        }
+        Ok(())
+    }
+
+    /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not. One thread
+    /// at a time; another one's call does nothing. Takes a seat of the store's meanwhile.
+    pub fn clean(&self, pages: u64) -> u64 {
+        let Some(front) = self.front else { return 0 };
+        let mut written = 0;
+        front.tenancy.clean(pages, &mut |key, contents| {
+            let is_ours = key.pool == front.pool && key.object == front.object;
+            let is_written = is_ours && self.clean_one(key.index, contents);
+            written += u64::from(is_written);
+            is_written
+        });
+        written
+    }
+
+    fn clean_one(&self, page: u64, contents: &PageWords) -> bool {
+        let Ok(word) = self.entry(page) else {
+            return false;
+        };
+        let dirty = Entry(word.load(Acquire));
+        let writing = dirty.with_kind(Kind::Writing);
+        let is_dirty = dirty.kind() == Kind::Dirty;
+        if !is_dirty
+            || word
+                .compare_exchange(dirty.0, writing.0, AcqRel, Relaxed)
+                .is_err()
+        {
+            return false;
+        }
+        let slot = self.write_one(page, contents);
+        let after = match &slot {
+            Ok(slot) => writing
+                .with_kind(Kind::Device)
+                .with_slot(*slot)
+                .in_store(true),
+            Err(_) => dirty,
+        };
+        // Got back, stored anew or invalidated meanwhile: then this is an old version (F2).
+        let is_current = word.compare_exchange(writing.0, after.0, AcqRel, Relaxed);
+        let Ok(slot) = slot else { return false };
+        count(&self.counts.device_writes);
+        if is_current.is_err() {
+            self.free_slot(slot);
+            return false;
+        }
+        self.dirty.fetch_sub(1, Relaxed);
+        count(&self.counts.cleaned);
+        true
+    }
+}

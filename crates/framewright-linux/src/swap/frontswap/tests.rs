@@ -1,0 +1,273 @@
+use super::*;
+use crate::platform::{Linux, Slots, Stored};
+use crate::ram::{Pages, Ram};
+use crate::swap::tests::{Folder, page};
+use crate::swap::{Faulty, SwapFile, SwapOp, Zram};
+use crate::tenancy::Guests;
+use framewright::platform::Fenced;
+use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
+use framewright::{Frame, Run};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Platform = Stored<Fenced>;
+
+fn reserve<'m>(words: &'m mut Vec<u64>, slots: &Slots, frames: u64) -> Reserve<'m, Platform> {
+    let run = Run::new(Frame(0), frames).unwrap();
+    let layout = ReserveLayout::new(run).with_cpus(slots.count());
+    words.resize(layout.words_needed().unwrap(), 0);
+    let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+    let platform = Stored::new(Linux::fenced(slots.clone()), ram);
+    Reserve::new(&layout, words, platform).unwrap()
+}
+
+const BACK: SwapPolicy = SwapPolicy::WriteBack { dirty_max: 100 };
+
+#[test]
+fn a_random_history_loads_what_was_stored_last_under_each_policy() {
+    for policy in [
+        None,
+        Some(SwapPolicy::WriteThrough),
+        Some(BACK),
+        Some(SwapPolicy::WriteBack { dirty_max: 5 }),
+    ] {
+        let (slots, mut words) = (Slots::new(2), Vec::new());
+        let reserve = reserve(&mut words, &slots, 64);
+        let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+        let guests = Guests::new(&reserve, slots).unwrap();
+        let device = Zram::new(200, 1 << 20);
+        let mut swap = Frontswap::new(&device, 150);
+        if let Some(policy) = policy {
+            swap = swap.with_store(&guests, pool, 3, policy);
+        }
+        let mut twin: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut seed = 11u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let mut got = [0; 512];
+        for step in 0..1500 {
+            let at = random(150);
+            match random(8) {
+                0..3 => {
+                    let first = at.min(142);
+                    let count = 1 + random(8);
+                    let pages: Vec<_> = (first..first + count).collect();
+                    let contents: Vec<_> = pages.iter().map(|at| page(at + step)).collect();
+                    swap.store(&pages, &contents).unwrap();
+                    twin.extend(pages.iter().map(|at| (*at, at + step)));
+                }
+                3..6 => {
+                    let loaded = swap.load(at, &mut got).unwrap();
+                    match twin.get(&at) {
+                        Some(nth) => assert_eq!(got, page(*nth), "step {step}, {policy:?}"),
+                        None => assert_eq!((loaded, got), (Loaded::Zero, [0; 512])),
+                    }
+                    match loaded {
+                        Loaded::Clean if random(2) == 0 => assert!(swap.keep(at, &got)),
+                        Loaded::Dirty => {
+                            assert!(!swap.keep(at, &got));
+                            swap.store(&[at], &[got]).unwrap();
+                        }
+                        _ => {}
+                    }
+                }
+                6 => {
+                    swap.invalidate(at).unwrap();
+                    twin.remove(&at);
+                }
+                _ => {
+                    swap.clean(random(20));
+                    // An owner takes what he gets: the guests' pages in it are gone.
+                    if let Ok(run) = reserve.alloc_contig(16, 16) {
+                        reserve.release(run).unwrap();
+                    }
+                }
+            }
+            let SwapPolicy::WriteBack { dirty_max } = policy.unwrap_or(BACK) else {
+                assert_eq!(swap.dirty_pages(), 0);
+                continue;
+            };
+            assert!(swap.dirty_pages() <= dirty_max);
+        }
+        swap.sync().unwrap();
+        assert_eq!(swap.dirty_pages(), 0);
+        assert_eq!(swap.used_slots(), twin.len() as u64);
+        for (at, nth) in &twin {
+            swap.load(*at, &mut got).unwrap();
+            assert_eq!(got, page(*nth));
+        }
+        let stats = swap.stats();
+        if policy.is_some_and(|policy| policy != SwapPolicy::WriteThrough) {
+            assert!(stats.got_back > 0 && stats.cleaned > 0);
+            assert!(stats.device_writes + stats.got_back <= stats.stores + stats.cleaned);
+        }
+    }
+}
+
+#[test]
+fn a_dirty_page_that_is_got_back_is_never_written_and_a_cleaned_one_once() {
+    let (slots, mut words) = (Slots::new(1), Vec::new());
+    let reserve = reserve(&mut words, &slots, 512);
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let folder = Folder::new("frontswap");
+    let device = SwapFile::create(&folder.path().join("swap"), 100).unwrap();
+    let swap = Frontswap::new(&device, 100).with_store(&guests, pool, 0, BACK);
+    let pages: Vec<_> = (0..40).collect();
+    let contents: Vec<_> = (0..40).map(page).collect();
+    swap.store(&pages, &contents).unwrap();
+    assert_eq!((swap.dirty_pages(), device.bytes_written()), (40, 0));
+    let mut got = [0; 512];
+    for at in 0..20 {
+        assert_eq!(swap.load(at, &mut got), Ok(Loaded::Dirty));
+        assert_eq!(got, page(at));
+    }
+    assert_eq!(swap.clean(100), 20);
+    assert_eq!((swap.dirty_pages(), swap.used_slots()), (0, 20));
+    for _ in 0..3 {
+        for at in 20..40 {
+            assert_eq!(swap.load(at, &mut got), Ok(Loaded::Clean));
+            assert_eq!(got, page(at));
+            assert!(swap.keep(at, &got));
+        }
+    }
+    assert_eq!(device.bytes_written(), 20 * 4096);
+    assert_eq!(swap.stats().device_loads, 0);
+}
+
+#[test]
+fn what_a_device_does_not_take_stays_dirty_and_is_tried_again() {
+    let (slots, mut words) = (Slots::new(1), Vec::new());
+    let reserve = reserve(&mut words, &slots, 512);
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let device = Faulty::new(Zram::new(100, 1 << 20));
+    let swap = Frontswap::new(&device, 100).with_store(&guests, pool, 0, BACK);
+    let contents: Vec<_> = (0..10).map(page).collect();
+    let pages: Vec<_> = (0..10).collect();
+    swap.store(&pages, &contents).unwrap();
+    device.fail(SwapOp::Write, 4, 1);
+    assert_eq!(swap.clean(10), 9);
+    assert_eq!((swap.dirty_pages(), swap.used_slots()), (1, 9));
+    device.fail(SwapOp::Write, 0, u64::MAX);
+    assert_eq!(swap.sync(), Err(SwapError::Dirty(1)));
+    device.fail(SwapOp::Write, 0, 0);
+    assert_eq!(swap.sync(), Ok(0));
+    device.fail(SwapOp::Sync, 0, u64::MAX);
+    let error = swap.sync().unwrap_err().to_string();
+    assert_eq!(error, "sync 1 fails, as was asked");
+    let mut got = [0; 512];
+    for at in 0..10 {
+        swap.load(at, &mut got).unwrap();
+        assert_eq!(got, page(at));
+    }
+}
+
+#[test]
+fn a_failed_write_says_which_page_and_those_before_it_are_stored() {
+    let device = Faulty::new(Zram::new(100, 1 << 20));
+    let swap = Frontswap::new(&device, 100);
+    let pages: Vec<_> = (0..8).collect();
+    let old: Vec<_> = (0..8).map(page).collect();
+    swap.store(&pages, &old).unwrap();
+    let new: Vec<_> = (0..8).map(|at| page(at + 50)).collect();
+    // Once of the run, and once alone.
+    device.fail(SwapOp::Write, 8 + 3, 5);
+    let (nth, error) = swap.store(&pages, &new).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with(&format!("page {nth}: write 12 of slot")),
+        "{text}"
+    );
+    assert_eq!(nth, 0);
+    let mut got = [0; 512];
+    for at in 0..8 {
+        assert_eq!(swap.load(at, &mut got), Ok(Loaded::Clean));
+        assert_eq!(got, page(at), "as before");
+    }
+    device.fail(SwapOp::Write, 0, 0);
+    device.fail(SwapOp::Read, 8, 1);
+    let error = swap.load(5, &mut got).unwrap_err().to_string();
+    assert!(error.starts_with("page 5: read 8 of slot"), "{error}");
+    assert_eq!(swap.load(5, &mut got), Ok(Loaded::Clean));
+    assert_eq!(got, page(5));
+    assert_eq!(swap.used_slots(), 8);
+}
+
+#[test]
+fn a_full_device_is_an_error_and_what_is_there_stays() {
+    let device = Zram::new(4, 1 << 20);
+    let swap = Frontswap::new(&device, 100);
+    let contents: Vec<_> = (0..6).map(page).collect();
+    let (nth, error) = swap.store(&[0, 1, 2, 3, 4, 5], &contents).unwrap_err();
+    assert_eq!((nth, error), (4, SwapError::Full(4)));
+    assert_eq!(
+        SwapError::Full(4).to_string(),
+        "all 4 slots of the swap device are in use"
+    );
+    let mut got = [0; 512];
+    for at in 0..4 {
+        swap.load(at, &mut got).unwrap();
+        assert_eq!(got, page(at));
+    }
+    // A page's own slot is there for it.
+    swap.store(&[1], &[page(77)]).unwrap();
+    swap.load(1, &mut got).unwrap();
+    assert_eq!(got, page(77));
+    swap.invalidate(2).unwrap();
+    swap.store(&[5], &contents[5..]).unwrap();
+    let error = swap.load(100, &mut got).unwrap_err().to_string();
+    assert_eq!(error, "page 100 is not below 100");
+}
+
+#[test]
+fn a_checkpoint_is_found_again_and_what_came_after_it_is_not() {
+    let folder = Folder::new("checkpoint");
+    let path = folder.path().join("swap");
+    let pages: Vec<_> = (0..600).collect();
+    {
+        let device = SwapFile::create(&path, 2000).unwrap();
+        let swap = Frontswap::durable(&device, 600).unwrap();
+        for round in 0..3 {
+            let contents: Vec<_> = pages.iter().map(|at| page(at + round)).collect();
+            swap.store(&pages[..500], &contents[..500]).unwrap();
+            assert_eq!(swap.sync(), Ok(round + 1));
+        }
+        // Twice: the slots of the second round are free, those of the checkpoint are not.
+        for _ in 0..2 {
+            let contents: Vec<_> = pages.iter().map(|at| page(at + 100)).collect();
+            swap.store(&pages[..300], &contents[..300]).unwrap();
+        }
+    }
+    let device = SwapFile::open(&path).unwrap();
+    let (swap, number) = Frontswap::restore(&device).unwrap();
+    assert_eq!(
+        (number, swap.pages(), swap.used_slots()),
+        (3, 600, 500 + 2 + 4)
+    );
+    let mut got = [0; 512];
+    for at in 0..500 {
+        assert_eq!(swap.load(at, &mut got), Ok(Loaded::Clean));
+        assert_eq!(got, page(at + 2));
+    }
+    assert_eq!(swap.load(500, &mut got), Ok(Loaded::Zero));
+    assert_eq!(swap.sync(), Ok(4));
+    // The newer header is torn: the older checkpoint is whole.
+    let mut header = [0; 512];
+    device.read(0, &mut header).unwrap();
+    header[3] ^= 1;
+    device.write(0, &header).unwrap();
+    assert_eq!(Frontswap::restore(&device).unwrap().1, 3);
+    device.write(1, &header).unwrap();
+    let none = Frontswap::restore(&device).unwrap_err();
+    assert_eq!(none.to_string(), "the device has no whole checkpoint");
+    let small = Frontswap::durable(&device, 600_000)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        small,
+        "checkpoints of 600000 pages take 2346 slots, and the device has 2000"
+    );
+}
