@@ -20,6 +20,9 @@
 //!
 //!     SwapFile, Zram ── where pages lie that have no frame              [`swap`]
 //!
+//!     FileCache ─┬─ Shrink  files through frames, over a cleancache       [`file_cache`]
+//!                └─ Migrate
+//!
 //!     Tenancy, Supply       what all of those ask of the engine         [`tenancy`]
 //!
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
@@ -38,6 +41,7 @@
 pub mod anon;
 pub mod cache;
 mod fault;
+pub mod file_cache;
 mod gate;
 pub mod heap;
 mod host;
@@ -53,6 +57,7 @@ mod words;
 
 pub use anon::Anon;
 pub use cache::Cache;
+pub use file_cache::FileCache;
 pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
 pub use host::{Host, HostError, Options, SlotError};
 pub use kv::{HostKv, HostKvSeat};

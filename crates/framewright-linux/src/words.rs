@@ -90,6 +90,52 @@ pub(crate) fn copy(from: &[AtomicU64], bytes: Range<usize>, to: &[AtomicU64], at
     change(to.get(tail.0), tail.1.clone(), gather(tail.0, tail.1));
 }
 
+/// Copies the bytes of `from` from byte `at` on to `into`.
+///
+/// # Panics
+/// If they are not all in there.
+pub(crate) fn load(from: &[AtomicU64], at: usize, into: &mut [u8]) {
+    let (head, whole, tail) = parts(at..at + into.len());
+    let bytes_of = |number: usize| from[number].load(Relaxed).to_ne_bytes();
+    let (first, rest) = into.split_at_mut(head.1.len());
+    if !head.1.is_empty() {
+        first.copy_from_slice(&bytes_of(head.0)[head.1]);
+    }
+    let (middle, last) = rest.split_at_mut(whole.len() * BYTES);
+    let (middle, _) = middle.as_chunks_mut::<BYTES>();
+    for (to, word) in middle.iter_mut().zip(&from[whole]) {
+        *to = word.load(Relaxed).to_ne_bytes();
+    }
+    if !tail.1.is_empty() {
+        last.copy_from_slice(&bytes_of(tail.0)[tail.1]);
+    }
+}
+
+/// Copies `from` to the bytes of `to` from byte `at` on.
+///
+/// # Panics
+/// If they are not all in there.
+pub(crate) fn store(to: &[AtomicU64], at: usize, from: &[u8]) {
+    let (head, whole, tail) = parts(at..at + from.len());
+    let part = |bytes: &Range<usize>, some: &[u8]| {
+        let mut value = [0; BYTES];
+        value[bytes.clone()].copy_from_slice(some);
+        u64::from_ne_bytes(value)
+    };
+    let (first, rest) = from.split_at(head.1.len());
+    if !head.1.is_empty() {
+        change(Some(&to[head.0]), head.1.clone(), part(&head.1, first));
+    }
+    let (middle, last) = rest.split_at(whole.len() * BYTES);
+    let (middle, _) = middle.as_chunks::<BYTES>();
+    for (word, bytes) in to[whole].iter().zip(middle) {
+        word.store(u64::from_ne_bytes(*bytes), Relaxed);
+    }
+    if !tail.1.is_empty() {
+        change(Some(&to[tail.0]), tail.1.clone(), part(&tail.1, last));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +158,24 @@ mod tests {
                 let mut expected = [0xa5; 40];
                 expected[start..end].fill(0);
                 assert_eq!(bytes(&some), expected, "{start}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_range_of_bytes_is_loaded_and_stored() {
+        let source: [u8; 40] = std::array::from_fn(|nth| nth as u8 + 1);
+        let from = words(&source);
+        for at in 0..=40 {
+            for end in at..=40 {
+                let mut some = vec![0; end - at];
+                load(&from, at, &mut some);
+                assert_eq!(some, source[at..end]);
+                let to = words(&[0xa5; 40]);
+                store(&to, at, &some);
+                let mut expected = [0xa5; 40];
+                expected[at..end].copy_from_slice(&source[at..end]);
+                assert_eq!(bytes(&to), expected, "{at}..{end}");
             }
         }
     }

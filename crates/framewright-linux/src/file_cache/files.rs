@@ -1,0 +1,387 @@
+//! Files: their numbers, their lengths, and which of them are known again when they are opened again.
+
+use super::ahead::Ahead;
+use super::medium::{Medium, Stamp};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
+
+/// Numbers of files, never used again in this process: what a store has of a file of one cache is never taken for
+/// another one's.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// What a file's transfers go through.
+pub(super) struct Io {
+    /// There while the file is open, or something of it is dirty.
+    pub(super) medium: Option<Arc<dyn Medium>>,
+}
+
+impl fmt::Debug for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Io")
+            .field("open", &self.medium.is_some())
+            .finish()
+    }
+}
+
+/// Pages that are dirty.
+#[derive(Debug, Default)]
+pub(super) struct Dirty {
+    pub(super) pages: BTreeSet<u64>,
+    /// The file is in the list of those with dirty pages.
+    pub(super) is_listed: bool,
+}
+
+/// A file.
+#[derive(Debug)]
+pub(super) struct Inode {
+    pub(super) id: u64,
+    /// Transfers share it; whoever changes the length otherwise than by writing has it alone.
+    io: RwLock<Io>,
+    /// One write-back at a time, so that versions of a page are written in order.
+    writer: Mutex<()>,
+    /// Its length for its users.
+    pub(super) len: AtomicU64,
+    /// What its medium has at least.
+    pub(super) disk_len: AtomicU64,
+    dirty: Mutex<Dirty>,
+    /// Something of it was changed by way of the cache.
+    pub(super) was_written: AtomicBool,
+}
+
+impl Inode {
+    fn new(medium: Arc<dyn Medium>, len: u64) -> Self {
+        Self {
+            // Relaxed: a number, and each only once.
+            id: NEXT.fetch_add(1, Relaxed),
+            io: RwLock::new(Io {
+                medium: Some(medium),
+            }),
+            writer: Mutex::new(()),
+            len: AtomicU64::new(len),
+            disk_len: AtomicU64::new(len),
+            dirty: Mutex::default(),
+            was_written: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn io(&self) -> RwLockReadGuard<'_, Io> {
+        self.io.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn try_io(&self) -> Option<RwLockReadGuard<'_, Io>> {
+        match self.io.try_read() {
+            Ok(io) => Some(io),
+            Err(TryLockError::Poisoned(io)) => Some(io.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The right to write back. What a medium's panic left is whole: see `Writing`.
+    pub(super) fn writer(&self) -> MutexGuard<'_, ()> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn try_writer(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(TryLockError::Poisoned(writer)) => Some(writer.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(super) fn io_alone(&self) -> RwLockWriteGuard<'_, Io> {
+        self.io.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn dirty(&self) -> MutexGuard<'_, Dirty> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len.load(Relaxed)
+    }
+}
+
+/// A file that is open in a cache: what is read and written by way of it is the file's, also by way of every
+/// other one of the same file. Has its own memory of what was read last, for reading ahead.
+///
+/// Dropped, it is closed; the file's pages stay in the cache, and are found when the file is opened again, if
+/// nobody else has changed it meanwhile.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub(super) inode: Arc<Inode>,
+    pub(super) is_writable: bool,
+    pub(super) ahead: Mutex<Ahead>,
+    /// The page that was used last, plus one.
+    last: AtomicU64,
+    files: Arc<Files>,
+}
+
+impl OpenFile {
+    /// The file's number: no other file of this process ever has it. It is the object in the cleancache.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.inode.id
+    }
+
+    /// Its length in bytes, as the cache knows it.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.inode.len()
+    }
+
+    /// Whether it was opened for writing, too.
+    #[must_use]
+    pub const fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    pub(super) fn last(&self) -> Option<u64> {
+        self.last.load(Relaxed).checked_sub(1)
+    }
+
+    /// Notes the use of a page; whether it is another one than the last time.
+    #[inline]
+    pub(super) fn use_page(&self, page: u64) -> bool {
+        // Relaxed, and two operations: two threads with one handle are taken for one reader.
+        let is_other = self.last.load(Relaxed) != page + 1;
+        if is_other {
+            self.last.store(page + 1, Relaxed);
+        }
+        is_other
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.files.close(&self.inode);
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    inode: Arc<Inode>,
+    file: Option<(u64, u64)>,
+    handles: u32,
+    /// The state that its pages are of, where that can be known.
+    stamp: Option<Stamp>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    by_id: BTreeMap<u64, Known>,
+    by_file: BTreeMap<(u64, u64), u64>,
+    /// Those that were closed, the oldest first; some are open again.
+    closed: VecDeque<u64>,
+}
+
+/// All files that a cache knows.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    all: Mutex<All>,
+    /// Files with dirty pages, in the order in which they had the first.
+    dirty: Mutex<VecDeque<Arc<Inode>>>,
+}
+
+impl Files {
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn dirty(&self) -> MutexGuard<'_, VecDeque<Arc<Inode>>> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<Arc<Inode>> {
+        self.all()
+            .by_id
+            .get(&id)
+            .map(|known| Arc::clone(&known.inode))
+    }
+
+    pub(super) fn every(&self) -> Vec<Arc<Inode>> {
+        let all = self.all();
+        all.by_id
+            .values()
+            .map(|known| Arc::clone(&known.inode))
+            .collect()
+    }
+
+    /// Opens what the medium is. Where it is a file that is known in another state, that one's number is
+    /// forgotten: it is the second result, and its pages are nobody's.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        medium: Arc<dyn Medium>,
+        is_writable: bool,
+    ) -> Result<(OpenFile, Option<Arc<Inode>>), i32> {
+        let errno = |error: std::io::Error| super::medium::errno(&error);
+        let stamp = medium.stamp().map_err(errno)?;
+        let file = stamp.map(|stamp| stamp.file);
+        let known = file.and_then(|file| self.take_known(file));
+        let Some(inode) = known else {
+            return self.add(medium, is_writable, None);
+        };
+        // Nothing is being written: what the medium says is what it has.
+        let mut io = inode.io_alone();
+        let stamp = medium.stamp().map_err(errno)?;
+        let is_same = {
+            let all = self.all();
+            let then = all.by_id.get(&inode.id).and_then(|known| known.stamp);
+            match (&io.medium, stamp) {
+                (None, now) => now == then,
+                // Open, and perhaps written to: its length is all that can be compared.
+                (Some(_), Some(now)) => now.len_bytes == inode.disk_len.load(Relaxed),
+                (Some(_), None) => false,
+            }
+        };
+        if !is_same {
+            drop(io);
+            self.close(&inode);
+            return self.add(medium, is_writable, Some(inode));
+        }
+        if is_writable || io.medium.is_none() {
+            io.medium = Some(medium);
+        }
+        drop(io);
+        Ok((self.handle(inode, is_writable), None))
+    }
+
+    fn take_known(&self, file: (u64, u64)) -> Option<Arc<Inode>> {
+        let mut all = self.all();
+        let id = *all.by_file.get(&file)?;
+        let known = all.by_id.get_mut(&id)?;
+        known.handles += 1;
+        Some(Arc::clone(&known.inode))
+    }
+
+    fn add(
+        self: &Arc<Self>,
+        medium: Arc<dyn Medium>,
+        is_writable: bool,
+        old: Option<Arc<Inode>>,
+    ) -> Result<(OpenFile, Option<Arc<Inode>>), i32> {
+        let errno = |error: std::io::Error| super::medium::errno(&error);
+        let stamp = medium.stamp().map_err(errno)?;
+        let len = match stamp {
+            Some(stamp) => stamp.len_bytes,
+            None => medium.len_bytes().map_err(errno)?,
+        };
+        let inode = Arc::new(Inode::new(medium, len));
+        let file = stamp.map(|stamp| stamp.file);
+        let mut all = self.all();
+        if let Some(file) = file {
+            all.by_file.insert(file, inode.id);
+        }
+        let known = Known {
+            inode: Arc::clone(&inode),
+            file,
+            handles: 1,
+            stamp,
+        };
+        all.by_id.insert(inode.id, known);
+        drop(all);
+        Ok((self.handle(inode, is_writable), old))
+    }
+
+    fn handle(self: &Arc<Self>, inode: Arc<Inode>, is_writable: bool) -> OpenFile {
+        OpenFile {
+            inode,
+            is_writable,
+            ahead: Mutex::default(),
+            last: AtomicU64::new(0),
+            files: Arc::clone(self),
+        }
+    }
+
+    fn close(&self, inode: &Arc<Inode>) {
+        let mut all = self.all();
+        let Some(known) = all.by_id.get_mut(&inode.id) else {
+            return;
+        };
+        known.handles -= 1;
+        if known.handles > 0 {
+            return;
+        }
+        all.closed.push_back(inode.id);
+        drop(all);
+        self.settle(inode);
+    }
+
+    /// Lets go of the medium of a file that nobody has open and nothing of which is dirty.
+    pub(super) fn settle(&self, inode: &Arc<Inode>) {
+        // Who is at it does it himself when he is done.
+        let mut io = match inode.io.try_write() {
+            Ok(io) => io,
+            Err(TryLockError::Poisoned(io)) => io.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let mut all = self.all();
+        let Some(known) = all.by_id.get_mut(&inode.id) else {
+            return;
+        };
+        if known.handles > 0 || !inode.dirty().pages.is_empty() {
+            return;
+        }
+        let Some(medium) = io.medium.take() else {
+            return;
+        };
+        if inode.was_written.swap(false, Relaxed) {
+            // What the cache itself has changed is the state of its pages.
+            known.stamp = medium.stamp().ok().flatten();
+        }
+        if known.file.is_none() {
+            // It will never be known again.
+            all.by_id.remove(&inode.id);
+        }
+        drop(all);
+        drop(io);
+        drop(medium);
+    }
+
+    /// Forgets the files that were closed first, as long as there are more than `max`: they are the result.
+    pub(super) fn forget_beyond(&self, max: usize) -> Vec<Arc<Inode>> {
+        let mut gone = Vec::new();
+        let mut all = self.all();
+        let mut tries = all.closed.len();
+        while all.by_id.len() > max && tries > 0 {
+            tries -= 1;
+            let Some(id) = all.closed.pop_front() else {
+                break;
+            };
+            let Some(known) = all.by_id.get(&id) else {
+                continue;
+            };
+            if known.handles > 0 {
+                continue;
+            }
+            if !known.inode.dirty().pages.is_empty() {
+                all.closed.push_back(id);
+                continue;
+            }
+            if let Some(known) = all.by_id.remove(&id) {
+                if let Some(file) = known.file
+                    && all.by_file.get(&file) == Some(&id)
+                {
+                    all.by_file.remove(&file);
+                }
+                gone.push(known.inode);
+            }
+        }
+        gone
+    }
+
+    /// Forgets a file's number: opened again it is another one.
+    pub(super) fn forget(&self, inode: &Inode) {
+        let mut all = self.all();
+        let file = all.by_id.get(&inode.id).and_then(|known| known.file);
+        if let Some(file) = file
+            && all.by_file.get(&file) == Some(&inode.id)
+        {
+            all.by_file.remove(&file);
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! A cache of files: pages in frames of the engine, which give way under pressure, and move.
+//!
+//! ```text
+//!    read, write ──▶ in the table? ── yes ──▶ held ──▶ copied ──▶ let go
+//!                       │ no
+//!                       └──▶ frames ──▶ Filling ──▶ in the cleancache? ── yes ──┐
+//!                                                       │ no                    ▼
+//!                                                       └──▶ read from file ──▶ Ready
+//!
+//!                   obtain             publish           evict: a put             free
+//!      Free ──────────────▶ Held ─▶ Filling ─▶ Ready ────────────▶ Leaving ─▶ Held ─▶ Free
+//!                                              │  ▲ │
+//!                                       migrate│  │ └─ truncated while pinned ─▶ Orphan
+//!                                              ▼  │
+//!                                             Moving
+//!
+//!      a Ready page:   clean ── write ──▶ dirty ── taken ──▶ writing ── written ──▶ clean
+//!                                           ▲                  │
+//!                                           └── refused, or written to meanwhile
+//! ```
+//!
+//! Each frame of the RAM has a *slot*, which says what the cache has in it; a table finds the slot of a (file, page),
+//! and of a frame. Frames come from the caller's [`Supply`] and go back to it or to whoever asks the cache to
+//! [shrink](Shrink). What is evicted is offered to the *cleancache*, a pool of a [`Tenancy`], and what is missing is
+//! looked for there before it is read from the file. Eviction is by SIEVE. Whoever reads in sequence has more and
+//! more read ahead.
+//!
+//! # Invariants
+//! - **L1** A page has one frame at most, and a frame's contents change only while somebody holds the page, or it is
+//!   in transit. What is in transit (Filling, Leaving, Moving) is found, and waited for.
+//! - **L2** A page that is dirty, or being written, is not evicted and not dropped but by truncation: what was
+//!   written is in the cache or in the file.
+//! - **L3** What the cleancache has of a page is what the file has: it is forgotten there before a page is
+//!   changed, a page that is changed is held meanwhile, and only clean pages are put.
+//! - **L4** Versions of a page are written to the file in the order in which they came about.
+//! - **L5** What is behind the end of a file in its last page is zero.
+//! - **L6** What is pinned stays in its frame. If it is truncated the frame is kept until it is unpinned.
+//! - **L7** A file's number is never another file's, in this process: so what a store still has under it is
+//!   nobody's.
+//!
+//! # Locks
+//! - Rank 1: a file's `io`: shared by who reads in, writes and writes back; alone for who truncates. Then its
+//!   `writer`: one write-back at a time.
+//! - A page in transit is waited for; who has one in transit waits for no other.
+//! - Rank 2: a shard of the table: one in 64 pages. Rank 3: the order of eviction; the sets of dirty pages; the files;
+//!   each for a few loads and stores. A hit takes a shard's lock, and no other.
+//!
+//! None is held while a frame is allocated: that may come back to this cache, to shrink it. It then tries
+//! rank 1, and passes by what it does not get. Files and sets of dirty pages lie on the global heap, and some of
+//! it is allocated under rank 3: the heap must not be one that asks this cache for memory.
+//!
+//! # What is not here
+//! Mapping of files; direct changes by others, except that [`refresh`](FileCache::refresh) takes note of them;
+//! read-ahead without waiting.
+//!
+//! # Sources
+//! Cleancache: Linux 3.0 to 5.16. SIEVE: Zhang et al., NSDI 2024. Read-ahead: Fengguang Wu et al., "Linux Readahead:
+//! Less Tricks for More", OLS 2007.
+
+mod ahead;
+mod back;
+mod error;
+mod files;
+mod fill;
+mod medium;
+mod moves;
+mod order;
+mod shrink;
+mod stats;
+mod table;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::FileError;
+pub use files::OpenFile;
+pub use medium::{Medium, Stamp};
+pub use stats::FileStats;
+
+use crate::ram::{FRAME_BYTES, Ram};
+use crate::tenancy::{Supply, Tenancy};
+use crate::words;
+use files::Files;
+use framewright::Frame;
+#[cfg(doc)]
+use framewright::reclaim::Shrink;
+use framewright::reserve::PoolId;
+use order::Order;
+use stats::Counters;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use table::{NONE, State, Table};
+
+/// Bytes in a page of a file.
+const PAGE: u64 = FRAME_BYTES as u64;
+
+/// How a cache of files behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileOptions {
+    /// Pages above which it evicts its own before it asks for a frame.
+    pub pages_max: u64,
+    /// Dirty pages above which who writes has some written back first.
+    pub dirty_max: u64,
+    /// Pages that are read at once for who reads in sequence, 1 to 32; 1 is nothing ahead.
+    pub ahead_max: u64,
+    /// Files that are remembered, those that are open not counted.
+    pub files_max: usize,
+}
+
+impl Default for FileOptions {
+    /// As many pages as there are frames, 4096 of them dirty; 32 ahead; 65,536 files.
+    fn default() -> Self {
+        Self {
+            pages_max: u64::MAX,
+            dirty_max: 4096,
+            ahead_max: 32,
+            files_max: 1 << 16,
+        }
+    }
+}
+
+/// A cache of files. See the [module's description](self). Shared by reference among threads.
+///
+/// Its frames are still allocated when it is dropped: [clear](Self::clear) it first. What is dirty then is written
+/// as far as it can be.
+///
+/// ```
+/// use framewright::{Frame, frame::ZoneLayout};
+/// use framewright_linux::file_cache::{FileCache, FileOptions};
+/// use framewright_linux::{Host, Options};
+/// use std::sync::Arc;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 4096)))?;
+/// let mut seat = host.seat()?;
+/// let cache = FileCache::new(Arc::clone(host.ram_shared()), None, FileOptions::default());
+/// # let path = std::env::temp_dir().join(format!("framewright-doc-{}", std::process::id()));
+/// let file = cache.create(&path)?;
+/// cache.write(&mut seat, &file, 5000, b"behind a hole")?;
+/// cache.sync(&file)?;
+/// assert_eq!(std::fs::read(&path)?.len(), 5013);
+/// let mut bytes = [1; 15];
+/// assert_eq!(cache.read(&mut seat, &file, 4998, &mut bytes)?, 15);
+/// assert_eq!(&bytes, b"\0\0behind a hole");
+/// # std::fs::remove_file(&path)?;
+/// drop(file);
+/// assert_eq!(cache.clear(&mut seat), 0);
+/// # Ok(())
+/// # }
+/// ```
+pub struct FileCache<'s> {
+    ram: Arc<Ram>,
+    cleancache: Option<(&'s dyn Tenancy, PoolId)>,
+    options: FileOptions,
+    table: Table,
+    order: Order,
+    files: Arc<Files>,
+    counters: Counters,
+    /// The first of the slots whose frames are the cache's and hold nothing.
+    stock: Mutex<u32>,
+}
+
+impl fmt::Debug for FileCache<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileCache")
+            .field("options", &self.options)
+            .field("cleancache", &self.cleancache.map(|(_, pool)| pool))
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'s> FileCache<'s> {
+    /// An empty cache whose frames are in `ram`, and what is evicted from it goes to a pool of `cleancache`.
+    ///
+    /// The pool is this cache's own. It may be exclusive or not; exclusive, no page lies in
+    /// both. Costs about 60 bytes for each frame of the RAM.
+    ///
+    /// # Panics
+    /// If the RAM has 2^32 - 1 frames or more.
+    #[must_use]
+    pub fn new(
+        ram: Arc<Ram>,
+        cleancache: Option<(&'s dyn Tenancy, PoolId)>,
+        options: FileOptions,
+    ) -> Self {
+        Self {
+            table: Table::new(&ram),
+            ram,
+            cleancache,
+            options,
+            order: Order::new(),
+            files: Arc::default(),
+            counters: Counters::default(),
+            stock: Mutex::new(NONE),
+        }
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// What the host said.
+    pub fn open(&self, path: impl AsRef<Path>) -> io::Result<OpenFile> {
+        self.add(File::open(path)?)
+    }
+
+    /// Opens a file for reading and writing, an empty one if there is none yet. It is not truncated.
+    ///
+    /// # Errors
+    /// What the host said.
+    pub fn create(&self, path: impl AsRef<Path>) -> io::Result<OpenFile> {
+        let mut options = File::options();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        self.add(options.open(path)?)
+    }
+
+    /// Has a file read, and written if it is open for that, by way of the cache. A file that is open in the cache already is
+    /// the same there; one that was, too, if nobody else has changed it.
+    ///
+    /// # Errors
+    /// What the host said; a file that cannot be read, or is open for appending; what is no regular file.
+    pub fn add(&self, file: File) -> io::Result<OpenFile> {
+        let is_writable = medium::is_writable(&file)?;
+        self.add_medium(Arc::new(file), is_writable)
+    }
+
+    /// The same with whatever behaves like a file.
+    ///
+    /// # Errors
+    /// It does not say its length.
+    pub fn add_medium(&self, medium: Arc<dyn Medium>, is_writable: bool) -> io::Result<OpenFile> {
+        let opened = self.files.open(medium, is_writable);
+        let (file, changed) = opened.map_err(io::Error::from_raw_os_error)?;
+        let forgotten = self.files.forget_beyond(self.options.files_max);
+        for inode in changed.iter().chain(&forgotten) {
+            let _io = inode.io_alone();
+            self.forget_pages(inode);
+        }
+        Ok(file)
+    }
+
+    /// Forgets a file: opened again it is another one, and nothing of it is in the cache or the cleancache. What is dirty
+    /// is written first.
+    ///
+    /// # Errors
+    /// It could not be written. All is as before then.
+    pub fn forget(&self, file: OpenFile) -> Result<(), FileError> {
+        self.sync(&file)?;
+        self.files.forget(&file.inode);
+        let _io = file.inode.io_alone();
+        self.forget_pages(&file.inode);
+        Ok(())
+    }
+
+    /// Copies what is at `offset` into `into`. Returns how much: less at the end of the file, or if something
+    /// went wrong after that.
+    ///
+    /// Half a microsecond for each page that is there. Beside a write to the same page it is a
+    /// mixture of both versions, word by word.
+    ///
+    /// # Errors
+    /// Why nothing was read. No page is in the cache then that could not be read.
+    pub fn read(
+        &self,
+        supply: &mut dyn Supply,
+        file: &OpenFile,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, FileError> {
+        let mut done = 0;
+        while done < into.len() {
+            let len = file.inode.len();
+            let Some(start) = offset.checked_add(done as u64).filter(|start| *start < len) else {
+                break;
+            };
+            let at = (start % PAGE) as usize;
+            let rest = (len - start).min((into.len() - done) as u64) as usize;
+            let part = rest.min(PAGE as usize - at);
+            let wanted = (at + rest).div_ceil(PAGE as usize) as u64;
+            match self.page(supply, file, start / PAGE, wanted) {
+                Ok(Some(held)) => {
+                    let words = self.ram.words(self.table.frame(held.id));
+                    let words = words.expect("the cache's frames are in its RAM");
+                    words::load(words, at, &mut into[done..done + part]);
+                    done += part;
+                }
+                Ok(None) => break,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Keeps a page in the cache, and in its frame, until the result is dropped. It is read in if it is missing.
+    ///
+    /// # Errors
+    /// It cannot be had, or is past the end.
+    pub fn pin(
+        &self,
+        supply: &mut dyn Supply,
+        file: &OpenFile,
+        page: u64,
+    ) -> Result<FilePin<'_, 's>, FileError> {
+        let held = match page.checked_mul(PAGE) {
+            Some(_) => self.page(supply, file, page, 1)?,
+            None => None,
+        };
+        let held = held.ok_or(FileError::PastTheEnd { page })?;
+        let slot = self.table.slot(held.id);
+        let locked = self.table.lock(slot.key());
+        slot.set_pins(slot.pins().checked_add(1).expect("fewer than 2^32 pins"));
+        drop(locked);
+        Ok(FilePin {
+            cache: self,
+            id: held.id,
+        })
+    }
+
+    /// Puts a held slot's frame into the stock.
+    fn keep_frame(&self, id: u32) {
+        let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.table.slot(id).set_next(*stock);
+        *stock = id;
+    }
+
+    fn stock_pop(&self) -> Option<u32> {
+        let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = *stock;
+        if id == NONE {
+            return None;
+        }
+        *stock = self.table.slot(id).next();
+        Some(id)
+    }
+
+    fn give_stock_back(&self, supply: &mut dyn Supply) {
+        while let Some(id) = self.stock_pop() {
+            self.free_frame(supply, id);
+        }
+    }
+}
+
+impl Drop for FileCache<'_> {
+    fn drop(&mut self) {
+        for inode in self.files.every() {
+            // Who wants to know whether it succeeded calls `sync`.
+            let _ = self.sync_inode(&inode);
+        }
+    }
+}
+
+/// A page of a file that stays in its frame.
+#[derive(Debug)]
+#[must_use = "dropped, it pins nothing"]
+pub struct FilePin<'c, 's> {
+    cache: &'c FileCache<'s>,
+    id: u32,
+}
+
+impl FilePin<'_, '_> {
+    /// The frame.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        self.cache.table.frame(self.id)
+    }
+}
+
+impl Drop for FilePin<'_, '_> {
+    fn drop(&mut self) {
+        let slot = self.cache.table.slot(self.id);
+        let locked = self.cache.table.lock(slot.key());
+        let pins = slot.pins() - 1;
+        slot.set_pins(pins);
+        let is_nobodys = pins == 0 && slot.state() == State::Orphan;
+        if is_nobodys {
+            slot.reset(State::Held);
+        }
+        drop(locked);
+        if is_nobodys {
+            self.cache.keep_frame(self.id);
+        }
+    }
+}

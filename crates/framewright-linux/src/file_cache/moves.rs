@@ -1,0 +1,67 @@
+//! Pages move to other frames.
+
+use super::FileCache;
+use super::stats::count;
+use super::table::State;
+use framewright::reclaim::{Migrate, Move, MoveState};
+use framewright::{Frame, Order, Run};
+
+impl Migrate for FileCache<'_> {
+    /// One after the other: nobody has a translation of such a page, so that there is nothing that
+    /// would be done once for all. 0.5 µs each; who wants a page meanwhile waits for its copy.
+    fn migrate(&self, moves: &mut [Move]) {
+        for one in moves {
+            if one.state == MoveState::Unknown && one.order == Order::ZERO {
+                one.state = self.move_page(one.from, one.to);
+            }
+        }
+    }
+}
+
+impl FileCache<'_> {
+    fn move_page(&self, from: Frame, to: Frame) -> MoveState {
+        let Some(id) = self.table.id_of(from) else {
+            return MoveState::Unknown;
+        };
+        let slot = self.table.slot(id);
+        match slot.state() {
+            State::Free => return MoveState::Unknown,
+            State::Ready => {}
+            State::Orphan => return MoveState::Pinned,
+            State::Held | State::Filling | State::Leaving | State::Moving => {
+                return MoveState::Busy;
+            }
+        }
+        let Some(to_id) = self.table.id_of(to) else {
+            return MoveState::Busy;
+        };
+        let key = slot.key();
+        let locked = self.table.lock(key);
+        if !locked.is(id, State::Ready) {
+            return MoveState::Busy;
+        }
+        if slot.pins() > 0 {
+            return MoveState::Pinned;
+        }
+        if !slot.is_idle() || slot.is_writing() {
+            return MoveState::Busy;
+        }
+        slot.set_state(State::Moving);
+        drop(locked);
+        let run = |frame| Run::new(frame, 1).expect("frames of the RAM have numbers");
+        let copied = self.ram.copy(run(from), run(to));
+        debug_assert!(copied.is_ok(), "both have slots, so both are in RAM");
+        let target = self.table.slot(to_id);
+        target.reset(State::Moving);
+        self.order.replace(&self.table.slots, id, to_id);
+        let locked = self.table.lock(key);
+        locked.remove(id);
+        locked.insert(to_id);
+        target.take_marks(slot);
+        target.set_state(State::Ready);
+        slot.reset(State::Free);
+        locked.changed();
+        count(&self.counters.moved, 1);
+        MoveState::Moved
+    }
+}

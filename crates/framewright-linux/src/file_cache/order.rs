@@ -1,0 +1,126 @@
+//! The order of eviction: SIEVE.
+
+use super::table::{NONE, Slots};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Slots with a page, from the newest to the oldest, and the hand that goes from the oldest to the newest. What was
+/// visited since the hand came by loses its mark and stays *where it is*: so what is new is looked at
+/// soon, and what is not used again goes soon (Zhang et al., NSDI 2024).
+#[derive(Debug)]
+pub(super) struct Order(Mutex<Ends>);
+
+#[derive(Debug)]
+struct Ends {
+    newest: u32,
+    oldest: u32,
+    hand: u32,
+    len: u64,
+}
+
+/// What the hand came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// Used since: it stays.
+    Visited,
+    /// May go.
+    Victim(u32),
+}
+
+impl Order {
+    pub(super) const fn new() -> Self {
+        Self(Mutex::new(Ends {
+            newest: NONE,
+            oldest: NONE,
+            hand: NONE,
+            len: 0,
+        }))
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.ends().len
+    }
+
+    /// Adds a slot that is in no order, as the newest.
+    pub(super) fn push(&self, slots: &Slots, id: u32) {
+        let mut ends = self.ends();
+        let slot = slots.get(id);
+        slot.newer.store(NONE, Relaxed);
+        slot.older.store(ends.newest, Relaxed);
+        match ends.newest {
+            NONE => ends.oldest = id,
+            newest => slots.get(newest).newer.store(id, Relaxed),
+        }
+        ends.newest = id;
+        ends.len += 1;
+    }
+
+    /// Takes out a slot that is in the order.
+    pub(super) fn remove(&self, slots: &Slots, id: u32) {
+        let mut ends = self.ends();
+        let (newer, older) = slots.get(id).neighbours();
+        if ends.hand == id {
+            ends.hand = newer;
+        }
+        ends.tie(slots, newer, older);
+        ends.len -= 1;
+    }
+
+    /// Puts `to`, which is in no order, in the place of `from`.
+    pub(super) fn replace(&self, slots: &Slots, from: u32, to: u32) {
+        let mut ends = self.ends();
+        let (newer, older) = slots.get(from).neighbours();
+        let slot = slots.get(to);
+        slot.newer.store(newer, Relaxed);
+        slot.older.store(older, Relaxed);
+        match newer {
+            NONE => ends.newest = to,
+            newer => slots.get(newer).older.store(to, Relaxed),
+        }
+        match older {
+            NONE => ends.oldest = to,
+            older => slots.get(older).newer.store(to, Relaxed),
+        }
+        if ends.hand == from {
+            ends.hand = to;
+        }
+    }
+
+    /// Moves the hand by one; `None` if there is nothing.
+    pub(super) fn step(&self, slots: &Slots) -> Option<Step> {
+        let mut ends = self.ends();
+        let at = match ends.hand {
+            NONE => ends.oldest,
+            hand => hand,
+        };
+        if at == NONE {
+            return None;
+        }
+        let slot = slots.get(at);
+        ends.hand = slot.newer.load(Relaxed);
+        let visited = slot.visited.swap(false, Relaxed);
+        Some(if visited {
+            Step::Visited
+        } else {
+            Step::Victim(at)
+        })
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ends {
+    /// Makes neighbours of two.
+    fn tie(&mut self, slots: &Slots, newer: u32, older: u32) {
+        match newer {
+            NONE => self.newest = older,
+            newer => slots.get(newer).older.store(older, Relaxed),
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => slots.get(older).newer.store(newer, Relaxed),
+        }
+    }
+}

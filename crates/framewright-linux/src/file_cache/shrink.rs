@@ -1,0 +1,187 @@
+//! Pages go: to the cleancache, if it takes them.
+
+use super::FileCache;
+use super::order::Step;
+use super::stats::count;
+use super::table::{PageKey, State};
+use crate::ram::FRAME_WORDS;
+use crate::tenancy::Supply;
+use framewright::reclaim::{Ask, Holding, Shrink, Shrunk};
+use framewright::reserve::Key;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl FileCache<'_> {
+    /// Gives up to `wanted` pages up, in the order of eviction, after a look at `scan` at most. Dirty
+    /// ones are written first, or passed by.
+    pub(super) fn evict(
+        &self,
+        supply: &mut dyn Supply,
+        wanted: u64,
+        scan: u64,
+        may_write: bool,
+    ) -> Shrunk {
+        let mut shrunk = Shrunk::default();
+        // Each is looked at twice at most: with its mark, and without.
+        let scan = scan.min(self.order.len().saturating_mul(2) + 2);
+        while shrunk.scanned < scan && shrunk.freed < wanted {
+            let Some(step) = self.order.step(&self.table.slots) else {
+                break;
+            };
+            shrunk.scanned += 1;
+            let Step::Victim(id) = step else { continue };
+            let key = self.table.slot(id).key();
+            let left = self.leave(key, id) || may_write && self.write_and_leave(key, id);
+            if left {
+                self.free_frame(supply, id);
+                shrunk.freed += 1;
+            }
+        }
+        shrunk
+    }
+
+    fn write_and_leave(&self, key: PageKey, id: u32) -> bool {
+        let is_dirty = {
+            let locked = self.table.lock(key);
+            let slot = self.table.slot(id);
+            locked.is(id, State::Ready) && slot.is_dirty() && slot.pins() == 0
+        };
+        if !is_dirty {
+            return false;
+        }
+        self.write_around(key);
+        self.leave(key, id)
+    }
+
+    /// The page leaves its slot, if it is clean and nobody uses it: its frame is the caller's then.
+    fn leave(&self, key: PageKey, id: u32) -> bool {
+        let slot = self.table.slot(id);
+        let locked = self.table.lock(key);
+        let may_go = locked.is(id, State::Ready)
+            && slot.is_idle()
+            && slot.pins() == 0
+            && !slot.is_dirty()
+            && !slot.is_writing();
+        if !may_go {
+            return false;
+        }
+        // Who wants it now waits until it is there: he must find it, and not an older one on the disk.
+        slot.set_state(State::Leaving);
+        drop(locked);
+        if let Some((tenancy, pool)) = self.cleancache {
+            let mut words = [0; FRAME_WORDS];
+            self.copy_out(id, &mut words);
+            let key = Key {
+                pool,
+                object: key.file,
+                index: key.page,
+            };
+            let mut is_put = false;
+            tenancy.with(&mut |store| is_put = store.put(key, &words).is_ok());
+            count(&self.counters.put, u64::from(is_put));
+        }
+        self.order.remove(&self.table.slots, id);
+        let locked = self.table.lock(key);
+        locked.remove(id);
+        slot.reset(State::Held);
+        locked.changed();
+        count(&self.counters.evicted, 1);
+        true
+    }
+
+    pub(super) fn free_frame(&self, supply: &mut dyn Supply, id: u32) {
+        self.table.slot(id).reset(State::Free);
+        supply.free(self.table.frame(id));
+    }
+
+    /// Writes what is dirty and gives all pages up that can be: not those that are pinned, in use, or could not
+    /// be written. How many are left.
+    pub fn clear(&self, supply: &mut dyn Supply) -> u64 {
+        for inode in self.files.every() {
+            // What could not be written stays, and is counted.
+            let _ = self.sync_inode(&inode);
+        }
+        while self.evict(supply, u64::MAX, u64::MAX, true).freed > 0 {}
+        self.give_stock_back(supply);
+        self.order.len()
+    }
+}
+
+impl<F: Supply> Shrink<F> for FileCache<'_> {
+    /// As hot as the part of all uses that found their page.
+    fn holding(&self) -> Holding {
+        let stats = self.stats();
+        let heat = stats.hits.saturating_mul(255) / (stats.hits + stats.misses).max(1);
+        Holding {
+            frames: stats.pages,
+            heat: heat.min(255) as u8,
+        }
+    }
+
+    /// By SIEVE. Dirty pages are written first where the context lets it start I/O and enter a file
+    /// system, and are passed by elsewhere. Clean ones go to the cleancache.
+    fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
+        let mut shrunk = Shrunk::default();
+        while shrunk.freed < ask.wanted
+            && let Some(id) = self.stock_pop()
+        {
+            self.free_frame(frames, id);
+            shrunk.freed += 1;
+            shrunk.scanned += 1;
+        }
+        let may_write = ask.context.may_io && ask.context.may_fs && ask.context.may_block;
+        let wanted = ask.wanted - shrunk.freed;
+        let scan = ask.scan.saturating_sub(shrunk.scanned);
+        let evicted = self.evict(frames, wanted, scan, may_write);
+        shrunk.freed += evicted.freed;
+        shrunk.scanned += evicted.scanned;
+        shrunk
+    }
+}
+
+impl FileCache<'_> {
+    /// What it did, and what it has.
+    #[must_use]
+    pub fn stats(&self) -> super::FileStats {
+        let (hits, ahead_hits) = self.table.hits();
+        let all = &self.counters;
+        let [
+            misses,
+            ahead_pages,
+            from_cleancache,
+            from_disk,
+            evicted,
+            put,
+            written,
+            write_errors,
+            moved,
+            dirty,
+        ] = [
+            &all.misses,
+            &all.ahead_pages,
+            &all.from_cleancache,
+            &all.from_disk,
+            &all.evicted,
+            &all.put,
+            &all.written,
+            &all.write_errors,
+            &all.moved,
+            &all.dirty,
+        ]
+        .map(|counter| counter.load(Relaxed));
+        super::FileStats {
+            hits,
+            misses,
+            ahead_hits,
+            ahead_pages,
+            from_cleancache,
+            from_disk,
+            evicted,
+            put,
+            written,
+            write_errors,
+            moved,
+            pages: self.order.len(),
+            dirty,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a [`FileCache`](super::FileCache) did since it was made, in pages. Taken one by one: while
+/// threads work they may be some operations apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FileStats {
+    /// Uses that found their page.
+    pub hits: u64,
+    /// Uses that did not.
+    pub misses: u64,
+    /// Hits that were the first use of a page that was read ahead.
+    pub ahead_hits: u64,
+    /// Pages read in before anybody asked for them.
+    pub ahead_pages: u64,
+    /// Pages that came from the cleancache.
+    pub from_cleancache: u64,
+    /// Pages that came from the file.
+    pub from_disk: u64,
+    /// Pages that were given up, and offered to the cleancache.
+    pub evicted: u64,
+    /// Pages that the cleancache took.
+    pub put: u64,
+    /// Pages written to files.
+    pub written: u64,
+    /// Pages that could not be written when they were tried.
+    pub write_errors: u64,
+    /// Pages whose contents moved to another frame.
+    pub moved: u64,
+    /// Pages in the cache now.
+    pub pages: u64,
+    /// Dirty ones among them, those being written included.
+    pub dirty: u64,
+}
+
+impl FileStats {
+    /// Pages that did not have to be read from a file, in thousandths of all that were asked for.
+    #[must_use]
+    pub fn hit_permille(&self) -> u64 {
+        let asked = self.hits + self.misses;
+        let demanded = self.from_disk.saturating_sub(self.ahead_pages);
+        asked.saturating_sub(demanded) * 1000 / asked.max(1)
+    }
+}
+
+/// The counters that are not the table's.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) misses: AtomicU64,
+    pub(super) ahead_pages: AtomicU64,
+    pub(super) from_cleancache: AtomicU64,
+    pub(super) from_disk: AtomicU64,
+    pub(super) evicted: AtomicU64,
+    pub(super) put: AtomicU64,
+    pub(super) written: AtomicU64,
+    pub(super) write_errors: AtomicU64,
+    pub(super) moved: AtomicU64,
+    pub(super) dirty: AtomicU64,
+}
+
+/// Adds to a counter, which orders nothing.
+pub(super) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Relaxed);
+}

@@ -1,0 +1,398 @@
+//! Where the pages are: a slot for each frame, found by (file, page) or by the frame.
+
+use crate::ram::Ram;
+use framewright::Frame;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+/// Parts of the table with a lock each. A power of two.
+const SHARDS: usize = 64;
+
+/// Whose page: file and number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PageKey {
+    pub(super) file: u64,
+    pub(super) page: u64,
+}
+
+/// What a slot's frame is. See the [module's description](super).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(super) enum State {
+    /// Not the cache's.
+    Free,
+    /// The cache's, with no page in it.
+    Held,
+    /// A page is on its way in.
+    Filling,
+    /// A page.
+    Ready,
+    /// A page on its way out.
+    Leaving,
+    /// A page on its way to another frame, or from one.
+    Moving,
+    /// A page of no file any more that is pinned.
+    Orphan,
+}
+
+const STATES: u32 = 7;
+const DIRTY: u32 = 8;
+const WRITING: u32 = 16;
+const AHEAD: u32 = 32;
+
+/// What is known of one frame.
+#[derive(Debug)]
+pub(super) struct Slot {
+    file: AtomicU64,
+    page: AtomicU64,
+    flags: AtomicU32,
+    /// Who copies from or to it now: grows under the shard's lock only.
+    users: AtomicU32,
+    pins: AtomicU32,
+    /// The next in the bucket.
+    chain: AtomicU32,
+    pub(super) newer: AtomicU32,
+    pub(super) older: AtomicU32,
+    pub(super) visited: AtomicBool,
+}
+
+impl Slot {
+    // Relaxed everywhere: under the shard's lock, or checked again under it.
+    pub(super) fn key(&self) -> PageKey {
+        PageKey {
+            file: self.file.load(Relaxed),
+            page: self.page.load(Relaxed),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.flags.load(Relaxed) & STATES {
+            0 => State::Free,
+            1 => State::Held,
+            2 => State::Filling,
+            3 => State::Ready,
+            4 => State::Leaving,
+            5 => State::Moving,
+            _ => State::Orphan,
+        }
+    }
+
+    pub(super) fn set_state(&self, state: State) {
+        let others = self.flags.load(Relaxed) & !STATES;
+        self.flags.store(others | state as u32, Relaxed);
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags.load(Relaxed) & flag != 0
+    }
+
+    fn set(&self, flag: u32, on: bool) {
+        let others = self.flags.load(Relaxed) & !flag;
+        self.flags
+            .store(others | if on { flag } else { 0 }, Relaxed);
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.has(DIRTY)
+    }
+
+    pub(super) fn set_dirty(&self, on: bool) {
+        self.set(DIRTY, on);
+    }
+
+    pub(super) fn is_writing(&self) -> bool {
+        self.has(WRITING)
+    }
+
+    pub(super) fn set_writing(&self, on: bool) {
+        self.set(WRITING, on);
+    }
+
+    pub(super) fn is_ahead(&self) -> bool {
+        self.has(AHEAD)
+    }
+
+    pub(super) fn set_ahead(&self, on: bool) {
+        self.set(AHEAD, on);
+    }
+
+    /// Whether nobody copies from or to it. Acquire pairs with the Release in [`Table::release`].
+    pub(super) fn is_idle(&self) -> bool {
+        self.users.load(Acquire) == 0
+    }
+
+    pub(super) fn hold(&self) {
+        self.users.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn pins(&self) -> u32 {
+        self.pins.load(Relaxed)
+    }
+
+    pub(super) fn set_pins(&self, pins: u32) {
+        self.pins.store(pins, Relaxed);
+    }
+
+    /// The next in a list of slots that are in no bucket.
+    pub(super) fn next(&self) -> u32 {
+        self.chain.load(Relaxed)
+    }
+
+    pub(super) fn set_next(&self, id: u32) {
+        self.chain.store(id, Relaxed);
+    }
+
+    pub(super) fn neighbours(&self) -> (u32, u32) {
+        (self.newer.load(Relaxed), self.older.load(Relaxed))
+    }
+
+    /// Dirty, read ahead, visited: as the other one is.
+    pub(super) fn take_marks(&self, other: &Self) {
+        self.set_dirty(other.is_dirty());
+        self.set_ahead(other.is_ahead());
+        let visited = other.visited.load(Relaxed);
+        self.visited.store(visited, Relaxed);
+    }
+
+    /// A slot with nothing in it, of that state.
+    pub(super) fn reset(&self, state: State) {
+        self.flags.store(state as u32, Relaxed);
+        self.visited.store(false, Relaxed);
+    }
+}
+
+/// A slot for each frame of the RAM.
+#[derive(Debug)]
+pub(super) struct Slots(Box<[Slot]>);
+
+impl Slots {
+    #[inline]
+    pub(super) fn get(&self, id: u32) -> &Slot {
+        &self.0[id as usize]
+    }
+}
+
+/// Waiting in a shard.
+#[derive(Debug, Default)]
+struct Waiting {
+    waiters: u32,
+}
+
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Shard {
+    lock: Mutex<Waiting>,
+    changed: Condvar,
+    /// Counted under the lock.
+    hits: AtomicU64,
+    ahead_hits: AtomicU64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) slots: Slots,
+    heads: Box<[AtomicU32]>,
+    shards: Box<[Shard]>,
+    first: u64,
+}
+
+/// A page that somebody copies from or to: it stays what and where it is.
+#[derive(Debug)]
+pub(super) struct Held<'t> {
+    table: &'t Table,
+    pub(super) id: u32,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.table.release(self.id);
+    }
+}
+
+/// A bucket with its shard locked.
+pub(super) struct Locked<'t> {
+    table: &'t Table,
+    shard: &'t Shard,
+    guard: MutexGuard<'t, Waiting>,
+    key: PageKey,
+}
+
+impl Table {
+    pub(super) fn new(ram: &Ram) -> Self {
+        let frames = ram.frames().frames() as usize;
+        assert!(
+            frames < NONE as usize,
+            "a cache over at most 2^32 - 2 frames"
+        );
+        let slot = |_| Slot {
+            file: AtomicU64::new(0),
+            page: AtomicU64::new(0),
+            flags: AtomicU32::new(State::Free as u32),
+            users: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
+            chain: AtomicU32::new(NONE),
+            newer: AtomicU32::new(NONE),
+            older: AtomicU32::new(NONE),
+            visited: AtomicBool::new(false),
+        };
+        let buckets = frames.next_power_of_two().max(SHARDS);
+        Self {
+            slots: Slots((0..frames).map(slot).collect()),
+            heads: (0..buckets).map(|_| AtomicU32::new(NONE)).collect(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            first: ram.frames().start().0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, id: u32) -> &Slot {
+        self.slots.get(id)
+    }
+
+    #[inline]
+    pub(super) fn frame(&self, id: u32) -> Frame {
+        Frame(self.first + u64::from(id))
+    }
+
+    pub(super) fn id_of(&self, frame: Frame) -> Option<u32> {
+        let id = frame.0.checked_sub(self.first)?;
+        (id < self.slots.0.len() as u64).then_some(id as u32)
+    }
+
+    #[inline]
+    fn bucket(&self, key: PageKey) -> usize {
+        // A multiplication each, and the better half of the product.
+        let n = (key.file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.page)
+            .wrapping_mul(0xd6e8_feb8_6659_fd93);
+        (n ^ n >> 32) as usize & (self.heads.len() - 1)
+    }
+
+    /// The lock of a page's shard.
+    #[inline]
+    pub(super) fn lock(&self, key: PageKey) -> Locked<'_> {
+        let shard = &self.shards[self.bucket(key) % SHARDS];
+        Locked {
+            table: self,
+            shard,
+            guard: shard.lock.lock().unwrap_or_else(PoisonError::into_inner),
+            key,
+        }
+    }
+
+    /// The page, held, if it is there; waits while it is in transit. `is_new_use`: whether the use makes it
+    /// visited.
+    #[inline]
+    pub(super) fn hold(&self, key: PageKey, is_new_use: bool) -> Option<Held<'_>> {
+        let mut locked = self.lock(key);
+        loop {
+            let id = locked.find()?;
+            let slot = self.slot(id);
+            if slot.state() == State::Ready {
+                slot.hold();
+                let shard = locked.shard;
+                let mut counter = &shard.hits;
+                if slot.is_ahead() {
+                    // The first use of what was read ahead: as if it had been read in now.
+                    slot.set_ahead(false);
+                    counter = &shard.ahead_hits;
+                } else if is_new_use && !slot.visited.load(Relaxed) {
+                    slot.visited.store(true, Relaxed);
+                }
+                counter.store(counter.load(Relaxed) + 1, Relaxed);
+                return Some(Held { table: self, id });
+            }
+            locked = locked.wait();
+        }
+    }
+
+    /// A page that was [held](Slot::hold) by hand.
+    pub(super) fn held(&self, id: u32) -> Held<'_> {
+        Held { table: self, id }
+    }
+
+    #[inline]
+    fn release(&self, id: u32) {
+        // Release: who finds it idle has what was copied behind him.
+        self.slot(id).users.fetch_sub(1, Release);
+    }
+
+    /// Whether the page is there, or on its way.
+    pub(super) fn has(&self, key: PageKey) -> bool {
+        self.lock(key).find().is_some()
+    }
+
+    /// Hits, and those among them that were the first use of a page that was read ahead.
+    pub(super) fn hits(&self) -> (u64, u64) {
+        let sum = |counter: fn(&Shard) -> &AtomicU64| {
+            let all = self.shards.iter().map(|shard| counter(shard).load(Relaxed));
+            all.sum::<u64>()
+        };
+        let ahead = sum(|shard| &shard.ahead_hits);
+        (sum(|shard| &shard.hits) + ahead, ahead)
+    }
+}
+
+impl<'t> Locked<'t> {
+    /// The slot of the page.
+    #[inline]
+    pub(super) fn find(&self) -> Option<u32> {
+        let mut at = self.head().load(Relaxed);
+        while at != NONE {
+            let slot = self.table.slot(at);
+            if slot.key() == self.key {
+                return Some(at);
+            }
+            at = slot.chain.load(Relaxed);
+        }
+        None
+    }
+
+    /// Whether the page is in that slot, and in that state.
+    pub(super) fn is(&self, id: u32, state: State) -> bool {
+        self.find() == Some(id) && self.table.slot(id).state() == state
+    }
+
+    fn head(&self) -> &'t AtomicU32 {
+        &self.table.heads[self.table.bucket(self.key)]
+    }
+
+    /// Says that the page is in the slot, which is in no bucket.
+    pub(super) fn insert(&self, id: u32) {
+        let slot = self.table.slot(id);
+        slot.file.store(self.key.file, Relaxed);
+        slot.page.store(self.key.page, Relaxed);
+        slot.chain.store(self.head().load(Relaxed), Relaxed);
+        self.head().store(id, Relaxed);
+    }
+
+    /// Says that the page is not in the slot any more.
+    pub(super) fn remove(&self, id: u32) {
+        let mut link = self.head();
+        while link.load(Relaxed) != id {
+            link = &self.table.slot(link.load(Relaxed)).chain;
+        }
+        link.store(self.table.slot(id).chain.load(Relaxed), Relaxed);
+    }
+
+    /// Waits until somebody says that something in the shard has [changed](Self::changed).
+    pub(super) fn wait(mut self) -> Self {
+        self.guard.waiters += 1;
+        let guard = self.shard.changed.wait(self.guard);
+        self.guard = guard.unwrap_or_else(PoisonError::into_inner);
+        self.guard.waiters -= 1;
+        self
+    }
+
+    /// Ends the lock and wakes those who wait in the shard.
+    pub(super) fn changed(self) {
+        let has_waiters = self.guard.waiters > 0;
+        drop(self.guard);
+        if has_waiters {
+            self.shard.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What is read is what was written last.
+
+use super::*;
+use framewright::Context;
+use framewright::Order as BlockOrder;
+use framewright::reclaim::{Ask, Shrink};
+use std::fs;
+use std::sync::Barrier;
+
+fn ask(wanted: u64, context: Context) -> Ask {
+    Ask {
+        wanted,
+        scan: u64::MAX,
+        order: BlockOrder::ZERO,
+        context,
+    }
+}
+
+#[test]
+fn a_real_file_is_read_in_pieces_of_any_length_and_ahead() {
+    let (host, folder) = (host(1024), Folder::new());
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let mut expected = patterns(100);
+    expected.truncate(99 * 4096 + 17);
+    fs::write(folder.file("a"), &expected).unwrap();
+    let file = cache.open(folder.file("a")).unwrap();
+    assert_eq!(file.len_bytes(), expected.len() as u64);
+    for piece in [1000, 4096, 10_000, 500_000] {
+        assert_eq!(read_all(&cache, &mut seat, &file, piece).unwrap(), expected);
+    }
+    let stats = cache.stats();
+    assert_eq!((stats.from_disk, stats.pages), (100, 100));
+    // 4, 8, 16, 32, 32 and the rest.
+    assert_eq!(
+        (stats.misses, stats.ahead_pages, stats.ahead_hits),
+        (6, 94, 94)
+    );
+    let mut some = [1; 4];
+    assert_eq!(cache.read(&mut seat, &file, u64::MAX, &mut some), Ok(0));
+    assert_eq!(
+        cache.write(&mut seat, &file, 0, &some),
+        Err(FileError::ReadOnly)
+    );
+    drop(file);
+    assert_eq!(cache.clear(&mut seat), 0);
+    all_is_back(&host);
+}
+
+#[test]
+fn a_file_is_known_again_unless_somebody_has_changed_it() {
+    let (host, folder) = (host(1024), Folder::new());
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let path = folder.file("a");
+    fs::write(&path, patterns(3)).unwrap();
+    let file = cache.create(&path).unwrap();
+    read_all(&cache, &mut seat, &file, 4096).unwrap();
+    cache.write(&mut seat, &file, 10, b"new").unwrap();
+    let id = file.id();
+    let other = cache.open(&path).unwrap();
+    assert_eq!(other.id(), id);
+    // Dirty when it is closed: written when somebody wants it.
+    drop((file, other));
+    let file = cache.open(&path).unwrap();
+    assert_eq!(file.id(), id);
+    cache.sync(&file).unwrap();
+    assert_eq!(fs::read(&path).unwrap()[10..13], *b"new");
+    drop(file);
+    let before = cache.stats().from_disk;
+    let file = cache.open(&path).unwrap();
+    assert_eq!(file.id(), id);
+    read_all(&cache, &mut seat, &file, 4096).unwrap();
+    assert_eq!(cache.stats().from_disk, before);
+    drop(file);
+    fs::write(&path, b"another one").unwrap();
+    let file = cache.open(&path).unwrap();
+    assert_ne!(file.id(), id);
+    assert_eq!(
+        read_all(&cache, &mut seat, &file, 4096).unwrap(),
+        b"another one"
+    );
+    cache.forget(file).unwrap();
+    assert_eq!(cache.clear(&mut seat), 0);
+    all_is_back(&host);
+}
+
+#[test]
+fn what_cannot_be_cached_is_refused_when_it_is_opened() {
+    let (host, folder) = (host(1024), Folder::new());
+    let cache = cache(&host);
+    fs::write(folder.file("a"), b"x").unwrap();
+    let appending = fs::File::options()
+        .append(true)
+        .read(true)
+        .open(folder.file("a"));
+    let refused = cache.add(appending.unwrap()).unwrap_err();
+    assert!(refused.to_string().contains("not for appending"));
+    let blind = fs::File::options().write(true).open(folder.file("a"));
+    assert!(cache.add(blind.unwrap()).is_err());
+    let refused = cache.open(&folder.0).unwrap_err();
+    assert_eq!(refused.to_string(), "only regular files are cached");
+    assert!(cache.open(folder.file("none")).is_err());
+}
+
+/// A copy of what the file should be.
+struct Shadow(Vec<u8>);
+
+impl Shadow {
+    fn write(&mut self, offset: usize, from: &[u8]) {
+        let end = offset + from.len();
+        if self.0.len() < end {
+            self.0.resize(end, 0);
+        }
+        self.0[offset..end].copy_from_slice(from);
+    }
+}
+
+/// Everything at random, on a file that is this thread's: equal to a copy all the time.
+fn churn(
+    cache: &FileCache<'_>,
+    seat: &mut TheSeat<'_>,
+    path: &std::path::Path,
+    seed: u64,
+    ops: u64,
+) {
+    const LEN: u64 = 200 << 12;
+    let mut random = {
+        let mut state = seed;
+        move |below: u64| random(&mut state) % below
+    };
+    let mut shadow = Shadow(patterns(100));
+    fs::write(path, &shadow.0).unwrap();
+    let mut file = cache.create(path).unwrap();
+    let mut bytes = vec![0; 40_000];
+    for _ in 0..ops {
+        let offset = random(LEN);
+        let longest = if random(4) == 0 { 40_000 } else { 5000 };
+        let len = 1 + random(longest) as usize;
+        match random(100) {
+            0..50 => {
+                let read = cache.read(seat, &file, offset, &mut bytes[..len]).unwrap();
+                let rest = shadow.0.get(offset as usize..).unwrap_or(&[]);
+                let expected = &rest[..rest.len().min(len)];
+                assert!(bytes[..read] == *expected, "{len} bytes at {offset}");
+            }
+            50..85 => {
+                let value = random(256) as u8;
+                bytes[..len]
+                    .iter_mut()
+                    .zip(0..)
+                    .for_each(|(byte, nth)| *byte = value ^ (nth / 512) as u8);
+                assert_eq!(cache.write(seat, &file, offset, &bytes[..len]), Ok(len));
+                shadow.write(offset as usize, &bytes[..len]);
+            }
+            85..90 => {
+                cache.truncate(&file, offset).unwrap();
+                shadow.0.resize(offset as usize, 0);
+            }
+            90..96 => {
+                let context = if random(2) == 0 {
+                    Context::ANY
+                } else {
+                    Context::NOIO
+                };
+                cache.shrink(seat, &ask(random(60), context));
+            }
+            96 => cache.sync(&file).unwrap(),
+            97 => {
+                // Closed, whatever is dirty, and opened again.
+                drop(file);
+                file = cache.create(path).unwrap();
+            }
+            98 => {
+                cache.sync(&file).unwrap();
+                assert!(fs::read(path).unwrap() == shadow.0);
+            }
+            _ => cache.refresh(&file).unwrap(),
+        }
+        assert_eq!(file.len_bytes(), shadow.0.len() as u64);
+    }
+    assert!(read_all(cache, seat, &file, 4096).unwrap() == shadow.0);
+    cache.sync(&file).unwrap();
+    assert!(fs::read(path).unwrap() == shadow.0);
+}
+
+#[test]
+fn what_is_read_is_what_was_written_whatever_happens_in_between() {
+    let (host, folder) = (host(1024), Folder::new());
+    let mut seat = host.seat().unwrap();
+    let options = FileOptions {
+        pages_max: 64,
+        dirty_max: 16,
+        ..FileOptions::default()
+    };
+    let cache = cache_with(&host, options);
+    churn(&cache, &mut seat, &folder.file("a"), 1, 2000);
+    let stats = cache.stats();
+    assert!(stats.evicted > 100 && stats.written > 100 && stats.dirty == 0);
+    assert_eq!(cache.clear(&mut seat), 0);
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn threads_with_files_of_their_own_share_a_cache_and_a_cleancache_that_is_taken_and_poisoned() {
+    for exclusive in [true, false] {
+        let (host, folder) = (host(1024), Folder::new());
+        let slots = host.platform().slots().clone();
+        let mut words = Vec::new();
+        let (reserve, ram) = reserve(&mut words, 1024, &slots);
+        let clean = PoolConfig {
+            exclusive,
+            ..PoolConfig::CLEAN
+        };
+        let pool = reserve.open_pool(&clean).unwrap();
+        let guests = Guests::new(&reserve, slots).unwrap();
+        let options = FileOptions {
+            pages_max: 150,
+            dirty_max: 40,
+            ..FileOptions::default()
+        };
+        let own = Arc::clone(host.ram_shared());
+        let cache = FileCache::new(own, Some((&guests, pool)), options);
+        let all_here = Barrier::new(3);
+        std::thread::scope(|scope| {
+            for nth in 0..3 {
+                let (host, cache, folder, all_here) = (&host, &cache, &folder, &all_here);
+                scope.spawn(move || {
+                    let mut seat = host.seat().unwrap();
+                    all_here.wait();
+                    let path = folder.file(&nth.to_string());
+                    churn(cache, &mut seat, &path, nth + 7, 700);
+                });
+            }
+            // The owner takes what guests have, and fills it with a pattern.
+            let mut state = 5;
+            for _ in 0..200 {
+                let frames = 1 + random(&mut state) % 512;
+                let run = reserve.alloc_contig(frames, 1).unwrap();
+                for frame in run.start().0..run.end().0 {
+                    ram.write(Frame(frame), &[0xaa; FRAME_BYTES]).unwrap();
+                }
+                reserve.release(run).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let stats = cache.stats();
+        assert!(stats.from_cleancache > 20, "{stats:?}");
+        let mut seat = host.seat().unwrap();
+        assert_eq!(cache.clear(&mut seat), 0);
+        drop(seat);
+        all_is_back(&host);
+    }
+}

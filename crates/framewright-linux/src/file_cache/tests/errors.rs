@@ -1,0 +1,286 @@
+//! What goes wrong is a value, and nothing is lost by it.
+
+use super::*;
+use framewright::Context;
+use framewright::Order as BlockOrder;
+use framewright::frame::AllocError;
+use framewright::reclaim::{Ask, Shrink};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[test]
+fn each_read_that_fails_is_said_for_its_page_and_the_next_one_succeeds() {
+    let expected = patterns(40);
+    // Without errors it is 6 transfers: 4, 8, 16 and 12 pages, and then none.
+    for nth in 1..=5 {
+        let host = host(1024);
+        let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+        let medium = Memory::new(expected.clone());
+        let file = cache.add_medium(medium.clone(), false).unwrap();
+        // The second attempt of a transfer is one page: it must fail, too, to be said.
+        medium.reads.at(nth, 2, EIO);
+        let mut all = Vec::new();
+        let mut errors = Vec::new();
+        let mut bytes = [0; FRAME_BYTES];
+        while all.len() < expected.len() {
+            match cache.read(&mut seat, &file, all.len() as u64, &mut bytes) {
+                Ok(read) => all.extend_from_slice(&bytes[..read]),
+                Err(error) => errors.push((all.len() as u64 / PAGE, error)),
+            }
+        }
+        assert!(all == expected);
+        let is_last = nth == 5;
+        assert_eq!(errors.len(), usize::from(!is_last), "{nth}: {errors:?}");
+        for (page, error) in errors {
+            assert_eq!(error, FileError::Read { page, errno: EIO });
+            let message = format!("page {page} was not read: Input/output error (os error 5)");
+            assert_eq!(error.to_string(), message);
+        }
+        // What nobody had asked for yet is nobody's error: the second transfer has four pages.
+        medium.reads.at(2, 1, EIO);
+        cache.clear(&mut seat);
+        assert!(read_all(&cache, &mut seat, &file, FRAME_BYTES).unwrap() == expected);
+        assert_eq!(cache.clear(&mut seat), 0);
+        drop((cache, file, seat));
+        all_is_back(&host);
+    }
+}
+
+#[test]
+fn a_write_back_that_fails_keeps_the_page_dirty_and_is_said_by_each_sync_until_it_succeeds() {
+    // 70 pages in three transfers; a write takes 3000 bytes at once.
+    let transfers = (70 * 4096u64).div_ceil(3000) + 3;
+    for nth in (1..transfers).step_by(7) {
+        let host = host(1024);
+        let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+        let medium = Arc::new(Memory {
+            chunk: 3000,
+            ..Memory::default()
+        });
+        let file = cache.add_medium(medium.clone(), true).unwrap();
+        let expected = patterns(70);
+        assert_eq!(
+            cache.write(&mut seat, &file, 0, &expected),
+            Ok(expected.len())
+        );
+        medium.writes.at(nth, 1_000_000, ENOSPC);
+        let failed = cache.sync(&file).unwrap_err();
+        assert!(
+            matches!(failed, FileError::Write { errno: ENOSPC, .. }),
+            "{failed}"
+        );
+        let dirty = cache.stats().dirty;
+        assert!(dirty > 0);
+        assert_eq!(cache.sync(&file), Err(failed));
+        // Pressure does not lose it either.
+        let everything = Ask {
+            wanted: 1000,
+            scan: 1000,
+            order: BlockOrder::ZERO,
+            context: Context::ANY,
+        };
+        cache.shrink(&mut seat, &everything);
+        assert_eq!(cache.stats().dirty, dirty);
+        assert!(read_all(&cache, &mut seat, &file, 5000).unwrap() == expected);
+        assert_eq!(cache.sync(&file).unwrap_err(), failed);
+        medium.writes.at(0, 0, 0);
+        cache.sync(&file).unwrap();
+        assert!(*medium.bytes() == expected);
+        assert_eq!((cache.stats().dirty, cache.sync(&file)), (0, Ok(())));
+        assert_eq!(cache.clear(&mut seat), 0);
+        drop((cache, file, seat));
+        all_is_back(&host);
+    }
+}
+
+#[test]
+fn a_device_that_does_not_sync_is_said_each_time() {
+    let host = host(1024);
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let medium = Memory::new(Vec::new());
+    let file = cache.add_medium(medium.clone(), true).unwrap();
+    cache.write(&mut seat, &file, 0, b"some").unwrap();
+    medium.syncs.at(1, 2, EIO);
+    assert_eq!(cache.sync(&file), Err(FileError::Sync { errno: EIO }));
+    assert_eq!(cache.sync(&file), Err(FileError::Sync { errno: EIO }));
+    cache.sync(&file).unwrap();
+    assert_eq!(medium.syncs.calls(), 3);
+    assert_eq!(cache.clear(&mut seat), 0);
+}
+
+#[test]
+fn a_writer_is_refused_when_too_much_is_dirty_and_nothing_can_be_written() {
+    let host = host(1024);
+    let options = FileOptions {
+        dirty_max: 10,
+        ..FileOptions::default()
+    };
+    let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
+    let full = Memory::new(Vec::new());
+    let other = Memory::new(Vec::new());
+    let file = cache.add_medium(full.clone(), true).unwrap();
+    let beside = cache.add_medium(other.clone(), true).unwrap();
+    full.writes.at(1, u64::MAX, ENOSPC);
+    // Ten pages are taken, and then no more; what was taken is said.
+    let some = patterns(20);
+    assert_eq!(
+        cache.write(&mut seat, &file, 0, &some),
+        Ok(10 * FRAME_BYTES)
+    );
+    let refused = cache.write(&mut seat, &file, 10 * PAGE, &some).unwrap_err();
+    assert_eq!(refused, FileError::Dirty { pages: 10 });
+    assert_eq!(file.len_bytes(), 10 * PAGE);
+    assert!(cache.write(&mut seat, &beside, 0, &some).is_err());
+    full.writes.at(0, 0, 0);
+    assert_eq!(cache.write(&mut seat, &beside, 0, &some), Ok(some.len()));
+    let rest = cache.write(&mut seat, &file, 10 * PAGE, &some[10 * FRAME_BYTES..]);
+    assert_eq!(rest, Ok(10 * FRAME_BYTES));
+    for (file, medium) in [(&file, &full), (&beside, &other)] {
+        cache.sync(file).unwrap();
+        assert!(*medium.bytes() == some);
+    }
+    assert!(cache.stats().write_errors > 0);
+    assert_eq!(cache.clear(&mut seat), 0);
+}
+
+#[test]
+fn a_file_that_somebody_truncated_is_said_and_refreshed() {
+    let host = host(1024);
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let medium = Memory::new(patterns(40));
+    let file = cache.add_medium(medium.clone(), true).unwrap();
+    let mut bytes = [0; FRAME_BYTES];
+    cache.read(&mut seat, &file, 0, &mut bytes).unwrap();
+    medium.bytes().truncate(2 * FRAME_BYTES + 100);
+    // In the cache it is as it was; elsewhere it is gone, from the page on in which it ends.
+    assert_eq!(cache.read(&mut seat, &file, 0, &mut bytes), Ok(FRAME_BYTES));
+    for page in [20, 39] {
+        let gone = cache.read(&mut seat, &file, page * PAGE, &mut bytes);
+        assert_eq!(gone, Err(FileError::Truncated { page }));
+    }
+    cache.write(&mut seat, &file, 5, b"mine").unwrap();
+    medium.lens.at(1, 1, EIO);
+    assert_eq!(cache.refresh(&file), Err(FileError::Length { errno: EIO }));
+    assert_eq!(file.len_bytes(), 40 * PAGE);
+    cache.refresh(&file).unwrap();
+    assert_eq!(file.len_bytes(), 2 * PAGE + 100);
+    let mut expected = patterns(3);
+    expected.truncate(2 * FRAME_BYTES + 100);
+    expected[5..9].copy_from_slice(b"mine");
+    assert!(read_all(&cache, &mut seat, &file, 1000).unwrap() == expected);
+    cache.sync(&file).unwrap();
+    assert!(*medium.bytes() == expected);
+    assert_eq!(cache.clear(&mut seat), 0);
+}
+
+#[test]
+fn a_truncation_that_is_refused_changes_nothing() {
+    let host = host(1024);
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let medium = Memory::new(patterns(4));
+    let file = cache.add_medium(medium.clone(), true).unwrap();
+    cache.write(&mut seat, &file, 3 * PAGE, b"dirty").unwrap();
+    medium.lens.at(1, 1, EIO);
+    assert_eq!(
+        cache.truncate(&file, 10),
+        Err(FileError::Length { errno: EIO })
+    );
+    let mut expected = patterns(4);
+    expected[3 * FRAME_BYTES..][..5].copy_from_slice(b"dirty");
+    assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == expected);
+    assert_eq!(cache.truncate(&file, 1 << 63), Err(FileError::TooLong));
+    let past = cache.write(&mut seat, &file, (1 << 63) - 2, b"two");
+    assert_eq!(past, Err(FileError::TooLong));
+    // What is truncated is not dirty any more, and what comes again is zero.
+    cache.truncate(&file, 10).unwrap();
+    assert_eq!(cache.stats().dirty, 0);
+    cache.truncate(&file, 5000).unwrap();
+    expected.truncate(10);
+    expected.resize(5000, 0);
+    assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == expected);
+    cache.sync(&file).unwrap();
+    assert!(*medium.bytes() == expected);
+    assert_eq!(cache.clear(&mut seat), 0);
+}
+
+#[test]
+fn without_a_frame_the_cache_gives_its_own_and_then_says_so() {
+    let host = host(1024);
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let file = cache
+        .add_medium(Memory::new(patterns(2000)), false)
+        .unwrap();
+    // More than there are frames.
+    assert!(read_all(&cache, &mut seat, &file, 50_000).unwrap() == patterns(2000));
+    assert!(cache.stats().pages <= 1024);
+    assert_eq!(cache.clear(&mut seat), 0);
+    let mut bytes = [0; 10];
+    let mut all = Vec::new();
+    while let Ok(frame) = Supply::frame(&mut seat) {
+        all.push(frame);
+    }
+    let error = cache.read(&mut seat, &file, 0, &mut bytes).unwrap_err();
+    assert_eq!(error, FileError::Frames(AllocError::Exhausted));
+    assert_eq!(
+        cache.pin(&mut seat, &file, 2000).unwrap_err(),
+        FileError::PastTheEnd { page: 2000 }
+    );
+    all.into_iter()
+        .for_each(|frame| Supply::free(&mut seat, frame));
+    assert_eq!(cache.read(&mut seat, &file, 0, &mut bytes), Ok(10));
+    assert_eq!(cache.clear(&mut seat), 0);
+    drop((cache, file, seat));
+    all_is_back(&host);
+}
+
+/// Panics where a [`Memory`] would fail.
+struct Panics(Arc<Memory>);
+
+impl Medium for Panics {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(self.0.read_at(into, offset).expect("told to panic"))
+    }
+
+    fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
+        Ok(self.0.write_at(from, offset).expect("told to panic"))
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.0.len_bytes()
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.0.set_len(len_bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+#[test]
+fn a_medium_that_panics_leaves_nobody_waiting_and_loses_nothing() {
+    let host = host(1024);
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let memory = Memory::new(patterns(8));
+    let file = cache
+        .add_medium(Arc::new(Panics(memory.clone())), true)
+        .unwrap();
+    memory.reads.at(1, 1, EIO);
+    let mut bytes = [0; 10];
+    let read = catch_unwind(AssertUnwindSafe(|| {
+        cache.read(&mut seat, &file, 0, &mut bytes)
+    }));
+    assert!(read.is_err());
+    cache.write(&mut seat, &file, 0, b"some").unwrap();
+    memory.writes.at(1, 1, EIO);
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.sync(&file))).is_err());
+    assert_eq!(cache.stats().dirty, 1);
+    cache.sync(&file).unwrap();
+    let mut expected = patterns(8);
+    expected[..4].copy_from_slice(b"some");
+    assert!(*memory.bytes() == expected);
+    assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == expected);
+    assert_eq!(cache.clear(&mut seat), 0);
+    drop((cache, file, seat));
+    all_is_back(&host);
+}
