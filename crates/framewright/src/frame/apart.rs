@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!     open ── set_apart ──▶ apart ── dropped ─────────────▶ open
-//!                             │  └── open_with_block ─────▶ open, with a block of the owner's in it
+//!                             │  └── open_with_block, open_with_run
+//!                             │                           ▶ open, with frames of the owner's in it
 //!                             └───── keep_isolated ───────▶ isolated, until `unisolate`
 //! ```
 //!
@@ -97,6 +98,13 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         stopped.drain_from(&self.offsets_of(&ids));
         drop(stopped);
         Ok(Apart { zone: self, ids })
+    }
+}
+
+impl<P: Relax> Zone<'_, P> {
+    /// Waits a moment for somebody else, for the `attempt`th time.
+    pub(crate) fn relax(&self, attempt: u32) {
+        self.platform.relax(attempt);
     }
 }
 
@@ -216,6 +224,21 @@ impl<P> Zone<'_, P> {
         self.offset(frame)
     }
 
+    /// Which of the 64 frames from `offset` on are free, as of some moment; bits beyond `end` mean
+    /// nothing. `offset` is a multiple of 64, or of a pageblock's frames where those are fewer.
+    #[inline]
+    pub(crate) fn free_bits(&self, offset: usize, end: usize) -> u64 {
+        let here = self.map.block_frames() as usize;
+        if here >= 64 {
+            return self.bitmap(self.pageblock_of(offset))[self.slot(offset) / 64].load(Relaxed);
+        }
+        let starts = (offset..end.min(offset + 64)).step_by(here);
+        starts.fold(0, |bits, at| {
+            let block = self.bitmap(self.pageblock_of(at))[0].load(Relaxed);
+            bits | (block & ((1 << here) - 1)) << (at - offset)
+        })
+    }
+
     /// Free frames in pageblocks, those in caches not counted; more or less, while CPUs work.
     pub(crate) fn free_in_pageblocks(&self) -> u64 {
         self.pageblock_free_frames()
@@ -296,6 +319,23 @@ impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
         }
         self.open(&stopped);
         is_there.then(|| zone.frame(offset))
+    }
+
+    /// Opens the pageblocks, and takes the frames at `offsets`, which lie in them, as the fewest
+    /// allocations for contents of `mobility`, before anybody else can. `false` if one of them is not
+    /// free: then the pageblocks are only opened.
+    pub(crate) fn open_with_run(mut self, offsets: &Range<usize>, mobility: Mobility) -> bool {
+        let zone = self.zone;
+        let mine = zone.offsets_of(&self.ids);
+        let stopped = zone.stop();
+        let is_there = mine.start <= offsets.start
+            && offsets.end <= mine.end
+            && zone.next_taken(offsets.clone()).is_none();
+        if is_there {
+            zone.take_run_at(&stopped, offsets, mobility);
+        }
+        self.open(&stopped);
+        is_there
     }
 
     /// Leaves the pageblocks isolated, until [`Zone::unisolate`].

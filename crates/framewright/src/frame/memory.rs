@@ -278,7 +278,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     }
 
     /// Takes the free frames `offsets` as the fewest aligned blocks.
-    fn take_run_at(
+    pub(super) fn take_run_at(
         &self,
         stopped: &Stopped<'_, 'm, P>,
         offsets: &Range<usize>,
@@ -356,7 +356,7 @@ impl<P> Zone<'_, P> {
         may && !meta.is_isolated() && word >> (slot % 64) & 1 != 0
     }
 
-    fn offsets(&self, run: Run) -> Result<Range<usize>, RangeError> {
+    pub(crate) fn offsets(&self, run: Run) -> Result<Range<usize>, RangeError> {
         let start = self.offset(run.start()).ok_or(RangeError::Outside)?;
         if run.is_empty() || run.start() < self.map.start || run.end() > self.map.end {
             return Err(RangeError::Outside);

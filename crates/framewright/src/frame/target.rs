@@ -24,16 +24,22 @@ pub(crate) enum Room {
     BelowOrLent(Order),
     /// From wherever movable requests may be served: all that counts is that it is empty afterwards.
     Anywhere,
+    /// The same, and from what is lent only if there is nothing else.
+    LentLast,
 }
 
 impl Room {
     /// The largest free blocks from which a block of `order` may come.
     fn limit(self, order: Order, pageblock_order: Order) -> u8 {
         match self {
-            Self::Anywhere | Self::BelowOrLent(_) => pageblock_order.get(),
+            Self::Anywhere | Self::LentLast | Self::BelowOrLent(_) => pageblock_order.get(),
             Self::Below(made) if order == pageblock_order => made.get().min(order.get() + 1) - 1,
             Self::Below(made) => made.min(pageblock_order).get() - 1,
         }
+    }
+
+    const fn is_anywhere(self) -> bool {
+        matches!(self, Self::Anywhere | Self::LentLast)
     }
 
     /// Whether free blocks of order `size` in pageblocks of `class` may be broken for one of `order`.
@@ -48,9 +54,9 @@ impl Room {
         let is_whole = order == pageblock_order && size == order.get();
         match class {
             Class::Clean { .. } | Class::Mixed { .. } | Class::Contiguous { .. } => true,
-            Class::Labelled { label, .. } => label.is_movable() || self == Self::Anywhere,
-            Class::Empty => is_whole || self == Self::Anywhere,
-            Class::Pure { .. } => self == Self::Anywhere,
+            Class::Labelled { label, .. } => label.is_movable() || self.is_anywhere(),
+            Class::Empty => is_whole || self.is_anywhere(),
+            Class::Pure { .. } => self.is_anywhere(),
             Class::HighOrder => false,
         }
     }
@@ -76,7 +82,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let mut found = Found::default();
         self.enter();
         if order > zone.pageblock_order() {
-            if room == Room::Anywhere {
+            if room.is_anywhere() {
                 self.take_large_targets(order, out, &mut found);
             }
         } else {
@@ -120,6 +126,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         // is made, if contents went where they could go themselves.
         let passes: &[Option<bool>] = match room {
             Room::BelowOrLent(_) => &[Some(true), Some(false)],
+            Room::LentLast => &[Some(false), Some(true)],
             Room::Below(_) | Room::Anywhere => &[None],
         };
         for lent in passes {
@@ -249,5 +256,5 @@ fn is_target<P>(held: &Held<'_, '_, P>, room: Room, order: Order) -> bool {
     let labelled = held.zone.policy.is_labelled();
     let is_lent = held.meta().label() == Label::Contiguous;
     let takes_lent = is_lent && matches!(room, Room::BelowOrLent(_));
-    room == Room::Anywhere || is_whole || takes_lent || takes_contents(&held.facts(), labelled)
+    room.is_anywhere() || is_whole || takes_lent || takes_contents(&held.facts(), labelled)
 }

@@ -57,14 +57,16 @@ impl Default for Config {
     }
 }
 
-/// Why a [`Config`], or a [`ReclaimConfig`](super::ReclaimConfig), was refused.
+/// Why a [`Config`], [`ReclaimConfig`](super::ReclaimConfig) or
+/// [`ContigConfig`](super::ContigConfig) was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// `cache_permille` is above 100.
     CachePermille(u16),
     /// `cache_blocks_max` is above 64.
     CacheBlocks(u16),
-    /// A number of a [`ReclaimConfig`](super::ReclaimConfig) is too large.
+    /// A number of a [`ReclaimConfig`](super::ReclaimConfig) or [`ContigConfig`](super::ContigConfig) is
+    /// too large.
     Above {
         /// Its name.
         field: &'static str,
@@ -73,7 +75,8 @@ pub enum ConfigError {
         /// What it may be at most.
         max: u64,
     },
-    /// A number of a [`ReclaimConfig`](super::ReclaimConfig) is too small.
+    /// A number of a [`ReclaimConfig`](super::ReclaimConfig) or [`ContigConfig`](super::ContigConfig) is
+    /// too small.
     Below {
         /// Its name.
         field: &'static str,

@@ -22,6 +22,7 @@ mod class;
 mod compaction;
 mod concentrated;
 mod config;
+mod contiguous;
 mod cost;
 mod labelled;
 mod pressure;
@@ -32,6 +33,7 @@ mod watermark;
 pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
 pub use compaction::{Deferral, compaction_cost, takes_contents};
 pub use config::{Config, ConfigError, Fallback};
+pub use contiguous::{ContigConfig, Place};
 pub use cost::{EvacuationCost, evacuation_cost};
 pub use pressure::{
     ReclaimConfig, Remedy, Targets, boost_after, boosted, gap, next_priority, quota, remedy, share,

@@ -56,6 +56,22 @@ struct Efforts {
     has_asked_for_more: bool,
 }
 
+impl Efforts {
+    /// Nothing has been done yet.
+    const fn new(priority: u8) -> Self {
+        Self {
+            priority,
+            is_over: false,
+            rounds: 0,
+            compactions: 0,
+            freed: 0,
+            since: 0,
+            has_asked_for_whole: false,
+            has_asked_for_more: false,
+        }
+    }
+}
+
 /// What a request does next.
 enum Next {
     /// Compacts, for a block of that order.
@@ -84,16 +100,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         if order > self.zone().max_order() {
             return frames.alloc(order, mobility);
         }
-        let mut efforts = Efforts {
-            priority: self.config().priority_first,
-            is_over: false,
-            rounds: 0,
-            compactions: 0,
-            freed: 0,
-            since: 0,
-            has_asked_for_whole: false,
-            has_asked_for_more: false,
-        };
+        let mut efforts = Efforts::new(self.config().priority_first);
         loop {
             let lacking = self.lacking(request);
             if lacking == 0 {
@@ -280,6 +287,24 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                 Some(_) => {}
             }
         }
+    }
+
+    /// Has clients give `wanted` frames back for contents of `order` that are to move; how many came.
+    pub(super) fn bring(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        order: Order,
+        wanted: u64,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> u64 {
+        let mut efforts = Efforts::new(self.config().priority_first);
+        let request = Request {
+            order,
+            mobility: Mobility::Movable,
+            context: Context::ANY,
+        };
+        self.reclaim_some(frames, &request, clients, wanted, &mut efforts);
+        efforts.freed
     }
 
     /// Asks the clients in turn, each for its [share], until there is enough. Who is asked first

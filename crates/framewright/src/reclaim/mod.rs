@@ -65,6 +65,7 @@
 mod background;
 mod client;
 mod compact;
+mod contig;
 mod direct;
 mod evacuate;
 mod moving;
@@ -83,6 +84,7 @@ mod tests;
 pub use background::Background;
 pub use client::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
 pub use compact::{CompactEffort, Compaction};
+pub use contig::RunEffort;
 pub use evacuate::{EvacuateError, Evacuated};
 pub use moving::Obstacle;
 pub use relief::ReclaimRelief;

@@ -9,7 +9,7 @@ use core::ops::Range;
 
 /// Moves offered to clients at a time: what a client does once for all of them costs each little, and
 /// the caller's stack holds them (2 KiB).
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// How often a range is gone through: once, and again for what was busy, or on its way to be free.
 const PASSES: usize = 3;
@@ -67,13 +67,13 @@ pub(super) struct Emptying<'e, 'z, 'm, P> {
 }
 
 /// Moves to be offered together.
-struct Batch {
-    moves: [Move; BATCH],
-    len: usize,
+pub(super) struct Batch {
+    pub(super) moves: [Move; BATCH],
+    pub(super) len: usize,
 }
 
 impl Batch {
-    const EMPTY: Self = Self {
+    pub(super) const EMPTY: Self = Self {
         moves: [Move {
             from: Frame(0),
             to: Frame(0),
@@ -83,11 +83,11 @@ impl Batch {
         len: 0,
     };
 
-    fn moves(&self) -> &[Move] {
+    pub(super) fn moves(&self) -> &[Move] {
         &self.moves[..self.len]
     }
 
-    fn add(&mut self, from: Frame, order: Order) {
+    pub(super) fn add(&mut self, from: Frame, order: Order) {
         self.moves[self.len] = Move {
             from,
             to: from,
@@ -97,9 +97,26 @@ impl Batch {
         self.len += 1;
     }
 
+    /// Keeps those of which `is_kept` is true, in their order, as if they had never been offered.
+    pub(super) fn keep(&mut self, mut is_kept: impl FnMut(&Move) -> bool) {
+        let mut len = 0;
+        for nth in 0..self.len {
+            let of = self.moves[nth];
+            if is_kept(&of) {
+                self.moves[len] = Move {
+                    to: of.from,
+                    state: MoveState::Unknown,
+                    ..of
+                };
+                len += 1;
+            }
+        }
+        self.len = len;
+    }
+
     /// Offers to each client what those before it did not know. No client sees others' moves; of
     /// those that it sees, it changes states, and may exchange targets.
-    fn offer(&mut self, movers: &[&dyn Migrate]) {
+    pub(super) fn offer(&mut self, movers: &[&dyn Migrate]) {
         let mut places = [0; BATCH];
         let mut offered = Self::EMPTY;
         for mover in movers {
@@ -157,7 +174,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
             let mut busy = None;
             let mut at = area.start;
             loop {
-                let mut batch = self.gather(&area, &mut at)?;
+                let mut batch = self.gather(&area, &mut at, BATCH)?;
                 if batch.len == 0 {
                     break;
                 }
@@ -181,7 +198,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
     }
 
     /// Nobody pins what is apart; nor, from here on, what else the blocks reach into that are to move.
-    fn keep_unpinned<'z>(
+    pub(super) fn keep_unpinned<'z>(
         &self,
         apart: &Apart<'z, 'm, P>,
         batch: &Batch,
@@ -206,7 +223,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
     }
 
     /// The next movable block in `area` from `at` on, which then is behind it.
-    fn next_block(
+    pub(super) fn next_block(
         &self,
         area: &Range<usize>,
         at: &mut usize,
@@ -249,7 +266,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
     }
 
     /// The first frame of `area` that is not empty.
-    fn first_left(&self, area: &Range<usize>) -> Option<usize> {
+    pub(super) fn first_left(&self, area: &Range<usize>) -> Option<usize> {
         let zone = self.seat.zone();
         let mut at = area.start;
         while let Some(offset) = zone.next_taken(at..area.end) {
@@ -261,11 +278,16 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         None
     }
 
-    /// The next movable blocks of `area` from `at` on.
-    fn gather(&self, area: &Range<usize>, at: &mut usize) -> Result<Batch, InTheWay> {
+    /// The next movable blocks of `area` from `at` on, up to `most`, which is up to [`BATCH`].
+    pub(super) fn gather(
+        &self,
+        area: &Range<usize>,
+        at: &mut usize,
+        most: usize,
+    ) -> Result<Batch, InTheWay> {
         let zone = self.seat.zone();
         let mut batch = Batch::EMPTY;
-        while batch.len < BATCH
+        while batch.len < most.min(BATCH)
             && let Some((start, order)) = self.next_block(area, at)?
         {
             batch.add(zone.frame_at(start), order);
@@ -275,7 +297,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
 
     /// Takes a target for each move: for all, or for none. A larger block is not moved in pieces: it
     /// is one allocation.
-    fn find_targets(&mut self, batch: &mut Batch) -> Result<(), InTheWay> {
+    pub(super) fn find_targets(&mut self, batch: &mut Batch) -> Result<(), InTheWay> {
         let mut targets = [Frame(0); BATCH];
         let mut orders = batch
             .moves()
@@ -314,7 +336,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
 
     /// Frees the sources of what has moved, and the targets of what has not (R2). What stays although
     /// it is still there, if something does: rather what stays for good.
-    fn settle(&mut self, batch: &Batch) -> Option<InTheWay> {
+    pub(super) fn settle(&mut self, batch: &Batch) -> Option<InTheWay> {
         let zone = self.seat.zone();
         let mut stays: Option<InTheWay> = None;
         for of in batch.moves() {

@@ -30,8 +30,8 @@ const TRIES: usize = 8;
 /// A run of frames that is set aside for one owner: to be [taken](Reserve::take) without fail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reservation {
-    slot: u16,
-    serial: u64,
+    pub(super) slot: u16,
+    pub(super) serial: u64,
 }
 
 /// What taking a run would cost. Guests are at work meanwhile, so that what is added at one end of a

@@ -1,5 +1,6 @@
 //! Counters as `Copy` snapshots, under Linux's names where Linux has one.
 
+mod contiguous;
 mod frame;
 mod kv;
 mod lock;
@@ -8,6 +9,7 @@ mod reclaim;
 mod reserve;
 mod vmstat;
 
+pub use contiguous::ContigStats;
 pub use frame::{FrameStats, PerOrder};
 pub use kv::KvStats;
 pub use lock::LockStats;

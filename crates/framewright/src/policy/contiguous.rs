@@ -1,0 +1,141 @@
+use super::ConfigError;
+
+/// Which place a contiguous run is tried at first, of those that nobody owns and no reservation needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The lowest; then the next one behind it, wherever the obstacle was: as Linux's `cma_alloc`.
+    FirstFit,
+    /// The one with the fewest frames in use, as counted in the emptiest pageblocks or, for runs longer
+    /// than those, anywhere; the lowest of equals. Then the next one without what was in the way.
+    Cheapest,
+}
+
+/// How a contiguous run is taken from frames that are lent to movable contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ContigConfig {
+    /// Where it is tried.
+    pub place: Place,
+    /// The most places tried for one request, at least 1.
+    pub places_max: u32,
+    /// Blocks that are dropped or moved together, 1 to 64.
+    pub batch: u8,
+    /// How often the blocks of a batch are offered before the place is given up, 1 to 64. Each time
+    /// what is clean is dropped first.
+    pub tries: u8,
+    /// How often they are offered to be moved within one try, 1 to 64.
+    pub passes: u8,
+    /// Whether what a client calls pinned is offered again, as what is busy is. Linux cannot tell one
+    /// from the other.
+    pub retries_pinned: bool,
+    /// Whether the run is looked through for what can never be moved before anything is.
+    pub looks_first: bool,
+    /// Whether clients are asked to drop what is clean before it is moved.
+    pub discards: bool,
+    /// Whether contents move to frames that are lent only when no others are free: else the next run
+    /// has them in its way.
+    pub lent_last: bool,
+    /// Whether one owner at a time empties a run of the area, and others wait meanwhile. Else they work
+    /// side by side where their pageblocks differ.
+    pub one_at_a_time: bool,
+}
+
+impl ContigConfig {
+    /// Linux's, 3.17 to 6.12: first fit, 32 pages together (`SWAP_CLUSTER_MAX`), five tries, in each of
+    /// which `migrate_pages` goes over its list ten times, until the area is exhausted, one owner at a
+    /// time (`cma_mutex`).
+    pub const LINUX: Self = Self {
+        place: Place::FirstFit,
+        places_max: u32::MAX,
+        batch: 32,
+        tries: 5,
+        passes: 10,
+        retries_pinned: true,
+        looks_first: false,
+        discards: true,
+        lent_last: false,
+        one_at_a_time: true,
+    };
+
+    /// Checks every limit.
+    ///
+    /// # Errors
+    /// The first limit that is not kept.
+    pub const fn check(&self) -> Result<(), ConfigError> {
+        let limits = [
+            ("places_max", self.places_max as u64, u32::MAX as u64),
+            ("batch", self.batch as u64, 64),
+            ("tries", self.tries as u64, 64),
+            ("passes", self.passes as u64, 64),
+        ];
+        let mut nth = 0;
+        while nth < limits.len() {
+            let (field, found, max) = limits[nth];
+            if found == 0 {
+                let min = 1;
+                return Err(ConfigError::Below { field, found, min });
+            }
+            if found > max {
+                return Err(ConfigError::Above { field, found, max });
+            }
+            nth += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Default for ContigConfig {
+    /// The engine's: the cheapest place, 64 blocks together, and once more over what is busy, as often
+    /// as Linux tries; what is pinned is a reason to go elsewhere at once.
+    fn default() -> Self {
+        Self {
+            place: Place::Cheapest,
+            batch: 64,
+            passes: 1,
+            retries_pinned: false,
+            looks_first: true,
+            lent_last: true,
+            one_at_a_time: false,
+            ..Self::LINUX
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn each_limit_of_a_contiguous_config_is_named_with_the_number_that_broke_it() {
+        assert_eq!(ContigConfig::default().check(), Ok(()));
+        assert_eq!(ContigConfig::LINUX.check(), Ok(()));
+        let broken = [
+            ContigConfig {
+                places_max: 0,
+                ..ContigConfig::LINUX
+            },
+            ContigConfig {
+                batch: 65,
+                ..ContigConfig::LINUX
+            },
+            ContigConfig {
+                tries: 0,
+                ..ContigConfig::LINUX
+            },
+            ContigConfig {
+                passes: 200,
+                ..ContigConfig::LINUX
+            },
+        ];
+        assert_eq!(
+            broken.map(|config| config.check().unwrap_err().to_string()),
+            [
+                "places_max 0 is below the minimum 1",
+                "batch 65 is above the maximum 64",
+                "tries 0 is below the minimum 1",
+                "passes 200 is above the maximum 64",
+            ]
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! A run of any length made free where it lies, and taken: what is clean is dropped, the rest moves.
+//!
+//! ```text
+//!             one batch
+//!   found ──▶ dropped, if clean ──▶ offered with targets ──▶ moved ──▶ the next batch
+//!     ▲                                   │ passes
+//!     └────────────── tries ──────────────┴──▶ stays ──▶ the place is given up
+//! ```
+
+use super::moving::{BATCH, Batch, Emptying, InTheWay, Obstacle, Tally};
+use super::{Clients, Discard, EvacuateError, MoveState, Reclaim};
+use crate::frame::{Apart, NotApart, RangeError, Room, Seat};
+use crate::platform::{Barrier, Relax};
+use crate::policy::ContigConfig;
+use crate::units::{Frame, Mobility, Order, Run};
+use core::ops::Range;
+
+/// What it took to take a run, or to try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RunEffort {
+    /// Frames whose contents moved.
+    pub moved: u64,
+    /// Frames whose contents were dropped.
+    pub discarded: u64,
+    /// Frames offered to be moved whose contents stayed, each time counted.
+    pub stayed: u64,
+    /// Tries, of all batches together.
+    pub tries: u64,
+    /// Frames that clients gave back to make room for what moves.
+    pub reclaimed: u64,
+}
+
+impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+    /// Empties the frames of `run` and takes them, as the fewest unmovable allocations: whoever has them
+    /// frees them, together or in parts ([`Seat::free_frames`]). What it takes is added to `effort`.
+    ///
+    /// The pageblocks of the run are set apart meanwhile, and what CPUs had cached of them goes back: in
+    /// their parts outside the run contents stay, and what is free there is everybody's again when this
+    /// returns. Contents go wherever movable requests are served; where too little is free beside the
+    /// min watermark, clients are asked to give frames back first.
+    ///
+    /// Stops all CPUs twice, and twice more for a block that reaches into pageblocks beside the run's.
+    /// Time: O(frames of the pageblocks), and for each frame in use what clients take for it.
+    ///
+    /// # Errors
+    /// What is in the way, or what is wrong with the run: [`RangeError::Isolation`] if somebody else is
+    /// emptying one of its pageblocks. Nothing is taken and nothing isolated then; contents that have moved stay
+    /// moved, and those dropped are gone.
+    ///
+    /// # Panics
+    /// If `seat` is in another zone.
+    pub fn take_run(
+        &self,
+        seat: &mut Seat<'z, 'm, P>,
+        run: Run,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        config: &ContigConfig,
+        effort: &mut RunEffort,
+    ) -> Result<(), EvacuateError> {
+        let zone = self.zone();
+        assert!(
+            core::ptr::addr_eq(seat.zone(), zone),
+            "a seat in the zone of the run"
+        );
+        let area = zone.offsets(run).map_err(EvacuateError::Range)?;
+        let ids = zone.pageblock_of(area.start)..zone.pageblock_of(area.end - 1) + 1;
+        let frame_in = |id: usize| zone.frame_at(zone.offsets_of(&(id..id)).start.max(area.start));
+        let in_the_way = |frame, why| EvacuateError::InTheWay { frame, why };
+        let apart = zone.set_apart(ids).map_err(|refused| match refused {
+            NotApart::Isolated(id) => EvacuateError::Range(RangeError::Isolation(frame_in(id))),
+            NotApart::Pinned(id) => in_the_way(frame_in(id), Obstacle::Pinned),
+            NotApart::Reserved(id) => in_the_way(frame_in(id), Obstacle::Unmovable),
+        })?;
+        let mut taking = Taking {
+            reclaim: self,
+            emptying: Emptying {
+                seat,
+                movers: clients.migrate,
+                room: if config.lent_last {
+                    Room::LentLast
+                } else {
+                    Room::Anywhere
+                },
+                // What does not exist cannot be taken.
+                holes: false,
+                tally: Tally::default(),
+            },
+            clients,
+            config,
+            effort,
+        };
+        let result = taking.empty(&apart, &area);
+        let tally = taking.emptying.tally;
+        self.count_all(&tally);
+        effort.moved += tally.moved;
+        effort.stayed += tally.stayed;
+        result.map_err(|stays| in_the_way(zone.frame_at(stays.offset), stays.why))?;
+        if apart.open_with_run(&area, Mobility::Unmovable) {
+            return Ok(());
+        }
+        // On its way to be free when last looked at: somebody allocated it before it was set apart, and
+        // may still be using it.
+        Err(in_the_way(run.start(), Obstacle::Busy))
+    }
+}
+
+/// Somebody's taking of a run.
+struct Taking<'e, 'z, 'm, P> {
+    reclaim: &'e Reclaim<'z, 'm, P>,
+    emptying: Emptying<'e, 'z, 'm, P>,
+    clients: &'e Clients<'e, Seat<'z, 'm, P>>,
+    config: &'e ContigConfig,
+    effort: &'e mut RunEffort,
+}
+
+impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
+    /// Empties `area`, batch by batch.
+    fn empty(&mut self, apart: &Apart<'_, 'm, P>, area: &Range<usize>) -> Result<(), InTheWay> {
+        self.emptying.tally.migrate_scanned += area.len() as u64;
+        if self.config.looks_first {
+            let mut at = area.start;
+            while self.emptying.next_block(area, &mut at)?.is_some() {}
+        }
+        // Again for what was on its way to be free.
+        for _ in 0..self.config.tries {
+            let mut at = area.start;
+            loop {
+                let most = usize::from(self.config.batch);
+                let mut batch = self.emptying.gather(area, &mut at, most)?;
+                if batch.len == 0 {
+                    break;
+                }
+                self.clear(apart, &mut batch)?;
+            }
+            if self.emptying.first_left(area).is_none() {
+                return Ok(());
+            }
+        }
+        match self.emptying.first_left(area) {
+            None => Ok(()),
+            Some(offset) => Err(InTheWay {
+                offset,
+                why: Obstacle::Busy,
+            }),
+        }
+    }
+
+    /// Drops or moves one batch, or says what stays after the last try.
+    fn clear(&mut self, apart: &Apart<'_, 'm, P>, batch: &mut Batch) -> Result<(), InTheWay> {
+        let mut stays = None;
+        for _ in 0..self.config.tries {
+            if batch.len == 0 {
+                return Ok(());
+            }
+            self.effort.tries += 1;
+            let beyond = self.emptying.keep_unpinned(apart, batch)?;
+            if self.config.discards {
+                self.discard(batch);
+            }
+            for _ in 0..self.config.passes {
+                if batch.len == 0 {
+                    return Ok(());
+                }
+                self.find_targets(apart, batch)?;
+                batch.offer(self.clients.migrate);
+                stays = self.emptying.settle(batch);
+                self.keep_those_that_stay(batch);
+                // Whom nobody knows may not yet have been made known by who took it just now.
+                let is_final = !self.config.retries_pinned;
+                if let Some(pinned) =
+                    stays.filter(|stays| is_final && stays.why == Obstacle::Pinned)
+                {
+                    return Err(pinned);
+                }
+            }
+            drop(beyond);
+        }
+        match stays {
+            Some(stays) if batch.len > 0 => Err(stays),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has clients drop what is clean, and frees it. What remains is to be moved.
+    fn discard(&mut self, batch: &mut Batch) {
+        let none = Discard {
+            frame: Frame(0),
+            order: Order::ZERO,
+            is_dropped: false,
+        };
+        let mut asked = [none; BATCH];
+        for mover in self.clients.migrate {
+            let len = batch.len;
+            for (ask, of) in asked.iter_mut().zip(batch.moves()) {
+                *ask = Discard {
+                    frame: of.from,
+                    order: of.order,
+                    is_dropped: false,
+                };
+            }
+            mover.discard(&mut asked[..len]);
+            // What the client says counts; which block it says it of is ours.
+            let answers = asked[..len].iter().map(|ask| ask.is_dropped);
+            let dropped = batch.moves().iter().zip(answers);
+            let dropped =
+                dropped.filter_map(|(of, dropped)| dropped.then_some((of.from, of.order)));
+            let freed = self.emptying.seat.free_at_once(dropped);
+            self.effort.discarded += freed;
+            let mut nth = 0;
+            batch.keep(|_| {
+                nth += 1;
+                !asked[nth - 1].is_dropped
+            });
+            if batch.len == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Takes a target for each, after clients have given frames back where too few are free.
+    fn find_targets(
+        &mut self,
+        apart: &Apart<'_, 'm, P>,
+        batch: &mut Batch,
+    ) -> Result<(), InTheWay> {
+        let zone = self.reclaim.zone();
+        let sizes = || batch.moves().iter().map(|of| of.order);
+        let wanted: u64 = sizes().map(Order::frames).sum();
+        let largest = sizes().max().unwrap_or(Order::ZERO);
+        // What is free in pageblocks apart is no room.
+        let here: u64 = apart
+            .ids()
+            .map(|id| u64::from(zone.pageblock(id).free))
+            .sum();
+        let free = zone.free_frames_for(Mobility::Movable).saturating_sub(here);
+        let needed = wanted + zone.watermarks().min;
+        if free < needed {
+            self.bring(largest, needed - free);
+        }
+        let mut result = self.emptying.find_targets(batch);
+        for _ in 1..self.config.tries {
+            match result {
+                Err(stays) if stays.why == Obstacle::NoRoom && self.bring(largest, wanted) > 0 => {
+                    result = self.emptying.find_targets(batch);
+                }
+                _ => break,
+            }
+        }
+        result
+    }
+
+    fn bring(&mut self, order: Order, wanted: u64) -> u64 {
+        let Self {
+            reclaim, clients, ..
+        } = *self;
+        let freed = reclaim.bring(self.emptying.seat, order, wanted, clients);
+        self.effort.reclaimed += freed;
+        freed
+    }
+
+    /// Only what stays and is still there is offered again. In a pageblock apart nothing new can
+    /// have come to its place.
+    fn keep_those_that_stay(&self, batch: &mut Batch) {
+        let zone = self.reclaim.zone();
+        batch.keep(|of| {
+            let offset = zone.offset_of(of.from);
+            of.state != MoveState::Moved
+                && offset.is_some_and(|offset| zone.is_movable_block(offset, of.order))
+        });
+    }
+}

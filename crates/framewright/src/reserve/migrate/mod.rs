@@ -1,0 +1,299 @@
+//! An area whose idle frames are lent to movable memory: Linux's CMA, beside the kind that guarantees.
+//!
+//! ```text
+//!            movable requests, by the zone's policy
+//!     free ◀───────────────────────────────────────▶ lent
+//!      │                                              │ dropped if clean, else moved
+//!      └──────────▶ claimed ◀─────────────────────────┘
+//!                     │ taken in the stop that opens its pageblocks
+//!                     ▼
+//!                   owned ──── release ────▶ free
+//! ```
+//!
+//! The frames are a zone's, in pageblocks with the label [`Contiguous`](crate::policy::Label::Contiguous):
+//! only movable requests are served there. A bitmap says what owners have or are about to have, another
+//! what reservations need. A request claims a place in the first, has the pageblocks set apart, has clients
+//! drop what is clean and move the rest, and takes the run; where something stays, it goes to the next
+//! place. [`ContigConfig`] says how: [`ContigConfig::LINUX`] as `cma_alloc` and
+//! `alloc_contig_range` do, the default as seemed better.
+//!
+//! # Invariants
+//! - **M1** A frame is claimed by one owner at a time, and what is owned is an unmovable allocation in
+//!   the zone.
+//! - **M2** A reservation overlaps with no other and with no [`alloc_contig`](MigrateArea::alloc_contig).
+//! - **M3** Whatever a call returns, no pageblock is isolated because of it, and nothing is claimed but
+//!   what is owned. Contents that moved on the way stay where they went.
+//! - **M4** Every request ends: places are counted, and each one that fails is not tried again.
+//!
+//! What cannot be had here is a guarantee: a reservation keeps other owners away, and nothing keeps
+//! what is pinned from lying in it. Whoever needs one takes the [other kind](super::Reserve).
+//!
+//! # Locks
+//! - Rank 0: the turn, where one owner at a time is wanted: Linux's `cma_mutex`, and like it held while
+//!   contents move. The one exception to the rule that no client is called under a lock: it is off unless
+//!   asked for, and only owners of this area ever take it. With it, a client that asks the area for frames
+//!   while it moves or drops some waits for ever.
+//! - Rank 1: the claims' lock, for bitmaps and reservations. Held while a place is chosen: microseconds.
+//!   Nobody is called under it.
+//!
+//! Owners whose pageblocks differ work side by side. Where they do not, one finds the pageblock set
+//! apart: it goes elsewhere, or waits if there is no other place.
+//!
+//! # Sources
+//! mm/cma.c and `alloc_contig_range` of Linux 3.17 to 6.12: what they do, and in which order. How the
+//! design departs from it: docs/design/0013-contiguous-by-moving.md.
+
+mod owner;
+mod place;
+mod reservations;
+mod verify;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use owner::Migrating;
+
+use crate::frame::RangeError;
+use crate::platform::{Barrier, Relax};
+use crate::policy::{ConfigError, ContigConfig, Label};
+use crate::raw::atomic_words;
+use crate::reclaim::Reclaim;
+use crate::stats::ContigStats;
+use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
+use crate::units::{Frame, Run};
+use core::fmt;
+use core::ops::Range;
+use reservations::Reservations;
+
+// The area's own words.
+/// Rank 1.
+const CLAIMS_LOCK: usize = 0;
+/// Rank 0.
+const TURN: usize = 1;
+/// Requests that are being served.
+const AT_WORK: usize = 2;
+/// Words before the counters.
+const OWN_WORDS: usize = 8;
+/// Words of the counters, in whole cache lines.
+const COUNTERS: usize = ContigStats::COUNT.next_multiple_of(8);
+
+/// One bit a frame, by what it says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bits {
+    /// An owner has it, or is about to.
+    Claimed,
+    /// An owner has it and may release it.
+    Owned,
+    /// A reservation needs it.
+    Kept,
+    /// Something there did not go away while the requests at work now have been.
+    Avoided,
+}
+
+impl Bits {
+    const COUNT: usize = 4;
+}
+
+/// Why there is no area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AreaError {
+    /// The run is not one of whole pageblocks of the zone, or one of them is being emptied.
+    Range(RangeError),
+    /// A number of the configuration is outside its limits.
+    Config(ConfigError),
+    /// The memory for metadata is too short, in words.
+    Memory {
+        /// What was handed in.
+        found: usize,
+        /// What it takes.
+        needed: usize,
+    },
+}
+
+impl fmt::Display for AreaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range(error) => error.fmt(f),
+            Self::Config(error) => error.fmt(f),
+            Self::Memory { found, needed } => {
+                write!(f, "{found} words of metadata, expected at least {needed}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for AreaError {}
+
+/// An area of contiguous frames that are lent to movable memory. See the [module's description](self).
+///
+/// Shared by reference; what an owner does, it does through its [`Migrating`].
+#[derive(Debug)]
+pub struct MigrateArea<'r, 'z, 'm, P> {
+    reclaim: &'r Reclaim<'z, 'm, P>,
+    config: ContigConfig,
+    run: Run,
+    /// Where the run begins in the zone.
+    first: usize,
+    own: &'r [AtomicU64],
+    counters: &'r [AtomicU64],
+    reservations: Reservations<'r>,
+    bitmaps: &'r [AtomicU64],
+}
+
+impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
+    /// How many words of memory an area of `run` needs: four bits a frame, and 1.2 KiB.
+    #[must_use]
+    pub const fn words_needed(run: Run) -> usize {
+        let bitmap = run.frames().div_ceil(64) as usize;
+        OWN_WORDS + COUNTERS + Reservations::WORDS + Bits::COUNT * bitmap
+    }
+
+    /// An area of the frames `run` of the zone that `reclaim` is for, in `memory`, which has at least as
+    /// many words as [`words_needed`](Self::words_needed) says; their values do not matter. From now on its
+    /// pageblocks are labelled contiguous: what lies there stays, and only movable requests come. It is not
+    /// undone: an area is there as long as the zone.
+    ///
+    /// Stops all CPUs and drains. Time: O(pageblocks).
+    ///
+    /// # Errors
+    /// What is wrong with run, configuration or memory. Nothing has changed then.
+    pub fn new(
+        reclaim: &'r Reclaim<'z, 'm, P>,
+        run: Run,
+        config: &ContigConfig,
+        memory: &'r mut [u64],
+    ) -> Result<Self, AreaError> {
+        config.check().map_err(AreaError::Config)?;
+        let zone = reclaim.zone();
+        let ids = zone.pageblocks_of(run).map_err(AreaError::Range)?;
+        let (found, needed) = (memory.len(), Self::words_needed(run));
+        let Some(memory) = memory.get_mut(..needed) else {
+            return Err(AreaError::Memory { found, needed });
+        };
+        zone.set_label(run, Label::Contiguous)
+            .map_err(AreaError::Range)?;
+        memory.fill(0);
+        let (own, rest) = atomic_words(memory).split_at(OWN_WORDS);
+        let (counters, rest) = rest.split_at(COUNTERS);
+        let (reservations, bitmaps) = rest.split_at(Reservations::WORDS);
+        Ok(Self {
+            reclaim,
+            config: *config,
+            run,
+            first: zone.offsets_of(&ids).start,
+            own,
+            counters,
+            reservations: Reservations::new(reservations),
+            bitmaps,
+        })
+    }
+
+    fn lock_claims(&self) -> LockGuard<'r> {
+        let zone = self.reclaim.zone();
+        Lock::new(&self.own[CLAIMS_LOCK]).lock(|attempt| zone.relax(attempt))
+    }
+
+    fn lock_turn(&self) -> LockGuard<'r> {
+        let zone = self.reclaim.zone();
+        Lock::new(&self.own[TURN]).lock(|attempt| zone.relax(attempt))
+    }
+}
+
+impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
+    /// The frames.
+    #[must_use]
+    pub const fn run(&self) -> Run {
+        self.run
+    }
+
+    /// What moves its contents.
+    #[must_use]
+    pub const fn reclaim(&self) -> &'r Reclaim<'z, 'm, P> {
+        self.reclaim
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub const fn config(&self) -> &ContigConfig {
+        &self.config
+    }
+
+    /// All counters, since it was made. Taken one by one: while owners are at work they may be some
+    /// operations apart.
+    #[must_use]
+    pub fn stats(&self) -> ContigStats {
+        ContigStats::read(|nth| self.counters[nth].load(Relaxed))
+    }
+
+    /// Frames that owners have now, or are about to have.
+    #[must_use]
+    pub fn claimed_frames(&self) -> u64 {
+        let words = self.bitmap(Bits::Claimed).iter();
+        words
+            .map(|word| u64::from(word.load(Relaxed).count_ones()))
+            .sum()
+    }
+
+    fn count(&self, by: &ContigStats) {
+        for (counter, (_, by)) in self.counters.iter().zip(by.named()) {
+            if by > 0 {
+                // Relaxed: a counter orders nothing.
+                counter.fetch_add(by, Relaxed);
+            }
+        }
+    }
+
+    fn bitmap(&self, bits: Bits) -> &'r [AtomicU64] {
+        let words = self.bitmaps.len() / Bits::COUNT;
+        &self.bitmaps[bits as usize * words..][..words]
+    }
+
+    /// Sets the bits of `ids`, or clears them. Under the claims' lock.
+    fn set(&self, bits: Bits, ids: &Range<usize>, to: bool) {
+        for (nth, mask) in words_of(ids) {
+            let word = &self.bitmap(bits)[nth];
+            // A plain addition of bits: only who has the lock writes.
+            let before = word.load(Relaxed);
+            word.store(if to { before | mask } else { before & !mask }, Relaxed);
+        }
+    }
+
+    /// Whether all bits of `ids` are set.
+    fn has_all(&self, bits: Bits, ids: &Range<usize>) -> bool {
+        words_of(ids).all(|(nth, mask)| self.bitmap(bits)[nth].load(Relaxed) & mask == mask)
+    }
+
+    /// The run of those frames of the area.
+    fn run_of_ids(&self, ids: &Range<usize>) -> Run {
+        Run::new(
+            Frame(self.run.start().0 + ids.start as u64),
+            ids.len() as u64,
+        )
+        .expect("it is inside the area")
+    }
+
+    /// The place of a run in the area, if it is inside and not empty.
+    fn ids_of(&self, run: Run) -> Option<Range<usize>> {
+        let is_inside =
+            !run.is_empty() && run.start() >= self.run.start() && run.end() <= self.run.end();
+        is_inside.then(|| {
+            let start = (run.start().0 - self.run.start().0) as usize;
+            start..start + run.frames() as usize
+        })
+    }
+}
+
+/// The words that a range of frames lies in, and its bits in each.
+fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)> + use<> {
+    let (start, end) = (ids.start, ids.end);
+    let words = if start < end {
+        start / 64..end.div_ceil(64)
+    } else {
+        0..0
+    };
+    words.map(move |word| {
+        let low = u64::MAX << start.saturating_sub(word * 64).min(63);
+        let high = u64::MAX >> ((word + 1) * 64).saturating_sub(end).min(63);
+        (word, low & high)
+    })
+}

@@ -1,0 +1,479 @@
+//! What owners do: requests, reservations, releasing.
+
+use super::reservations::MAX;
+use super::{AT_WORK, Bits, MigrateArea};
+use crate::frame::{RangeError, Seat};
+use crate::platform::{Barrier, Relax};
+use crate::policy::Place;
+use crate::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
+use crate::reserve::{
+    AreaKind, ContigError, Contiguous, ReleaseError, Reservation, ReservationError,
+};
+use crate::stats::ContigStats;
+use crate::sync::Ordering::Relaxed;
+use crate::units::{Frame, Run};
+use core::ops::Range;
+
+/// Looks at pageblocks that somebody else is emptying before a request gives up. A compaction takes 20
+/// to 1,000 us, an owner's run a millisecond for each 1,000 frames that are copied; a look, with the CPU
+/// given away, 1 us and more.
+const LOOKS: u32 = 1 << 14;
+
+/// An owner's access to a [`MigrateArea`], with a CPU's seat and those whose contents may have to move.
+#[derive(Debug)]
+pub struct Migrating<'a, 'r, 'z, 'm, P> {
+    area: &'a MigrateArea<'r, 'z, 'm, P>,
+    seat: &'a mut Seat<'z, 'm, P>,
+    clients: Clients<'a, Seat<'z, 'm, P>>,
+}
+
+impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
+    /// Access to `area` from a CPU with that seat, which is in the area's zone. All who hold movable
+    /// frames of the zone are among the `clients`, and those who can give frames back when there is no
+    /// room for what moves.
+    #[must_use]
+    pub const fn new(
+        area: &'a MigrateArea<'r, 'z, 'm, P>,
+        seat: &'a mut Seat<'z, 'm, P>,
+        clients: Clients<'a, Seat<'z, 'm, P>>,
+    ) -> Self {
+        Self {
+            area,
+            seat,
+            clients,
+        }
+    }
+}
+
+impl<P: Relax + Barrier> Contiguous for Migrating<'_, '_, '_, '_, P> {
+    fn kind(&self) -> AreaKind {
+        AreaKind::Migrate
+    }
+
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
+        self.area
+            .alloc_contig(self.seat, frames, align, &self.clients)
+    }
+
+    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+        self.area.release(self.seat, run)
+    }
+
+    fn reserve(
+        &mut self,
+        name: &str,
+        frames: u64,
+        align: u64,
+    ) -> Result<Reservation, ReservationError> {
+        self.area.reserve(name, frames, align)
+    }
+
+    fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
+        self.area.take(self.seat, reservation, &self.clients)
+    }
+
+    fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
+        self.area.unreserve(reservation)
+    }
+}
+
+/// A request that is being served: from the first such on, until there is none any more, what did not go
+/// away is avoided.
+struct AtWork<'a, 'r, 'z, 'm, P: Relax + Barrier>(&'a MigrateArea<'r, 'z, 'm, P>);
+
+impl<P: Relax + Barrier> Drop for AtWork<'_, '_, '_, '_, P> {
+    fn drop(&mut self) {
+        let _claims = self.0.lock_claims();
+        let at_work = &self.0.own[AT_WORK];
+        at_work.store(at_work.load(Relaxed) - 1, Relaxed);
+    }
+}
+
+/// Frames that are claimed as long as this lives, unless they become owned.
+struct Claim<'a, 'r, 'z, 'm, P: Relax + Barrier> {
+    area: &'a MigrateArea<'r, 'z, 'm, P>,
+    ids: Range<usize>,
+}
+
+impl<P: Relax + Barrier> Claim<'_, '_, '_, '_, P> {
+    /// They are an owner's.
+    fn own(mut self) -> Run {
+        let ids = core::mem::take(&mut self.ids);
+        let _claims = self.area.lock_claims();
+        self.area.set(Bits::Owned, &ids, true);
+        self.area.run_of_ids(&ids)
+    }
+}
+
+impl<P: Relax + Barrier> Drop for Claim<'_, '_, '_, '_, P> {
+    fn drop(&mut self) {
+        if !self.ids.is_empty() {
+            let _claims = self.area.lock_claims();
+            self.area.set(Bits::Claimed, &self.ids, false);
+        }
+    }
+}
+
+impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
+    /// A run of `frames` frames, the first at a multiple of `align` frames, of what no reservation needs:
+    /// claimed, emptied and taken at the first place at which that can be done, in the order that the
+    /// [configuration](crate::policy::ContigConfig) says. The frames are unmovable allocations of the zone until they are
+    /// [released](Self::release).
+    ///
+    /// Clients may be called, under no lock unless one owner at a time is wanted. Time: a search through
+    /// the bitmaps, some ns for each 64 frames; and for each place as [`Reclaim::take_run`].
+    ///
+    /// # Errors
+    /// Why there is none. Nothing is claimed or isolated then; contents that have moved stay moved, and
+    /// those dropped are gone.
+    ///
+    /// # Panics
+    /// If `seat` is in another zone.
+    ///
+    /// [`Reclaim::take_run`]: crate::reclaim::Reclaim::take_run
+    pub fn alloc_contig(
+        &self,
+        seat: &mut Seat<'z, 'm, P>,
+        frames: u64,
+        align: u64,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> Result<Run, ContigError> {
+        if frames == 0 || !align.is_power_of_two() {
+            return Err(ContigError::Malformed);
+        }
+        let result = self.alloc(seat, frames, align, clients);
+        self.count_request(frames, result.is_ok());
+        result
+    }
+
+    /// Gives frames back: a whole reservation, or any part of what [`alloc_contig`](Self::alloc_contig)
+    /// gave. Movable requests may be served from them at once.
+    ///
+    /// Time: O(allocations of the run); frees that reach out of an allocation split it.
+    ///
+    /// # Errors
+    /// If not all of it is owned, or it is part of a reservation. Nothing has changed then.
+    ///
+    /// # Panics
+    /// If `seat` is in another zone.
+    pub fn release(&self, seat: &mut Seat<'z, 'm, P>, run: Run) -> Result<(), ReleaseError> {
+        self.assert_zone(seat);
+        let not_owned = ReleaseError::NotOwned(run);
+        let ids = self.ids_of(run).ok_or(not_owned)?;
+        let reservation = {
+            let _claims = self.lock_claims();
+            let whole = self.reservations.all();
+            let whole = { whole }.find(|entry| entry.is_taken() && entry.run() == run);
+            let is_whole_or_none = whole.is_some() || !self.has_any(Bits::Kept, &ids);
+            if !self.has_all(Bits::Owned, &ids) || !is_whole_or_none {
+                return Err(not_owned);
+            }
+            // From here on nobody else releases them; claimed they are until they are free.
+            self.set(Bits::Owned, &ids, false);
+            whole
+        };
+        let freed = seat.free_frames(run);
+        let _claims = self.lock_claims();
+        if freed.is_err() {
+            // Who owned them has freed some otherwise: so they are not all his.
+            self.set(Bits::Owned, &ids, true);
+            return Err(not_owned);
+        }
+        self.set(Bits::Claimed, &ids, false);
+        if let Some(reservation) = reservation {
+            reservation.set_taken(false);
+        }
+        self.count(&ContigStats {
+            release_pages_success: run.frames(),
+            ..ContigStats::default()
+        });
+        Ok(())
+    }
+
+    /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: no other
+    /// reservation and no [`alloc_contig`](Self::alloc_contig) gets any of it. The highest such run. It is lent to
+    /// movable requests as the rest of the area, so [taking](Self::take) it can fail.
+    ///
+    /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames of the area / 64).
+    ///
+    /// # Errors
+    /// Why not. Nothing has changed then.
+    pub fn reserve(
+        &self,
+        name: &str,
+        frames: u64,
+        align: u64,
+    ) -> Result<Reservation, ReservationError> {
+        if frames == 0 || !align.is_power_of_two() {
+            return Err(ReservationError::Malformed);
+        }
+        let frames = usize::try_from(frames).map_err(|_| ReservationError::NoRoom)?;
+        let _claims = self.lock_claims();
+        if self.reservations.is_full() {
+            return Err(ReservationError::TooMany(MAX));
+        }
+        let Some(ids) = self.last_fit(frames, align, &[Bits::Claimed, Bits::Kept]) else {
+            return Err(match self.last_fit(frames, align, &[Bits::Kept]) {
+                Some(_) => ReservationError::Busy,
+                None => ReservationError::NoRoom,
+            });
+        };
+        let reservation = self.reservations.add(name, self.run_of_ids(&ids));
+        let reservation = reservation.ok_or(ReservationError::TooMany(MAX))?;
+        self.set(Bits::Kept, &ids, true);
+        Ok(reservation)
+    }
+
+    /// Gives a reservation up: its frames are everybody's again.
+    ///
+    /// # Errors
+    /// If there is no such reservation, or it is taken.
+    pub fn unreserve(&self, reservation: Reservation) -> Result<(), ContigError> {
+        let _claims = self.lock_claims();
+        let entry = self.reservations.get(reservation);
+        let entry = entry.ok_or(ContigError::Unknown)?;
+        let run = entry.run();
+        if entry.is_taken() {
+            return Err(ContigError::Taken(run));
+        }
+        if let Some(ids) = self.ids_of(run) {
+            self.set(Bits::Kept, &ids, false);
+        }
+        entry.remove();
+        Ok(())
+    }
+
+    /// The run of a reservation.
+    pub fn run_of(&self, reservation: Reservation) -> Option<Run> {
+        let _claims = self.lock_claims();
+        Some(self.reservations.get(reservation)?.run())
+    }
+
+    /// Calls `each` with the name, the run, and whether it is taken, of every reservation; under the claims'
+    /// lock, so it must not call the area.
+    pub fn for_each_reservation(&self, mut each: impl FnMut(&str, Run, bool)) {
+        let _claims = self.lock_claims();
+        for entry in self.reservations.all() {
+            entry.with_name(|name| each(name, entry.run(), entry.is_taken()));
+        }
+    }
+
+    /// Takes a reservation, as [`alloc_contig`](Self::alloc_contig) takes a run, but at one place: that
+    /// other owners stay away does not make what is pinned there go away.
+    ///
+    /// # Errors
+    /// If it is taken already, there is no such reservation, or something is in the way. Nothing is
+    /// claimed or isolated then.
+    ///
+    /// # Panics
+    /// If `seat` is in another zone.
+    pub fn take(
+        &self,
+        seat: &mut Seat<'z, 'm, P>,
+        reservation: Reservation,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> Result<Run, ContigError> {
+        self.assert_zone(seat);
+        let claim = {
+            let _claims = self.lock_claims();
+            let entry = self.reservations.get(reservation);
+            let entry = entry.ok_or(ContigError::Unknown)?;
+            let run = entry.run();
+            let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
+            if entry.is_taken() || self.has_any(Bits::Claimed, &ids) {
+                return Err(ContigError::Taken(run));
+            }
+            self.set(Bits::Claimed, &ids, true);
+            Claim { area: self, ids }
+        };
+        let run = self.run_of_ids(&claim.ids);
+        let mut looks = 0;
+        let result = loop {
+            match self.take_at(seat, &claim, clients) {
+                Err(EvacuateError::Range(RangeError::Isolation(_))) if looks < LOOKS => {
+                    self.reclaim.zone().relax(looks);
+                    looks += 1;
+                }
+                Err(error) => break Err(why(run, error)),
+                Ok(()) => {
+                    // Nobody gives it up meanwhile: it is claimed.
+                    if let Some(entry) = self.reservations.get(reservation) {
+                        entry.set_taken(true);
+                    }
+                    break Ok(claim.own());
+                }
+            }
+        };
+        self.count_request(run.frames(), result.is_ok());
+        result
+    }
+
+    fn alloc(
+        &self,
+        seat: &mut Seat<'z, 'm, P>,
+        frames: u64,
+        align: u64,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> Result<Run, ContigError> {
+        self.assert_zone(seat);
+        let frames = usize::try_from(frames).map_err(|_| ContigError::NoRoom)?;
+        let _at_work = self.begin();
+        let mut last = ContigError::NoRoom;
+        let (mut from, mut places, mut looks) = (0, 0, 0);
+        while places < self.config.places_max {
+            let Some(claim) = self.claim(frames, align, from) else {
+                if looks < LOOKS && self.is_somebody_emptying(frames, align, &mut last) {
+                    self.reclaim.zone().relax(looks);
+                    looks += 1;
+                    continue;
+                }
+                break;
+            };
+            let run = self.run_of_ids(&claim.ids);
+            let error = match self.take_at(seat, &claim, clients) {
+                Ok(()) => return Ok(claim.own()),
+                Err(error) => error,
+            };
+            if self.config.place == Place::Cheapest
+                && looks < LOOKS
+                && let EvacuateError::Range(RangeError::Isolation(_)) = error
+            {
+                // Somebody was faster; what is shut is seen when the next place is chosen.
+                looks += 1;
+                continue;
+            }
+            places += 1;
+            last = why(run, error);
+            let ContigError::Busy { frame, .. } = last else {
+                break;
+            };
+            self.count(&ContigStats {
+                busy_retries: 1,
+                ..ContigStats::default()
+            });
+            from = claim.ids.start.saturating_add(align as usize);
+            self.avoid(&claim, frame);
+        }
+        Err(last)
+    }
+
+    /// A request begins. What was avoided may have gone away since anybody looked.
+    fn begin(&self) -> AtWork<'_, '_, 'z, 'm, P> {
+        let _claims = self.lock_claims();
+        let at_work = &self.own[AT_WORK];
+        if at_work.load(Relaxed) == 0 {
+            let avoided = self.bitmap(Bits::Avoided);
+            avoided.iter().for_each(|word| word.store(0, Relaxed));
+        }
+        at_work.store(at_work.load(Relaxed) + 1, Relaxed);
+        AtWork(self)
+    }
+
+    /// Claims the next place.
+    fn claim(&self, frames: usize, align: u64, from: usize) -> Option<Claim<'_, '_, 'z, 'm, P>> {
+        let _claims = self.lock_claims();
+        let ids = self.place(frames, align, from)?;
+        self.set(Bits::Claimed, &ids, true);
+        Some(Claim { area: self, ids })
+    }
+
+    /// The block at `frame` did not go away: no run with it is tried again meanwhile (M4).
+    fn avoid(&self, claim: &Claim<'_, '_, 'z, 'm, P>, frame: Frame) {
+        let _claims = self.lock_claims();
+        // Of a block that reaches into the place, or a pageblock that does, what is inside.
+        let at = frame.0.saturating_sub(self.run.start().0) as usize;
+        let at = at.clamp(claim.ids.start, claim.ids.end - 1);
+        self.set(Bits::Avoided, &(at..at + 1), true);
+    }
+
+    /// There is no place that could be tried: whether there will be when somebody has emptied a
+    /// pageblock, and if not, why there is none.
+    fn is_somebody_emptying(&self, frames: usize, align: u64, last: &mut ContigError) -> bool {
+        if self.config.place == Place::FirstFit {
+            return false;
+        }
+        let _claims = self.lock_claims();
+        let Some((start, is_being_emptied)) = self.place_if_opened(frames, align) else {
+            return false;
+        };
+        if *last == ContigError::NoRoom {
+            *last = ContigError::Busy {
+                frame: Frame(self.run.start().0 + start as u64),
+                why: if is_being_emptied {
+                    Obstacle::Busy
+                } else {
+                    Obstacle::Pinned
+                },
+            };
+        }
+        is_being_emptied
+    }
+
+    /// Empties what is claimed and takes it.
+    fn take_at(
+        &self,
+        seat: &mut Seat<'z, 'm, P>,
+        claim: &Claim<'_, '_, 'z, 'm, P>,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) -> Result<(), EvacuateError> {
+        let _turn = self.config.one_at_a_time.then(|| self.lock_turn());
+        let run = self.run_of_ids(&claim.ids);
+        let mut effort = RunEffort::default();
+        let taken = self
+            .reclaim
+            .take_run(seat, run, clients, &self.config, &mut effort);
+        self.count(&ContigStats {
+            isolated_ranges: 1,
+            tries: effort.tries,
+            pages_migrated: effort.moved,
+            pages_discarded: effort.discarded,
+            pages_stayed: effort.stayed,
+            pages_reclaimed: effort.reclaimed,
+            ..ContigStats::default()
+        });
+        taken
+    }
+
+    fn count_request(&self, frames: u64, is_served: bool) {
+        let [success, fail] = if is_served { [1, 0] } else { [0, 1] };
+        self.count(&ContigStats {
+            cma_alloc_success: success,
+            cma_alloc_fail: fail,
+            alloc_pages_success: success * frames,
+            alloc_pages_fail: fail * frames,
+            ..ContigStats::default()
+        });
+    }
+
+    fn has_any(&self, bits: Bits, ids: &Range<usize>) -> bool {
+        super::words_of(ids).any(|(nth, mask)| self.bitmap(bits)[nth].load(Relaxed) & mask != 0)
+    }
+
+    fn assert_zone(&self, seat: &Seat<'z, 'm, P>) {
+        assert!(
+            core::ptr::addr_eq(seat.zone(), self.reclaim.zone()),
+            "a seat in the zone of the area"
+        );
+    }
+}
+
+/// Why a run was not taken, in the owners' words.
+fn why(run: Run, error: EvacuateError) -> ContigError {
+    match error {
+        EvacuateError::InTheWay {
+            frame,
+            why: Obstacle::NoRoom,
+        } => ContigError::NoMemory(frame),
+        EvacuateError::InTheWay { frame, why } => ContigError::Busy { frame, why },
+        // Somebody else is emptying a pageblock of it.
+        EvacuateError::Range(RangeError::Isolation(frame) | RangeError::Apart(frame)) => {
+            let why = Obstacle::Busy;
+            ContigError::Busy { frame, why }
+        }
+        // The area's frames are the zone's, as long as nobody removes them.
+        EvacuateError::Range(_) => ContigError::Busy {
+            frame: run.start(),
+            why: Obstacle::Unmovable,
+        },
+    }
+}

@@ -1,0 +1,106 @@
+//! Reservations where contents have to move: nobody's requests break them up, and taking may fail.
+
+use super::*;
+
+#[test]
+fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
+    for config in [ContigConfig::LINUX, ContigConfig::default()] {
+        machine!(zone, area, seat, config);
+        let holder = Holder::default();
+        holder.hold(&zone, FIRST..FRAMES, Mood::Moves);
+        let migrate: [&dyn Migrate; 1] = [&holder];
+        let clients = movers(&migrate);
+        let camera = area.reserve("camera", 200, 8).unwrap();
+        let kept = area.run_of(camera).unwrap();
+        assert_eq!(kept, run(FRAMES - 200, 200), "the highest");
+        let second = area.reserve("second", 100, 64).unwrap();
+        assert_eq!(area.run_of(second), Some(run(FRAMES - 320, 100)));
+        let mut singles = vec![];
+        loop {
+            match area.alloc_contig(&mut seat, 1, 1, &clients) {
+                Ok(single) => singles.push(single),
+                Err(error) => {
+                    assert_eq!(error, ContigError::NoRoom);
+                    break;
+                }
+            }
+        }
+        assert_eq!(singles.len() as u64, AREA - 300);
+        let contents = holder.contents();
+        let taken = area.take(&mut seat, camera, &clients).unwrap();
+        assert_eq!(taken, kept);
+        let again = area.take(&mut seat, camera, &clients);
+        assert_eq!(again, Err(ContigError::Taken(kept)));
+        assert_eq!(area.unreserve(camera), Err(ContigError::Taken(kept)));
+        assert_eq!(holder.contents(), contents);
+        assert_sound(&area, &holder);
+        let part = run(kept.start().0, 10);
+        let refused = area.release(&mut seat, part);
+        assert_eq!(refused, Err(ReleaseError::NotOwned(part)));
+        area.release(&mut seat, kept).unwrap();
+        assert_eq!(area.take(&mut seat, camera, &clients), Ok(kept));
+        area.release(&mut seat, kept).unwrap();
+        area.unreserve(camera).unwrap();
+        assert_eq!(area.unreserve(camera), Err(ContigError::Unknown));
+        let gone = area.take(&mut seat, camera, &clients);
+        assert_eq!(gone, Err(ContigError::Unknown));
+        let more = area.alloc_contig(&mut seat, 200, 8, &clients);
+        assert_eq!(more, Ok(kept), "everybody's again");
+        assert_sound(&area, &holder);
+    }
+}
+
+#[test]
+fn taking_a_reservation_fails_where_something_is_pinned_and_leaves_it_as_it_was() {
+    for config in [ContigConfig::LINUX, ContigConfig::default()] {
+        machine!(zone, area, seat, config);
+        let holder = Holder::default();
+        let camera = area.reserve("camera", 100, 1).unwrap();
+        holder.hold(&zone, FRAMES - 90..FRAMES - 80, Mood::Pinned);
+        let before = state(&area, &holder);
+        let got = area.take(&mut seat, camera, &movers(&[&holder]));
+        let (frame, why) = (Frame(FRAMES - 90), Obstacle::Pinned);
+        assert_eq!(got, Err(ContigError::Busy { frame, why }));
+        assert_eq!(state(&area, &holder), before);
+        assert_sound(&area, &holder);
+        for frame in FRAMES - 90..FRAMES - 80 {
+            holder.set_mood(frame, Mood::Moves);
+        }
+        let got = area.take(&mut seat, camera, &movers(&[&holder]));
+        assert_eq!(got, Ok(run(FRAMES - 100, 100)));
+        assert_eq!(area.stats().cma_alloc_fail, 1);
+        assert_sound(&area, &holder);
+    }
+}
+
+#[test]
+fn reservations_that_cannot_be_placed_say_why() {
+    machine!(zone, area, seat, ContigConfig::default());
+    let holder = Holder::default();
+    for (frames, align) in [(0, 1), (4, 3)] {
+        let refused = area.reserve("none", frames, align);
+        assert_eq!(refused, Err(ReservationError::Malformed));
+    }
+    for frames in [AREA + 1, u64::MAX] {
+        let refused = area.reserve("large", frames, 1);
+        assert_eq!(refused, Err(ReservationError::NoRoom));
+    }
+    let owned = area
+        .alloc_contig(&mut seat, 1, 1, &movers(&[&holder]))
+        .unwrap();
+    assert_eq!(area.reserve("all", AREA, 1), Err(ReservationError::Busy));
+    area.release(&mut seat, owned).unwrap();
+    let made: Vec<_> = (0..16)
+        .map(|nth| area.reserve("a name longer than it is kept", 2 + nth, 2))
+        .collect();
+    assert!(made.iter().all(Result::is_ok));
+    let refused = area.reserve("more", 1, 1);
+    assert_eq!(refused, Err(ReservationError::TooMany(16)));
+    let mut listed = vec![];
+    area.for_each_reservation(|name, run, taken| {
+        assert_eq!((name, taken), ("a name longer th", false));
+        listed.push(run.frames());
+    });
+    assert_eq!(listed, (2..18).collect::<Vec<_>>());
+    assert_sound(&area, &holder);
+}
