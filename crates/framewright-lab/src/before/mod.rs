@@ -2,5 +2,6 @@
 
 pub mod buddy;
 pub mod busy_list;
+pub mod gcma;
 pub mod journal;
 pub mod kernel310;

@@ -1,0 +1,268 @@
+//! Discardable memory: trees of entries by key, and a list of frames by last use.
+
+use super::lock;
+use framewright::reserve::Key;
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Trees of a pool.
+pub(super) const BUCKETS: usize = 256;
+
+/// The two clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Client {
+    Clean = 0,
+    Swap = 1,
+}
+
+/// The longest key, in words: a page's offset and a file's handle.
+const KEY_WORDS: usize = 4;
+
+/// A key's words: of a swapped-out page its offset; of a file's page the offset and the file.
+fn words(client: Client, key: &Key) -> ([u64; KEY_WORDS], usize) {
+    let words = [key.index, key.object, 0, 0];
+    (words, if client == Client::Swap { 1 } else { KEY_WORDS })
+}
+
+/// The golden ratio's bits, by which the kernel's `hash_long` multiplies.
+const GOLDEN: u64 = 0x61c8_8646_80b5_83eb;
+
+/// The bucket of a key: for swap its offset's remainder, so that neighbours are in neighbouring trees.
+pub(super) fn bucket_of(client: Client, key: &Key) -> usize {
+    let hash = match client {
+        Client::Swap => key.index,
+        Client::Clean => (key.object ^ key.index).wrapping_mul(GOLDEN) >> 56,
+    };
+    hash as usize % BUCKETS
+}
+
+/// A page that is there: its key, on the heap, and its frame. Counted by its `Arc`: the tree has one reference.
+#[derive(Debug)]
+pub(super) struct Entry {
+    key: Box<[u64]>,
+    frame: u32,
+}
+
+impl Entry {
+    pub(super) fn new(client: Client, key: &Key, frame: usize) -> Self {
+        let (words, len) = words(client, key);
+        Self {
+            key: words[..len].into(),
+            frame: frame as u32,
+        }
+    }
+
+    pub(super) const fn frame(&self) -> usize {
+        self.frame as usize
+    }
+
+    /// The file; 0 of a swapped-out page.
+    pub(super) fn object(&self) -> u64 {
+        self.key.get(1).copied().unwrap_or(0)
+    }
+}
+
+/// An entry in a tree, by its key.
+#[derive(Debug)]
+struct Node(Arc<Entry>);
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for Node {}
+
+impl PartialOrd for Node {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Node {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.key.cmp(&other.0.key)
+    }
+}
+
+impl Borrow<[u64]> for Node {
+    fn borrow(&self) -> &[u64] {
+        &self.0.key
+    }
+}
+
+/// The entries of one bucket.
+#[derive(Debug, Default)]
+pub(super) struct Tree(BTreeSet<Node>);
+
+impl Tree {
+    /// The entry of `key`, with a reference for the caller.
+    pub(super) fn find(&self, client: Client, key: &Key) -> Option<Arc<Entry>> {
+        let (words, len) = words(client, key);
+        self.0.get(&words[..len]).map(|node| Arc::clone(&node.0))
+    }
+
+    /// The entry with the key of that one.
+    pub(super) fn find_like(&self, entry: &Entry) -> Option<Arc<Entry>> {
+        self.0.get(&entry.key[..]).map(|node| Arc::clone(&node.0))
+    }
+
+    /// Puts a reference in.
+    ///
+    /// # Errors
+    /// The entry that has the key.
+    pub(super) fn insert(&mut self, entry: &Arc<Entry>) -> Result<(), Arc<Entry>> {
+        if let Some(old) = self.find_like(entry) {
+            return Err(old);
+        }
+        self.0.insert(Node(Arc::clone(entry)));
+        Ok(())
+    }
+
+    /// Takes the entry with that one's key out. The caller has a reference of his own, so that this one is
+    /// not the last.
+    pub(super) fn remove(&mut self, entry: &Entry) {
+        self.0.remove(&entry.key[..]);
+    }
+
+    pub(super) fn remove_where(&mut self, is_meant: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
+        let meant = |node: &Node| is_meant(&node.0);
+        self.0.extract_if(.., meant).map(|node| node.0).collect()
+    }
+}
+
+/// A pool: its trees.
+#[derive(Debug)]
+pub(super) struct Pool {
+    client: Client,
+    is_open: AtomicBool,
+    buckets: Vec<Mutex<Tree>>,
+}
+
+impl Pool {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            is_open: AtomicBool::new(false),
+            buckets: (0..BUCKETS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    pub(super) const fn client(&self) -> Client {
+        self.client
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(SeqCst)
+    }
+
+    /// Whether it was not open.
+    pub(super) fn open(&self) -> bool {
+        !self.is_open.swap(true, SeqCst)
+    }
+
+    /// Whether it was open.
+    pub(super) fn close(&self) -> bool {
+        self.is_open.swap(false, SeqCst)
+    }
+
+    pub(super) fn bucket(&self, nth: usize) -> &Mutex<Tree> {
+        &self.buckets[nth]
+    }
+
+    pub(super) fn buckets(&self) -> &[Mutex<Tree>] {
+        &self.buckets
+    }
+
+    /// Pages in it.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.buckets.iter().map(|tree| lock(tree).0.len()).sum()
+    }
+}
+
+/// No frame.
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone)]
+struct Link {
+    prev: u32,
+    next: u32,
+    entry: Weak<Entry>,
+}
+
+/// A client's pages by last use, the latest first. The links have a place for every frame.
+#[derive(Debug)]
+pub(super) struct Lru {
+    links: Vec<Link>,
+    first: u32,
+    last: u32,
+}
+
+impl Lru {
+    pub(super) fn new(frames: usize) -> Self {
+        let none = Link {
+            prev: NONE,
+            next: NONE,
+            entry: Weak::new(),
+        };
+        Self {
+            links: vec![none; frames],
+            first: NONE,
+            last: NONE,
+        }
+    }
+
+    pub(super) fn push_front(&mut self, frame: usize, entry: &Arc<Entry>) {
+        self.links[frame].entry = Arc::downgrade(entry);
+        self.link_first(frame);
+    }
+
+    fn link_first(&mut self, frame: usize) {
+        let link = &mut self.links[frame];
+        link.prev = NONE;
+        link.next = self.first;
+        match self.links.get_mut(self.first as usize) {
+            Some(next) => next.prev = frame as u32,
+            None => self.last = frame as u32,
+        }
+        self.first = frame as u32;
+    }
+
+    /// Takes a frame that is on the list off it.
+    pub(super) fn unlink(&mut self, frame: usize) {
+        self.unlink_only(frame);
+        self.links[frame].entry = Weak::new();
+    }
+
+    fn unlink_only(&mut self, frame: usize) {
+        let Link { prev, next, .. } = self.links[frame];
+        match self.links.get_mut(prev as usize) {
+            Some(prev) => prev.next = next,
+            None => self.first = next,
+        }
+        match self.links.get_mut(next as usize) {
+            Some(next) => next.prev = prev,
+            None => self.last = prev,
+        }
+    }
+
+    pub(super) fn move_to_front(&mut self, frame: usize) {
+        if self.first != frame as u32 {
+            self.unlink_only(frame);
+            self.link_first(frame);
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<usize> {
+        (self.last != NONE).then_some(self.last as usize)
+    }
+
+    /// A reference to the entry of a frame that is on the list, unless its last one was just dropped.
+    pub(super) fn entry(&self, frame: usize) -> Option<Arc<Entry>> {
+        self.links[frame].entry.upgrade()
+    }
+}

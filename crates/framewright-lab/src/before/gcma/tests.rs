@@ -1,0 +1,304 @@
+use super::*;
+use framewright::Frame;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Frames of memory, copied word by word.
+#[derive(Debug)]
+struct Memory(Vec<[AtomicU64; 512]>);
+
+impl Memory {
+    fn new(frames: u64) -> Self {
+        Self(
+            (0..frames)
+                .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
+                .collect(),
+        )
+    }
+}
+
+impl Relax for Memory {
+    fn relax(&self, _attempt: u32) {
+        std::thread::yield_now();
+    }
+}
+
+impl Contents for Memory {
+    fn store(&self, frame: Frame, page: &PageWords) {
+        for (to, from) in self.0[frame.0 as usize].iter().zip(page) {
+            to.store(*from, Relaxed);
+        }
+    }
+
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        for (to, from) in page.iter_mut().zip(&self.0[frame.0 as usize]) {
+            *to = from.load(Relaxed);
+        }
+    }
+}
+
+fn area(frames: u64, conduct: Conduct) -> Gcma<Memory> {
+    let run = Run::new(Frame(0), frames).unwrap();
+    Gcma::new(run, conduct, Memory::new(frames))
+}
+
+fn key(pool: PoolId, object: u64, index: u64) -> Key {
+    Key {
+        pool,
+        object,
+        index,
+    }
+}
+
+/// What a get finds: the page's only word.
+fn word(gcma: &Gcma<Memory>, key: Key) -> Option<u64> {
+    let mut page = [0; 512];
+    let hit = gcma.get(key, &mut page);
+    assert!(page.iter().all(|w| *w == page[0]), "torn");
+    hit.then_some(page[0])
+}
+
+#[test]
+fn a_page_stays_until_the_last_used_of_its_own_client_goes() {
+    let gcma = area(64, Conduct::Mended);
+    let pool = gcma.open_pool(Kind::Cleancache).unwrap();
+    for index in 0..64 {
+        gcma.put(key(pool, 7, index), &[index; 512]).unwrap();
+    }
+    assert_eq!(gcma.free_frames(), 0);
+    assert_eq!(word(&gcma, key(pool, 7, 0)), Some(0), "and is first again");
+    gcma.put(key(pool, 8, 0), &[100; 512]).unwrap();
+    let left: Vec<u64> = (0..64)
+        .filter(|i| word(&gcma, key(pool, 7, *i)).is_some())
+        .collect();
+    assert_eq!(
+        left,
+        [&[0], &(33..64).collect::<Vec<_>>()[..]].concat(),
+        "32 at a time"
+    );
+    assert_eq!(word(&gcma, key(pool, 8, 0)), Some(100));
+    let counters = gcma.counters(Kind::Cleancache);
+    assert_eq!((counters.stored_pages, counters.evicted_pages), (65, 32));
+    // The other client finds what is free, and nothing of this one's.
+    let swap = gcma.open_pool(Kind::Frontswap).unwrap();
+    let stored = (0..64)
+        .filter(|i| gcma.put(key(swap, 0, *i), &[*i; 512]).is_ok())
+        .count();
+    assert_eq!(stored, 64, "its own are evicted for it");
+    let held = [pool, swap].map(|pool| gcma.pools[usize::from(pool.0)].len());
+    assert_eq!(held, [33, 2], "31 frames were free, and are its own");
+}
+
+#[test]
+fn one_client_starves_the_other() {
+    let gcma = area(64, Conduct::Mended);
+    let clean = gcma.open_pool(Kind::Cleancache).unwrap();
+    let swap = gcma.open_pool(Kind::Frontswap).unwrap();
+    (0..64).for_each(|i| gcma.put(key(clean, 1, i), &[i; 512]).unwrap());
+    assert_eq!(
+        gcma.put(key(swap, 0, 0), &[1; 512]),
+        Err(Refused::Full),
+        "fault 8"
+    );
+    assert_eq!(gcma.pools[usize::from(clean.0)].len(), 64);
+}
+
+#[test]
+fn an_owner_takes_what_guests_have_and_gives_it_back() {
+    let gcma = area(256, Conduct::Mended);
+    let pool = gcma.open_pool(Kind::Frontswap).unwrap();
+    (0..200).for_each(|i| gcma.put(key(pool, 0, i), &[i; 512]).unwrap());
+    let run = gcma.take(128, 32).unwrap();
+    assert_eq!((run.start().0 % 32, run.frames()), (0, 128));
+    let lost = (0..200)
+        .filter(|i| word(&gcma, key(pool, 0, *i)).is_none())
+        .count();
+    assert_eq!(lost, 128);
+    assert_eq!(gcma.counters(Kind::Frontswap).reclaimed_pages, 128);
+    let more = gcma.take(100, 1).unwrap();
+    assert!(more.start() >= run.end());
+    assert_eq!(gcma.take(29, 1), None);
+    assert_eq!(gcma.take(28, 1).map(|run| run.start().0), Some(228));
+    assert_eq!(gcma.put(key(pool, 0, 1), &[1; 512]), Err(Refused::Full));
+    assert!(gcma.give_back(run) && !gcma.give_back(run));
+    assert_eq!(gcma.free_frames(), 128);
+    gcma.put(key(pool, 0, 1), &[1; 512]).unwrap();
+    let counters = gcma.take_counters();
+    assert_eq!((counters.takes, counters.taken_free), (3, 56));
+}
+
+#[test]
+fn a_pool_that_is_invalidated_has_no_pages_and_takes_none() {
+    let gcma = area(64, Conduct::Mended);
+    let (one, other) = (
+        gcma.open_pool(Kind::Cleancache).unwrap(),
+        gcma.open_pool(Kind::Cleancache).unwrap(),
+    );
+    gcma.put(key(one, 1, 1), &[1; 512]).unwrap();
+    gcma.put(key(other, 1, 1), &[2; 512]).unwrap();
+    assert!(gcma.invalidate_pool(one) && !gcma.invalidate_pool(one));
+    assert_eq!(gcma.put(key(one, 1, 1), &[3; 512]), Err(Refused::NoPool));
+    assert_eq!(word(&gcma, key(other, 1, 1)), Some(2));
+    assert_eq!(gcma.free_frames(), 63);
+    assert_eq!(gcma.open_pool(Kind::Cleancache), Some(one));
+    assert_eq!(word(&gcma, key(one, 1, 1)), None);
+    let rest = (0..16)
+        .filter(|_| gcma.open_pool(Kind::Cleancache).is_some())
+        .count();
+    assert_eq!(rest, 14);
+}
+
+#[test]
+fn as_published_an_object_outlives_its_invalidation() {
+    for (conduct, left) in [(Conduct::AsPublished, Some(5)), (Conduct::Mended, None)] {
+        let gcma = area(64, conduct);
+        let pool = gcma.open_pool(Kind::Cleancache).unwrap();
+        gcma.put(key(pool, 1, 1), &[5; 512]).unwrap();
+        gcma.put(key(pool, 2, 1), &[6; 512]).unwrap();
+        gcma.invalidate_object(pool, 1);
+        assert_eq!(word(&gcma, key(pool, 1, 1)), left, "fault 1, {conduct:?}");
+        assert_eq!(word(&gcma, key(pool, 2, 1)), Some(6));
+    }
+}
+
+#[test]
+fn as_published_a_refused_store_leaves_the_older_copy() {
+    for (conduct, left) in [(Conduct::AsPublished, Some(1)), (Conduct::Mended, None)] {
+        let gcma = area(64, conduct);
+        let clean = gcma.open_pool(Kind::Cleancache).unwrap();
+        gcma.put(key(clean, 1, 1), &[1; 512]).unwrap();
+        // Owners have the rest, and the page is on no list: somebody is getting it.
+        let rest = gcma.take_range(1..64);
+        assert!(rest);
+        let held = lock(&gcma.lrus[0]).entry(0).unwrap();
+        gcma.leave_lru(&held, Client::Clean);
+        assert_eq!(gcma.put(key(clean, 1, 1), &[2; 512]), Err(Refused::Full));
+        gcma.release(held);
+        assert_eq!(word(&gcma, key(clean, 1, 1)), left, "fault 2, {conduct:?}");
+    }
+}
+
+#[test]
+fn as_published_a_retry_isolates_frames_behind_the_request() {
+    for (conduct, owned) in [(Conduct::AsPublished, 20), (Conduct::Mended, 16)] {
+        let gcma = area(64, conduct);
+        let pool = gcma.open_pool(Kind::Frontswap).unwrap();
+        (0..5).for_each(|i| gcma.put(key(pool, 0, i), &[i; 512]).unwrap());
+        // Somebody gets the page in frame 4 while the range is walked for the first time.
+        let reader = lock(&gcma.lrus[1]).entry(4).unwrap();
+        std::thread::scope(|scope| {
+            let owner = scope.spawn(|| gcma.take_range(0..16));
+            while !gcma.flags[15].has(area::ISOLATED) || gcma.flags[4].has(area::LRU) {
+                std::thread::yield_now();
+            }
+            gcma.release(reader);
+            assert!(owner.join().unwrap());
+        });
+        let isolated = (0..64)
+            .filter(|f| gcma.flags[*f].has(area::ISOLATED))
+            .count();
+        assert_eq!(isolated, owned, "fault 3, {conduct:?}");
+    }
+}
+
+#[test]
+fn as_published_a_key_that_is_stored_again_during_an_eviction_is_released_twice() {
+    let gcma = area(64, Conduct::AsPublished);
+    let pool = gcma.open_pool(Kind::Frontswap).unwrap();
+    gcma.put(key(pool, 0, 9), &[1; 512]).unwrap();
+    // The evictor has its reference, and has not looked the key up yet.
+    let old = {
+        let mut lru = lock(&gcma.lrus[1]);
+        let old = lru.entry(0).unwrap();
+        lru.unlink(0);
+        gcma.flags[0].clear(area::LRU);
+        old
+    };
+    gcma.put(key(pool, 0, 9), &[2; 512]).unwrap();
+    gcma.drop_from_tree(old);
+    assert_eq!(gcma.take_counters().double_releases, 1, "fault 4");
+    assert_eq!(
+        word(&gcma, key(pool, 0, 9)),
+        Some(2),
+        "which is not made here"
+    );
+    assert_eq!(gcma.free_frames(), 63);
+}
+
+#[test]
+fn as_published_an_owner_is_given_a_frame_that_is_being_stored_to() {
+    let gcma = area(64, Conduct::AsPublished);
+    assert!(gcma.take_range(0..1));
+    gcma.free_range(0..1);
+    // A store has the frame, and has not cleared its flags yet.
+    let frame = lock(&gcma.area).take_first();
+    assert_eq!(frame, Some(0));
+    assert!(gcma.take_range(0..1), "fault 5: it reads as isolated");
+    let mended = area(64, Conduct::Mended);
+    assert!(mended.take_range(0..1));
+    mended.free_range(0..1);
+    assert_eq!(mended.alloc_page(), Some(0));
+    assert!(
+        !mended.flags[0].has(area::ISOLATED),
+        "an owner waits for the store"
+    );
+}
+
+#[test]
+fn as_published_a_range_has_two_owners() {
+    let published = area(64, Conduct::AsPublished);
+    assert!(
+        published.take_range(0..8) && published.take_range(4..12),
+        "fault 6"
+    );
+    let mended = area(64, Conduct::Mended);
+    assert!(mended.take_range(0..8) && !mended.take_range(4..12));
+    assert_eq!(mended.free_frames(), 56);
+}
+
+#[test]
+fn guests_never_see_what_an_owner_writes() {
+    const POISON: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+    let gcma = area(256, Conduct::Mended);
+    let pools = [Kind::Cleancache, Kind::Frontswap].map(|kind| gcma.open_pool(kind).unwrap());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 1..3u64 {
+            let (gcma, done) = (&gcma, &done);
+            scope.spawn(move || {
+                let mut n = seed;
+                let mut page = [0; 512];
+                while !done.load(Relaxed) {
+                    n = n
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1442695040888963407);
+                    let key = key(pools[n as usize >> 40 & 1], n >> 50 & 3, n >> 56);
+                    let stamp = key.object << 32 | key.index << 1 | u64::from(key.pool.0 & 1);
+                    if n >> 20 & 1 == 0 {
+                        let _ = gcma.put(key, &[stamp; 512]);
+                    } else if gcma.get(key, &mut page) && key.pool.0 == 0 {
+                        assert_eq!([page[0], page[511]], [stamp; 2]);
+                    } else if n >> 21 & 7 == 0 {
+                        gcma.invalidate_page(key);
+                    }
+                }
+            });
+        }
+        for round in 0..300u64 {
+            let run = gcma.take(1 + round * 37 % 200, 1).unwrap();
+            for frame in run.start().0..run.end().0 {
+                gcma.platform.store(Frame(frame), &[POISON; 512]);
+            }
+            assert!(gcma.give_back(run));
+        }
+        done.store(true, Relaxed);
+    });
+    let clean = (0..4u64).flat_map(|o| (0..256u64).map(move |i| (o, i)));
+    for (object, index) in clean {
+        assert_ne!(word(&gcma, key(pools[0], object, index)), Some(POISON));
+    }
+    let held: usize = pools
+        .iter()
+        .map(|p| gcma.pools[usize::from(p.0)].len())
+        .sum();
+    assert_eq!(gcma.free_frames() + held as u64, 256, "no frame is lost");
+}
