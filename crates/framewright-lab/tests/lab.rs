@@ -309,3 +309,79 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
     assert_eq!(code, Some(2));
     assert!(error.contains("folder.jsonl: cannot write: "), "{error}");
 }
+
+#[test]
+fn gcma_takes_contiguous_memory_from_guests() {
+    let args = [
+        "gcma",
+        "--ram",
+        "24MiB",
+        "--reserve",
+        "8MiB",
+        "--requests",
+        "3",
+    ];
+    for more in [
+        &["--idle"][..],
+        &["--background", "none"],
+        &["--background", "guest"],
+    ] {
+        let (code, out, error) = run(&[&args[..], more].concat());
+        assert_eq!(code, Some(0), "{error}");
+        assert!(out.starts_with("gcma: 3 requests of each size"), "{out}");
+        for row in [" 2048 ", "790 727", "latency_us_p50", "pages_discarded"] {
+            assert!(out.contains(row), "{row} is missing:\n{out}");
+        }
+        assert!(!out.contains(" 4096 "), "the area has 2048 frames:\n{out}");
+    }
+    let lines = [&args[..], &["--idle", "--json", "-"]].concat();
+    let (_, out, _) = run(&lines);
+    let records = out
+        .lines()
+        .skip(1)
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut discarded = 0;
+    for record in records {
+        if record["metric"] == "pages_discarded" {
+            let frames: u64 = record["case"].as_str().unwrap().parse().unwrap();
+            assert_eq!(record["value"], 3 * frames, "{record}");
+            discarded += 1;
+        }
+    }
+    assert_eq!(discarded, 2 * 4, "two variants, four sizes");
+}
+
+#[test]
+fn gcma_says_what_it_cannot_do() {
+    for (args, what) in [
+        (
+            &["--ram", "64MiB", "--reserve", "64MiB"][..],
+            "no room for a reserve of 16384",
+        ),
+        (
+            &["--reserve", "1MiB"],
+            "a reserve of 256 frames is too small",
+        ),
+        (&["--ram", "1000000GiB"], "are needed"),
+        (&["--variants", "buddy"], "possible values: "),
+        (&["--requests", "0"], "0 is not in 1.."),
+        (
+            &[
+                "--idle",
+                "--ram",
+                "24MiB",
+                "--reserve",
+                "8MiB",
+                "--requests",
+                "1",
+                "--assert",
+                "cma.failures==0",
+            ],
+            "there is no figure cma.failures",
+        ),
+    ] {
+        let (code, out, error) = run(&[&["gcma"][..], args].concat());
+        assert_eq!(code, Some(2), "{args:?}: {error}");
+        assert!(error.contains(what) && out.is_empty(), "{args:?}: {error}");
+    }
+}

@@ -71,7 +71,7 @@ impl Args {
 }
 
 /// Bytes, with a binary unit or without.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "" | "B" => Some(1),

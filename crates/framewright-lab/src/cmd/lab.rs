@@ -1,7 +1,7 @@
 //! `framewright lab`: the published experiments, repeated.
 
 use super::progress::with_progress;
-use super::{CommandError, fallback, kvmalloc};
+use super::{CommandError, fallback, gcma, kvmalloc};
 use crate::experiment::va_fit::{self, Case};
 use crate::experiment::vmap_blocks::{self, Scenario};
 use crate::experiment::{BEFORE, Clock, FRAMEWRIGHT, Failure, Mapper, Options, Progress, SEED};
@@ -24,6 +24,7 @@ enum Experiment {
     VaFit(VaFit),
     Kvmalloc(kvmalloc::Args),
     Fallback(fallback::Args),
+    Gcma(gcma::Args),
 }
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
@@ -106,6 +107,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         Experiment::VaFit(args) => &args.common.json,
         Experiment::Kvmalloc(args) => args.json(),
         Experiment::Fallback(args) => args.json(),
+        Experiment::Gcma(args) => args.json(),
     };
     if let Some(path) = json {
         has_place(path).map_err(CommandError::input)?;
@@ -136,6 +138,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         }
         Experiment::Kvmalloc(args) => kvmalloc::run(args),
         Experiment::Fallback(args) => fallback::run(args),
+        Experiment::Gcma(args) => gcma::run(args),
     }
 }
 

@@ -5,6 +5,8 @@
 
 #[cfg(target_os = "linux")]
 pub mod fallback;
+#[cfg(target_os = "linux")]
+pub mod gcma;
 mod input;
 #[cfg(target_os = "linux")]
 pub mod kvmalloc;

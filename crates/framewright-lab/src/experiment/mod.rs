@@ -35,6 +35,7 @@ mod busy;
 mod clock;
 mod engine;
 pub mod fallback;
+pub mod gcma;
 mod host;
 pub mod kvmalloc;
 mod null;

@@ -2,9 +2,11 @@
 //!
 //! [`Observer`] sees the blocks handed out and freed; [`Sample`] is what memory looked like at one
 //! moment; [`Means`] are means over a run's samples. [`RangeMetric`] names what the experiments on
-//! virtual ranges measure, [`KvMetric`] what that on objects does, `PressureMetric` what memory under
+//! virtual ranges measure, [`KvMetric`] what that on objects does, `GcmaMetric` that on contiguous memory, `PressureMetric` what memory under
 //! pressure costs. `docs/metrics.md` explains them to a reader.
 
+#[cfg(target_os = "linux")]
+mod gcma;
 mod kv;
 mod metric;
 mod observer;
@@ -13,6 +15,8 @@ mod pressure;
 mod range;
 mod sample;
 
+#[cfg(target_os = "linux")]
+pub use gcma::{GcmaMetric, Of};
 pub use kv::KvMetric;
 pub use metric::{Better, Metric};
 pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer, REGION_BLOCKS};

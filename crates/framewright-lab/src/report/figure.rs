@@ -1,7 +1,7 @@
 use super::number::grouped;
 use super::{RunInfo, Source, json};
 #[cfg(target_os = "linux")]
-use crate::measure::PressureMetric;
+use crate::measure::{GcmaMetric, PressureMetric};
 use crate::measure::{KvMetric, RangeMetric};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use serde_json::Number;
@@ -89,6 +89,28 @@ impl FigureMetric for PressureMetric {
     }
 }
 
+#[cfg(target_os = "linux")]
+impl FigureMetric for GcmaMetric {
+    fn name(self) -> String {
+        self.name()
+    }
+
+    fn unit(self) -> &'static str {
+        self.unit()
+    }
+
+    fn is_count(self) -> bool {
+        self.is_count()
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            Self::LatencyUs(_) | Self::WaitUs if value < 10.0 => format!("{value:.2}"),
+            _ => plain(self, value),
+        }
+    }
+}
+
 /// A ratio with two digits, a small time with one, all else whole.
 fn plain(metric: impl FigureMetric, value: f64) -> String {
     match metric.unit() {
@@ -113,8 +135,11 @@ pub struct Figure<M = RangeMetric> {
     pub source: Source,
 }
 
-/// The table's columns: variant, and whether the document's or ours.
-const COLUMNS: [(&str, bool, &str); 5] = [
+/// A table's column: the variant, whether the document's figures or ours, and the title.
+pub type FigureColumn = (&'static str, bool, &'static str);
+
+/// The columns of most experiments.
+const COLUMNS: [FigureColumn; 5] = [
     ("before", true, "published\nbefore"),
     ("proposed", true, "published\nproposed"),
     ("before", false, "before"),
@@ -156,13 +181,27 @@ pub fn figure_lines<M: FigureMetric>(
 /// Only metrics that `shows` says; rows without a figure are left out.
 #[must_use]
 pub fn figure_table<M: FigureMetric>(figures: &[Figure<M>], shows: impl Fn(M) -> bool) -> String {
+    figure_table_of(&COLUMNS, figures, shows)
+}
+
+/// The same with other columns.
+#[must_use]
+pub fn figure_table_of<M: FigureMetric>(
+    columns: &[FigureColumn],
+    figures: &[Figure<M>],
+    shows: impl Fn(M) -> bool,
+) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_style(TableComponent::HeaderLines, '-');
     // Never wrapped: a figure cut in two cannot be read, and a pager can scroll.
     table.set_content_arrangement(ContentArrangement::Disabled);
     let mut header = vec![Cell::new(""), Cell::new("")];
-    header.extend(COLUMNS.map(|(_, _, title)| right(title.to_owned())));
+    header.extend(
+        columns
+            .iter()
+            .map(|(_, _, title)| right((*title).to_owned())),
+    );
     table.set_header(header);
     let mut cases: Vec<&str> = Vec::new();
     for figure in figures {
@@ -183,13 +222,16 @@ pub fn figure_table<M: FigureMetric>(figures: &[Figure<M>], shows: impl Fn(M) ->
                         && (figure.source == Source::Published) == published
                 })
             };
-            let values = COLUMNS.map(|(variant, published, _)| of(variant, published));
+            let values = columns
+                .iter()
+                .map(|&(variant, published, _)| of(variant, published));
+            let values: Vec<_> = values.collect();
             if values.iter().all(Option::is_none) {
                 continue;
             }
             let mut row = vec![Cell::new(title), Cell::new(metric.name())];
             row.extend(
-                values.map(|figure| {
+                values.into_iter().map(|figure| {
                     right(figure.map_or_else(|| "-".into(), |f| metric.shown(f.value)))
                 }),
             );

@@ -23,7 +23,7 @@ mod verdict;
 pub use assertion::Assertion;
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Case, Column, Deviation, Source};
-pub use figure::{Figure, FigureMetric, figure_lines, figure_table};
+pub use figure::{Figure, FigureColumn, FigureMetric, figure_lines, figure_table, figure_table_of};
 #[cfg(target_os = "linux")]
 pub use figure_assertion::FigureAssertion;
 pub use file::{WriteError, has_place, write_whole};

@@ -41,7 +41,7 @@ impl Area {
     pub(super) fn new(frames: usize) -> Self {
         let mut bits = vec![0; frames.div_ceil(64)];
         // Bits behind the last frame are in use for ever.
-        if frames % 64 != 0
+        if !frames.is_multiple_of(64)
             && let Some(last) = bits.last_mut()
         {
             *last = u64::MAX << (frames % 64);

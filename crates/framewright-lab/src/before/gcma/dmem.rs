@@ -1,5 +1,6 @@
 //! Discardable memory: trees of entries by key, and a list of frames by last use.
 
+#[cfg(test)]
 use super::lock;
 use framewright::reserve::Key;
 use std::borrow::Borrow;
@@ -129,8 +130,15 @@ impl Tree {
     }
 
     pub(super) fn remove_where(&mut self, is_meant: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
-        let meant = |node: &Node| is_meant(&node.0);
-        self.0.extract_if(.., meant).map(|node| node.0).collect()
+        let mut meant = Vec::new();
+        self.0.retain(|node| {
+            let goes = is_meant(&node.0);
+            if goes {
+                meant.push(Arc::clone(&node.0));
+            }
+            !goes
+        });
+        meant
     }
 }
 

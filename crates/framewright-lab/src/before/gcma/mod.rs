@@ -42,6 +42,7 @@
 
 mod area;
 mod dmem;
+mod door;
 mod take;
 #[cfg(test)]
 mod tests;

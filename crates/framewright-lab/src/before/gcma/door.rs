@@ -1,0 +1,84 @@
+//! The same doors as the engine's reserve has: for guests, and for owners.
+
+use super::Gcma;
+use framewright::Run;
+use framewright::platform::{Contents, PageWords, Relax};
+use framewright::reserve::{
+    AreaKind, ContigError, Contiguous, Key, PoolId, Put, Refused, ReleaseError, Reservation,
+    ReservationError, Store,
+};
+
+impl<P: Relax + Contents> Store for &Gcma<P> {
+    fn put(&mut self, key: Key, page: &PageWords) -> Put {
+        Gcma::put(self, key, page)
+    }
+
+    /// Refused: every page is on its device before it comes here.
+    fn put_dirty(&mut self, key: Key, _page: &PageWords) -> Put {
+        self.forget(key);
+        Err(Refused::NoPool)
+    }
+
+    fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
+        Gcma::get(self, key, page)
+    }
+
+    fn invalidate_page(&mut self, key: Key) {
+        Gcma::invalidate_page(self, key);
+    }
+
+    fn invalidate_object(&mut self, pool: PoolId, object: u64) {
+        Gcma::invalidate_object(self, pool, object);
+    }
+
+    fn invalidate_pool(&mut self, pool: PoolId) -> bool {
+        Gcma::invalidate_pool(self, pool)
+    }
+}
+
+/// Any number of threads at a time: all share the same locks.
+#[cfg(target_os = "linux")]
+impl<P: Relax + Contents + Sync> framewright_linux::tenancy::Tenancy for Gcma<P> {
+    fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
+        let mut store = self;
+        work(&mut store);
+    }
+}
+
+/// There are no reservations: an owner gets what is left when he comes.
+impl<P: Relax + Contents> Contiguous for &Gcma<P> {
+    fn kind(&self) -> AreaKind {
+        AreaKind::Guaranteed
+    }
+
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
+        if frames == 0 || !align.is_power_of_two() {
+            return Err(ContigError::Malformed);
+        }
+        Gcma::take(self, frames, align).ok_or(ContigError::NoRoom)
+    }
+
+    fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
+        match self.give_back(run) {
+            true => Ok(()),
+            false => Err(ReleaseError::NotOwned(run)),
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        _name: &str,
+        _frames: u64,
+        _align: u64,
+    ) -> Result<Reservation, ReservationError> {
+        Err(ReservationError::TooMany(0))
+    }
+
+    fn take(&mut self, _reservation: Reservation) -> Result<Run, ContigError> {
+        Err(ContigError::Unknown)
+    }
+
+    fn unreserve(&mut self, _reservation: Reservation) -> Result<(), ContigError> {
+        Err(ContigError::Unknown)
+    }
+}

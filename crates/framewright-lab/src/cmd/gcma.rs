@@ -1,0 +1,182 @@
+//! `framewright lab gcma`.
+
+use super::CommandError;
+use super::kvmalloc::size;
+use super::lab::failed;
+use super::progress::with_progress;
+use crate::experiment::gcma::{self, Background, Options, Variant};
+use crate::experiment::{Clock, Progress, SEED};
+use crate::measure::{GcmaMetric as M, Of};
+use crate::report::{
+    Figure, FigureAssertion, FigureColumn, Machine, RunInfo, figure_lines, figure_table_of,
+    write_whole,
+};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Contiguous memory that somebody else has meanwhile: what it costs to take it back (S. Park, 2015)
+///
+/// Requests of 1 to 32,000 frames, each released at once. Variants: gcma drops guests' pages by the
+/// document's own algorithm, framewright by moving a generation on.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Memory in all
+    #[arg(long, value_name = "SIZE", default_value = "800MiB", value_parser = size)]
+    ram: u64,
+
+    /// Of that, what owners take contiguous memory from
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    reserve: u64,
+
+    /// Requests of each size
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    requests: u32,
+
+    /// What runs beside the requests
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = Background::Guest)]
+    background: Background,
+
+    /// Nobody is at work; before each request the area is filled with guests' pages
+    #[arg(long)]
+    idle: bool,
+
+    /// Threads of the background [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: Option<u16>,
+
+    /// Of everything that is drawn
+    #[arg(long, value_name = "N", default_value_t = SEED, hide_default_value = true)]
+    seed: u64,
+
+    /// Variants [default: all]
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
+    variants: Vec<Variant>,
+
+    /// Write the figures as JSON Lines; `-` for standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Demand a relation between figures, as `framewright.latency_us_max<=gcma.latency_us_max`; may be
+    /// repeated. Exit code 1 if one does not hold for every number of frames
+    #[arg(long = "assert", value_name = "EXPR")]
+    assertions: Vec<FigureAssertion>,
+}
+
+/// The table's columns.
+const COLUMNS: [FigureColumn; 5] = [
+    ("cma", true, "published\ncma"),
+    ("gcma", true, "published\ngcma"),
+    ("gcma.zram", true, "published\ngcma.zram"),
+    ("gcma", false, "gcma"),
+    ("framewright", false, "framewright"),
+];
+
+impl Args {
+    /// Where figures are to be written.
+    pub(super) const fn json(&self) -> &Option<PathBuf> {
+        &self.json
+    }
+
+    fn options(&self) -> Options {
+        let is_named = |v: &Variant| self.variants.is_empty() || self.variants.contains(v);
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16);
+        Options {
+            ram_bytes: self.ram,
+            reserve_bytes: self.reserve,
+            requests: self.requests,
+            background: self.background,
+            idle: self.idle,
+            workers: self.workers.unwrap_or(cpus),
+            seed: self.seed,
+            variants: Variant::ALL.into_iter().filter(is_named).collect(),
+        }
+    }
+}
+
+fn info(options: &Options) -> RunInfo {
+    let variants: Vec<&str> = options.variants.iter().map(|v| v.name()).collect();
+    RunInfo {
+        experiment: "gcma",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: options.seed,
+        options: BTreeMap::from([
+            ("ram", options.ram_bytes.to_string()),
+            ("reserve", options.reserve_bytes.to_string()),
+            ("requests", options.requests.to_string()),
+            ("background", options.background.name().to_owned()),
+            ("idle", options.idle.to_string()),
+            ("workers", options.workers.to_string()),
+            ("variants", variants.join(",")),
+        ]),
+        machine: Machine::this(),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If memory does not have the shape asked for or cannot be had, an output cannot be written, or an
+/// assertion does not hold.
+pub fn run(args: &Args) -> Result<(), CommandError> {
+    let options = args.options();
+    let figures = measured(&options)?;
+    let mut unheld = Vec::new();
+    for assertion in &args.assertions {
+        for case in gcma::cases(&figures) {
+            let held = assertion.check(case, &figures);
+            let held = held.map_err(CommandError::input)?;
+            if !held.held {
+                unheld.push(held.figures);
+            }
+        }
+    }
+    if let Some(path) = &args.json {
+        let lines = figure_lines(&info(&options), &figures).map_err(CommandError::input)?;
+        write_whole(path, &lines).map_err(CommandError::input)?;
+    }
+    if args.json.as_ref().is_none_or(|p| p.as_os_str() != "-") {
+        let text = text(&figures, &options, in_full);
+        write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
+    }
+    if unheld.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandError::Assertion(unheld.join("\n")))
+    }
+}
+
+/// The experiment, with progress.
+pub(super) fn measured(options: &Options) -> Result<Vec<Figure<M>>, CommandError> {
+    with_progress("gcma", gcma::steps(options), |done| {
+        gcma::run(options, Progress::new(done))
+    })
+    .map_err(failed)
+}
+
+/// What the table shows.
+const fn in_full(metric: M) -> bool {
+    !matches!(metric, M::Requests | M::LatencyUs(Of::P99))
+}
+
+/// The table and what a reader must know.
+pub(super) fn text(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -> String {
+    let table = figure_table_of(&COLUMNS, figures, shows);
+    let machine = Machine::this();
+    let beside = match (options.idle, options.background) {
+        (true, _) => "guests' clean pages in every frame, nobody at work",
+        (false, Background::None) => "every frame free, nobody at work",
+        (false, Background::Guest) => "guests' clean pages in every frame, one guest always busy",
+    };
+    format!(
+        "gcma: {} requests of each size from {} MiB of {} MiB; {beside}\n{table}\n\
+         published: CuBox i4 Pro, 4 CPUs ARMv7 at 1 GHz, 800 MiB, 256 MiB reserved, beside a kernel build. Ours: {},\n\
+         {} CPUs. From a request's call to its return, less the clock's own {} ns.\n",
+        options.requests,
+        options.reserve_bytes >> 20,
+        options.ram_bytes >> 20,
+        machine.cpu,
+        machine.cpus,
+        Clock::calibrated().own_ns,
+    )
+}

@@ -1,0 +1,126 @@
+//! The document's first table, carried in the program.
+
+use crate::measure::{GcmaMetric as M, Of};
+use crate::report::{Figure, Source};
+
+/// Shortest, longest and mean latency in microseconds, 32 requests of each size beside a kernel build:
+/// of CMA, of GCMA, and of GCMA with zram as swap device.
+const LATENCY_US: [(u64, [[u32; 3]; 3]); 8] = [
+    (1, [[381, 2853, 684], [13, 279, 26], [14, 274, 101]]),
+    (
+        512,
+        [[818, 2382, 1162], [512, 10140, 2002], [510, 648, 600]],
+    ),
+    (
+        1024,
+        [
+            [3113, 184_703, 12303],
+            [1016, 17426, 3495],
+            [1014, 1284, 1192],
+        ],
+    ),
+    (
+        2048,
+        [
+            [2545, 790_727, 33084],
+            [2029, 27027, 5983],
+            [2142, 3781, 2829],
+        ],
+    ),
+    (
+        4096,
+        [
+            [2899, 2_768_349, 298_640],
+            [4087, 86887, 13091],
+            [4101, 6046, 4780],
+        ],
+    ),
+    (
+        8192,
+        [
+            [4476, 3_496_211, 407_076],
+            [8254, 75976, 17519],
+            [9888, 11386, 10580],
+        ],
+    ),
+    (
+        16_384,
+        [
+            [7266, 4_132_546, 657_603],
+            [16398, 98087, 30474],
+            [21079, 23641, 22491],
+        ],
+    ),
+    (
+        32_000,
+        [
+            [8612, 3_910_423, 641_340],
+            [32328, 92502, 44675],
+            [44859, 654_966, 249_453],
+        ],
+    ),
+];
+
+fn figure(case: &str, variant: &'static str, metric: M, value: f64) -> Figure<M> {
+    Figure {
+        case: case.to_owned(),
+        variant,
+        metric,
+        value,
+        source: Source::Published,
+    }
+}
+
+/// The document's latencies of that size.
+pub(super) fn latencies(frames: u64) -> Vec<Figure<M>> {
+    let mut figures = Vec::new();
+    let variants = ["cma", "gcma", "gcma.zram"];
+    for (_, rows) in LATENCY_US.iter().filter(|(size, _)| *size == frames) {
+        for (variant, row) in variants.into_iter().zip(rows) {
+            for (of, us) in [Of::Min, Of::Max, Of::Avg].into_iter().zip(row) {
+                let case = frames.to_string();
+                figures.push(figure(&case, variant, M::LatencyUs(of), f64::from(*us)));
+            }
+        }
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A table of the document, where it lies beside the repository.
+    fn rows(name: &str) -> Option<Vec<Vec<String>>> {
+        let root = std::env::var_os("FRAMEWRIGHT_SHARED").map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+            Into::into,
+        );
+        let path = root.join("published").join(name);
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            println!("skipped: {} is not there", path.display());
+            return None;
+        };
+        let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
+        Some(
+            lines
+                .map(|line| line.split(',').map(str::to_owned).collect())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn the_latencies_are_those_of_the_documents_table() {
+        let Some(rows) = rows("gcma-latency.csv") else {
+            return;
+        };
+        assert_eq!(rows.len(), LATENCY_US.len());
+        for row in rows {
+            let figures = latencies(row[0].parse().unwrap());
+            let values: Vec<f64> = figures.iter().map(|f| f.value).collect();
+            let expected: Vec<f64> = row[1..].iter().map(|cell| cell.parse().unwrap()).collect();
+            assert_eq!(values, expected, "{row:?}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The foreground: requests for contiguous frames, one after the other, each released at once.
+
+use super::area::Counted;
+use crate::experiment::clock::Clock;
+use crate::experiment::{Failure, Progress};
+use crate::measure::{GcmaMetric as M, Of};
+use framewright::reserve::{ContigError, Contiguous};
+use nix::sys::resource::{UsageWho, getrusage};
+use std::time::Duration;
+
+/// The document's sizes, in frames.
+pub const SIZES: [u64; 8] = [1, 512, 1024, 2048, 4096, 8192, 16_384, 32_000];
+
+/// How requests of one size are made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Series {
+    pub(super) frames: u64,
+    pub(super) requests: u32,
+    /// Between a release and the next request.
+    pub(super) pause: Duration,
+}
+
+/// What came of the requests of one size.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Outcome {
+    /// Of each request, served or not, in nanoseconds.
+    latencies: Vec<u64>,
+    failures: u64,
+    preempted: u64,
+    counted: Counted,
+}
+
+impl Series {
+    /// Makes the requests. Before each of them `prepare` is called, and what it does is not counted.
+    ///
+    /// A request's latency is from its call to its return, served or not, less what the clock costs.
+    pub(super) fn run(
+        self,
+        owner: &mut dyn Contiguous,
+        clock: Clock,
+        counted: &dyn Fn() -> Counted,
+        prepare: &mut dyn FnMut() -> Result<(), Failure>,
+        progress: Progress<'_>,
+    ) -> Result<Outcome, Failure> {
+        let mut outcome = Outcome::default();
+        for _ in 0..self.requests {
+            std::thread::sleep(self.pause);
+            prepare()?;
+            let earlier = counted();
+            let switches = involuntary_switches();
+            let (run, ns) = clock.time(|| owner.alloc_contig(self.frames, 1));
+            outcome.preempted += u64::from(involuntary_switches() != switches);
+            outcome.counted.add(&counted().since(&earlier));
+            outcome.latencies.push(ns);
+            match run {
+                Ok(run) => owner.release(run).map_err(Failure::new)?,
+                Err(ContigError::Busy { .. } | ContigError::NoMemory(_) | ContigError::NoRoom) => {
+                    outcome.failures += 1;
+                }
+                Err(error) => return Err(Failure::new(error)),
+            }
+            progress.step();
+        }
+        Ok(outcome)
+    }
+}
+
+/// How often the scheduler has taken the CPU from this thread.
+fn involuntary_switches() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
+}
+
+impl Outcome {
+    /// The figures; none of latencies where there was no request.
+    pub(super) fn figures(&self) -> Vec<(M, f64)> {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        let mut figures = Vec::new();
+        for of in Of::ALL {
+            if let Some(ns) = at(&sorted, of) {
+                figures.push((M::LatencyUs(of), ns / 1000.0));
+            }
+        }
+        figures.extend([
+            (M::Requests, sorted.len() as f64),
+            (M::Failures, self.failures as f64),
+            (M::Preempted, self.preempted as f64),
+        ]);
+        let counted = &self.counted;
+        let pages = [
+            (M::PagesMigrated, counted.migrated),
+            (M::PagesDiscarded, counted.discarded),
+        ];
+        figures.extend(pages.map(|(metric, pages)| (metric, pages as f64)));
+        if let Some(ns) = counted.wait_ns {
+            figures.push((M::WaitUs, ns as f64 / 1000.0));
+        }
+        figures
+    }
+}
+
+/// One of some values in ascending order, by nearest rank: of an even number the lower middle.
+fn at(sorted: &[u64], of: Of) -> Option<f64> {
+    let rank = |hundredths: usize| (sorted.len() * hundredths).div_ceil(100).saturating_sub(1);
+    let (first, last) = (sorted.first()?, sorted.last()?);
+    Some(match of {
+        Of::Min => *first as f64,
+        Of::Max => *last as f64,
+        Of::Avg => sorted.iter().sum::<u64>() as f64 / sorted.len() as f64,
+        Of::P50 => sorted[rank(50)] as f64,
+        Of::P99 => sorted[rank(99)] as f64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_of_all_requests() {
+        let sorted: Vec<u64> = (1..=200).collect();
+        let all = Of::ALL.map(|of| at(&sorted, of).unwrap());
+        assert_eq!(all, [1.0, 200.0, 100.5, 100.0, 198.0]);
+        assert_eq!(Of::ALL.map(|of| at(&[7], of)), [Some(7.0); 5]);
+        assert_eq!(at(&[], Of::Min), None);
+    }
+}

@@ -1,0 +1,129 @@
+use super::Better;
+
+/// Which of a size's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Of {
+    /// The shortest.
+    Min,
+    /// The longest.
+    Max,
+    /// The mean of all.
+    Avg,
+    /// The middle one.
+    P50,
+    /// The one that 99 % are not longer than.
+    P99,
+}
+
+impl Of {
+    /// All of them, the document's first.
+    pub const ALL: [Self; 5] = [Self::Min, Self::Max, Self::Avg, Self::P50, Self::P99];
+
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Avg => "avg",
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+        }
+    }
+}
+
+/// A metric of the experiment on contiguous memory; `docs/metrics.md` holds the same list with the formulas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GcmaMetric {
+    /// Latency of a request.
+    LatencyUs(Of),
+    /// Requests made.
+    Requests,
+    /// Of those, the ones that got nothing.
+    Failures,
+    /// Of those, the ones during which the scheduler took the CPU away.
+    Preempted,
+    /// Pages moved out of the way.
+    PagesMigrated,
+    /// Guests' pages dropped.
+    PagesDiscarded,
+    /// Time that requests waited for others.
+    WaitUs,
+}
+
+impl GcmaMetric {
+    /// All metrics, in the order in which they are printed.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let mut all: Vec<Self> = Of::ALL.map(Self::LatencyUs).into();
+        all.extend([
+            Self::Requests,
+            Self::Failures,
+            Self::Preempted,
+            Self::PagesMigrated,
+            Self::PagesDiscarded,
+            Self::WaitUs,
+        ]);
+        all
+    }
+
+    /// The name in figures.
+    #[must_use]
+    pub fn name(self) -> String {
+        let name = match self {
+            Self::LatencyUs(of) => return format!("latency_us_{}", of.suffix()),
+            Self::Requests => "requests",
+            Self::Failures => "failures",
+            Self::Preempted => "preempted",
+            Self::PagesMigrated => "pages_migrated",
+            Self::PagesDiscarded => "pages_discarded",
+            Self::WaitUs => "wait_us",
+        };
+        name.to_owned()
+    }
+
+    /// The unit of its values.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::LatencyUs(_) | Self::WaitUs => "us",
+            Self::Requests | Self::Failures | Self::Preempted => "requests",
+            Self::PagesMigrated | Self::PagesDiscarded => "pages",
+        }
+    }
+
+    /// Which value is the better one.
+    #[must_use]
+    pub const fn better(self) -> Better {
+        match self {
+            Self::Requests | Self::Preempted => Better::Neither,
+            _ => Better::Lower,
+        }
+    }
+
+    /// Whether its values are counts, without a fraction.
+    #[must_use]
+    pub fn is_count(self) -> bool {
+        matches!(self.unit(), "requests" | "pages")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_metric_has_a_name_of_its_own_and_stands_in_the_document() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let all = GcmaMetric::all();
+        let names: BTreeSet<String> = all.iter().map(|m| m.name()).collect();
+        assert_eq!(names.len(), all.len());
+        for metric in all {
+            let name = metric.name();
+            assert!(
+                text.contains(&format!("`{name}`")),
+                "docs/metrics.md lacks {name}"
+            );
+        }
+    }
+}
