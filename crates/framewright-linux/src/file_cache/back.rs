@@ -28,9 +28,14 @@ impl Drop for Writing<'_, '_> {
             let page = self.first + nth as u64;
             let slot = cache.table.slot(id);
             let file = self.inode.id;
+            let failed = nth >= self.done;
+            if !failed {
+                let mut dirty = self.inode.dirty();
+                dirty.unsynced.insert(page);
+                dirty.lost.remove(&page);
+            }
             let locked = cache.table.lock(PageKey { file, page });
             slot.set_writing(false);
-            let failed = nth >= self.done;
             if failed {
                 slot.set_dirty(true);
             } else if !slot.is_dirty() {
@@ -162,7 +167,7 @@ impl FileCache<'_> {
         let rest = writing.inode.len().saturating_sub(offset);
         let bytes = rest.min(writing.len as u64 * PAGE) as usize;
         let inode = writing.inode;
-        inode.was_written.store(true, Relaxed);
+        inode.will_change();
         let (done, error) = match write_fully(&**medium, &buffer[..bytes], offset) {
             Ok(()) => (bytes, None),
             Err((done, errno)) => (done, Some(errno)),
@@ -185,20 +190,42 @@ impl FileCache<'_> {
     /// others write meanwhile may be dirty afterwards.
     ///
     /// # Errors
-    /// The first one that occurred. All pages were tried; those that could not be written stay dirty, and the next call tries them
-    /// again and says so again.
+    /// The first one that occurred. All pages were tried; those that could not be written stay dirty, and the next
+    /// call tries them again and says so again. Where the device did not sync, what was written since the last time
+    /// that it did is dirty again; and if some of that has been evicted, every call says so until it is written
+    /// anew, or truncated.
     pub fn sync(&self, file: &OpenFile) -> Result<(), FileError> {
-        self.sync_inode(&file.inode)
-    }
-
-    pub(super) fn sync_inode(&self, inode: &Arc<Inode>) -> Result<(), FileError> {
+        let inode = &file.inode;
         let io = inode.io();
         let writer = inode.writer();
+        let mut result = self.write_all(inode, &io);
+        if result.is_ok()
+            && inode.needs_sync.load(Relaxed)
+            && let Some(medium) = &io.medium
+        {
+            // Nothing of this file is written meanwhile.
+            result = match medium.sync() {
+                Ok(()) => Self::note_synced(inode),
+                Err(error) => {
+                    self.distrust(inode);
+                    let errno = super::medium::errno(&error);
+                    Err(FileError::Sync { errno })
+                }
+            };
+        }
+        drop(writer);
+        drop(io);
+        self.files.settle(inode);
+        result
+    }
+
+    /// Writes everything of a file that is dirty. The caller has its `writer` lock.
+    fn write_all(&self, inode: &Arc<Inode>, io: &Io) -> Result<(), FileError> {
         let mut result = Ok(());
         let mut from = 0;
         loop {
-            match self.write_next(inode, &io, from) {
-                Ok(None) => break,
+            match self.write_next(inode, io, from) {
+                Ok(None) => return result,
                 Ok(Some(next)) => from = next,
                 Err((next, error)) => {
                     from = next;
@@ -206,19 +233,46 @@ impl FileCache<'_> {
                 }
             }
         }
-        if result.is_ok()
-            && inode.was_written.load(Relaxed)
-            && let Some(medium) = &io.medium
-        {
-            let synced = medium.sync();
-            result = synced.map_err(|error| FileError::Sync {
-                errno: super::medium::errno(&error),
-            });
+    }
+
+    /// Writes everything that is dirty, of all files, as far as it can be.
+    pub(super) fn write_everything(&self) {
+        for inode in self.files.every() {
+            let io = inode.io();
+            let writer = inode.writer();
+            // What could not be written stays dirty: who wants to know calls `sync`.
+            let _ = self.write_all(&inode, &io);
+            drop(writer);
+            drop(io);
+            self.files.settle(&inode);
         }
-        drop(writer);
-        drop(io);
-        self.files.settle(inode);
-        result
+    }
+
+    /// What was written is on the device, but for what was lost when that failed before.
+    fn note_synced(inode: &Inode) -> Result<(), FileError> {
+        let mut dirty = inode.dirty();
+        dirty.unsynced.clear();
+        if dirty.lost.is_empty() {
+            inode.needs_sync.store(false, Relaxed);
+            return Ok(());
+        }
+        let errno = rustix::io::Errno::IO.raw_os_error();
+        Err(FileError::Sync { errno })
+    }
+
+    /// A sync failed. The host may have dropped what was written since the last one, and not say so the next
+    /// time: so what the cache still has is dirty again, and what it has no more is lost.
+    fn distrust(&self, inode: &Arc<Inode>) {
+        let unsynced = std::mem::take(&mut inode.dirty().unsynced);
+        for page in unsynced {
+            let file = inode.id;
+            match self.table.hold(PageKey { file, page }, false) {
+                Some(held) => self.mark_dirty(inode, page, held.id),
+                None => {
+                    inode.dirty().lost.insert(page);
+                }
+            }
+        }
     }
 
     /// Sees to it that less is dirty than may be, before more is.

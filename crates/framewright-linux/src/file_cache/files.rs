@@ -27,10 +27,14 @@ impl fmt::Debug for Io {
     }
 }
 
-/// Pages that are dirty.
+/// Pages that are dirty, or were.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     pub(super) pages: BTreeSet<u64>,
+    /// Pages written since the last sync that succeeded: nobody knows whether they are on the device.
+    pub(super) unsynced: BTreeSet<u64>,
+    /// Those among them that were evicted when a sync failed.
+    pub(super) lost: BTreeSet<u64>,
     /// The file is in the list of those with dirty pages.
     pub(super) is_listed: bool,
 }
@@ -48,8 +52,10 @@ pub(super) struct Inode {
     /// What its medium has at least.
     pub(super) disk_len: AtomicU64,
     dirty: Mutex<Dirty>,
-    /// Something of it was changed by way of the cache.
+    /// Something of it was changed by way of the cache since its state was last noted.
     pub(super) was_written: AtomicBool,
+    /// Or since it was last brought to its device.
+    pub(super) needs_sync: AtomicBool,
 }
 
 impl Inode {
@@ -65,6 +71,7 @@ impl Inode {
             disk_len: AtomicU64::new(len),
             dirty: Mutex::default(),
             was_written: AtomicBool::new(false),
+            needs_sync: AtomicBool::new(false),
         }
     }
 
@@ -99,6 +106,12 @@ impl Inode {
 
     pub(super) fn dirty(&self) -> MutexGuard<'_, Dirty> {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the medium is about to be changed.
+    pub(super) fn will_change(&self) {
+        self.was_written.store(true, Relaxed);
+        self.needs_sync.store(true, Relaxed);
     }
 
     pub(super) fn len(&self) -> u64 {

@@ -163,7 +163,7 @@ impl<'c, 's> Filling<'c, 's> {
                 page,
                 errno: closed,
             })?;
-            let read_all = read_fully(&**medium, bytes, offset);
+            let read_all = read_fully(&**medium, bytes, offset, expected);
             read = read_all.map_err(|errno| FileError::Read { page, errno })?;
         }
         if read < expected {

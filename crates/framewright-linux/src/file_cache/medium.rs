@@ -1,24 +1,26 @@
 //! What a file's pages are read from and written to.
 
+use crate::ram::FRAME_BYTES;
 use rustix::fs::{OFlags, fcntl_getfl};
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 /// What is behind a cached file: mostly a [`File`]; in tests something that fails when it is told to.
 ///
 /// Called by many threads at once. Offsets and lengths are in bytes.
 pub trait Medium: Send + Sync {
-    /// Reads at `offset` into `into`, as much as is there, at least something unless it ends there. The address of `into` is a
-    /// multiple of 4096, and so are offset and length.
+    /// Reads at `offset` into `into`, as much as is there; a whole number of pages, unless the file ends
+    /// within one. The address of `into`, its length and `offset` are multiples of 4096.
     ///
     /// # Errors
     /// What went wrong; nothing is known of `into` then.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes some of `from` at `offset`, and says how much. The address of `from` and `offset` are multiples of
-    /// 4096; the length is one where the file does not end.
+    /// Writes some of `from` at `offset`, and says how much, from its beginning on. Called for whole pages, the last of which
+    /// may be shorter where the file ends, in memory aligned to 4096; and again for what was not written.
     ///
     /// # Errors
     /// What went wrong; some of it may be written then.
@@ -114,12 +116,79 @@ pub(super) fn is_writable(file: &File) -> io::Result<bool> {
     Ok(access == OFlags::RDWR)
 }
 
+/// A file whose transfers go to the device and not through the kernel's own cache (O_DIRECT): a miss costs
+/// what it costs, and no page is cached twice.
+#[derive(Debug)]
+pub struct DirectFile {
+    file: File,
+}
+
+impl DirectFile {
+    /// Opens a file; for writing, too, an empty one if there is none.
+    ///
+    /// # Errors
+    /// What the host said: EINVAL where the file system has no direct I/O.
+    pub fn open(path: impl AsRef<Path>, is_writable: bool) -> io::Result<Self> {
+        let mut options = File::options();
+        options.read(true).write(is_writable).create(is_writable);
+        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
+        let file = options.open(path)?;
+        self::is_writable(&file)?;
+        Ok(Self { file })
+    }
+}
+
+impl Medium for DirectFile {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.file, into, offset)
+    }
+
+    /// The last page of a file is written as a whole, and the file cut to its length then.
+    fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
+        let whole = from.len() - from.len() % PAGE;
+        if whole > 0 {
+            let written = FileExt::write_at(&self.file, &from[..whole], offset)?;
+            // Whole pages again: what follows must lie at one.
+            return Ok(written - written % PAGE);
+        }
+        let mut page = Page([0; PAGE]);
+        page.0[..from.len()].copy_from_slice(from);
+        let written = FileExt::write_at(&self.file, &page.0, offset)?;
+        if written < PAGE {
+            return Ok(0);
+        }
+        self.file.set_len(offset + from.len() as u64)?;
+        Ok(from.len())
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.file.len_bytes()
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.file.set_len(len_bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn stamp(&self) -> io::Result<Option<Stamp>> {
+        self.file.stamp()
+    }
+}
+
+/// A page, aligned as direct I/O wants it.
+#[repr(align(4096))]
+struct Page([u8; PAGE]);
+
 /// Pages in one transfer.
 pub(super) const TRANSFER_PAGES: usize = 32;
+const PAGE: usize = FRAME_BYTES;
 
 /// The bytes of a transfer: aligned, as direct I/O wants them.
 #[repr(align(4096))]
-struct Buffer([u8; TRANSFER_PAGES * 4096]);
+struct Buffer([u8; TRANSFER_PAGES * PAGE]);
 
 thread_local! {
     /// A buffer that this thread has used before.
@@ -127,28 +196,35 @@ thread_local! {
 }
 
 /// Runs `work` with a buffer, whose contents are undefined. One is kept for each thread: to make one is to fill 128 KiB.
-pub(super) fn with_buffer<R>(work: impl FnOnce(&mut [u8; TRANSFER_PAGES * 4096]) -> R) -> R {
+pub(super) fn with_buffer<R>(work: impl FnOnce(&mut [u8; TRANSFER_PAGES * PAGE]) -> R) -> R {
     // Taken and not borrowed: what is read may itself come from a cache of files.
     let kept = KEPT.try_with(Cell::take).ok().flatten();
-    let mut buffer = kept.unwrap_or_else(|| Box::new(Buffer([0; TRANSFER_PAGES * 4096])));
+    let mut buffer = kept.unwrap_or_else(|| Box::new(Buffer([0; TRANSFER_PAGES * PAGE])));
     let result = work(&mut buffer.0);
     // A thread that is ending keeps nothing.
     let _ = KEPT.try_with(|kept| kept.set(Some(buffer)));
     result
 }
 
-/// Reads until `into` is full or the file ends. How much that was.
-pub(super) fn read_fully(medium: &dyn Medium, into: &mut [u8], offset: u64) -> Result<usize, i32> {
+/// Reads until `expected` bytes of `into` are there, or the file ends. How much that was.
+pub(super) fn read_fully(
+    medium: &dyn Medium,
+    into: &mut [u8],
+    offset: u64,
+    expected: usize,
+) -> Result<usize, i32> {
     let mut done = 0;
-    while done < into.len() {
-        match medium.read_at(&mut into[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(n) => done += n.min(into.len() - done),
+    while done < expected {
+        // A read that ended within a page is made again from that page on: offsets are whole pages.
+        let from = done - done % PAGE;
+        match medium.read_at(&mut into[from..], offset + from as u64) {
+            Ok(n) if n <= done - from => break,
+            Ok(n) => done = from + n.min(into.len() - from),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(errno(&error)),
         }
     }
-    Ok(done)
+    Ok(done.min(expected))
 }
 
 /// Writes all of `from`. If that fails, how much was written until then, and why not more.

@@ -68,6 +68,7 @@ mod order;
 mod shrink;
 mod stats;
 mod table;
+mod verify;
 mod write;
 
 #[cfg(test)]
@@ -75,8 +76,9 @@ mod tests;
 
 pub use error::FileError;
 pub use files::OpenFile;
-pub use medium::{Medium, Stamp};
+pub use medium::{DirectFile, Medium, Stamp};
 pub use stats::FileStats;
+pub use verify::Broken;
 
 use crate::ram::{FRAME_BYTES, Ram};
 use crate::tenancy::{Supply, Tenancy};
@@ -347,10 +349,7 @@ impl<'s> FileCache<'s> {
 
 impl Drop for FileCache<'_> {
     fn drop(&mut self) {
-        for inode in self.files.every() {
-            // Who wants to know whether it succeeded calls `sync`.
-            let _ = self.sync_inode(&inode);
-        }
+        self.write_everything();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The order of eviction: SIEVE.
 
 use super::table::{NONE, Slots};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -104,6 +105,24 @@ impl Order {
         } else {
             Step::Victim(at)
         })
+    }
+
+    /// The slots in it; or one where it is no list in both directions, with the hand in it.
+    pub(super) fn verify(&self, slots: &Slots) -> Result<BTreeSet<u32>, u32> {
+        let ends = self.ends();
+        let (mut found, mut before, mut at) = (BTreeSet::new(), NONE, ends.oldest);
+        while at != NONE {
+            if !found.insert(at) || slots.get(at).neighbours().1 != before {
+                return Err(at);
+            }
+            before = at;
+            at = slots.get(at).neighbours().0;
+        }
+        let has_hand = ends.hand == NONE || found.contains(&ends.hand);
+        if ends.newest != before || found.len() as u64 != ends.len || !has_hand {
+            return Err(before);
+        }
+        Ok(found)
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {

@@ -96,10 +96,7 @@ impl FileCache<'_> {
     /// Writes what is dirty and gives all pages up that can be: not those that are pinned, in use, or could not
     /// be written. How many are left.
     pub fn clear(&self, supply: &mut dyn Supply) -> u64 {
-        for inode in self.files.every() {
-            // What could not be written stays, and is counted.
-            let _ = self.sync_inode(&inode);
-        }
+        self.write_everything();
         while self.evict(supply, u64::MAX, u64::MAX, true).freed > 0 {}
         self.give_stock_back(supply);
         self.order.len()

@@ -165,13 +165,17 @@ impl FileCache<'_> {
                 errno: super::medium::errno(&error),
             })?;
         }
-        inode.was_written.store(true, Relaxed);
+        inode.will_change();
         let before = inode.len.swap(len_bytes, Relaxed);
         inode.disk_len.store(len_bytes, Relaxed);
         if len_bytes < before {
             let pages = len_bytes.div_ceil(PAGE)..before.div_ceil(PAGE);
             self.drop_pages(inode, pages.clone(), false);
             self.zero_tail(inode, len_bytes);
+            let mut dirty = inode.dirty();
+            dirty.unsynced.split_off(&pages.start);
+            dirty.lost.split_off(&pages.start);
+            drop(dirty);
             // The last page is another one, too.
             self.forget_clean(inode.id, len_bytes / PAGE..pages.end);
         }

@@ -42,7 +42,7 @@ fn a_real_file_is_read_in_pieces_of_any_length_and_ahead() {
         Err(FileError::ReadOnly)
     );
     drop(file);
-    assert_eq!(cache.clear(&mut seat), 0);
+    assert_eq!(cleared(&cache, &mut seat), 0);
     all_is_back(&host);
 }
 
@@ -79,7 +79,7 @@ fn a_file_is_known_again_unless_somebody_has_changed_it() {
         b"another one"
     );
     cache.forget(file).unwrap();
-    assert_eq!(cache.clear(&mut seat), 0);
+    assert_eq!(cleared(&cache, &mut seat), 0);
     all_is_back(&host);
 }
 
@@ -195,7 +195,7 @@ fn what_is_read_is_what_was_written_whatever_happens_in_between() {
     churn(&cache, &mut seat, &folder.file("a"), 1, 2000);
     let stats = cache.stats();
     assert!(stats.evicted > 100 && stats.written > 100 && stats.dirty == 0);
-    assert_eq!(cache.clear(&mut seat), 0);
+    assert_eq!(cleared(&cache, &mut seat), 0);
     drop(seat);
     all_is_back(&host);
 }
@@ -246,8 +246,119 @@ fn threads_with_files_of_their_own_share_a_cache_and_a_cleancache_that_is_taken_
         let stats = cache.stats();
         assert!(stats.from_cleancache > 20, "{stats:?}");
         let mut seat = host.seat().unwrap();
-        assert_eq!(cache.clear(&mut seat), 0);
+        assert_eq!(cleared(&cache, &mut seat), 0);
         drop(seat);
         all_is_back(&host);
     }
+}
+
+#[test]
+fn threads_write_and_read_one_file_while_it_is_shrunk_synced_and_made_longer() {
+    const PAGES: u64 = 90;
+    let host = host(1024);
+    let slots = host.platform().slots().clone();
+    let mut words = Vec::new();
+    let (reserve, _) = reserve(&mut words, 256, &slots);
+    let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let options = FileOptions {
+        pages_max: 50,
+        dirty_max: 20,
+        ..FileOptions::default()
+    };
+    let own = Arc::clone(host.ram_shared());
+    let cache = FileCache::new(own, Some((&guests, pool)), options);
+    let memory = Memory::new(vec![0; PAGES as usize * FRAME_BYTES]);
+    let file = cache.add_medium(memory.clone(), true).unwrap();
+    let all_here = Barrier::new(3);
+    std::thread::scope(|scope| {
+        for nth in 0..3 {
+            let (host, cache, file, all_here) = (&host, &cache, &file, &all_here);
+            scope.spawn(move || {
+                let mut seat = host.seat().unwrap();
+                // Every third page is this thread's to write; each says twice how often it was.
+                let (mut state, mut counts) = (nth, [0u64; PAGES as usize]);
+                all_here.wait();
+                for _ in 0..1500 {
+                    let page = random(&mut state) % PAGES;
+                    let mut ends = [[0; 8]; 2];
+                    let mine = page % 3 == nth;
+                    for (end, bytes) in ends.iter_mut().enumerate() {
+                        let at = page * PAGE + end as u64 * (PAGE - 8);
+                        if mine && random(&mut state).is_multiple_of(2) {
+                            let count = counts[page as usize] + 1 - end as u64;
+                            cache
+                                .write(&mut seat, file, at, &count.to_ne_bytes())
+                                .unwrap();
+                            counts[page as usize] = count;
+                        }
+                        cache.read(&mut seat, file, at, bytes).unwrap();
+                    }
+                    let [first, last] = ends.map(u64::from_ne_bytes);
+                    let count = counts[page as usize];
+                    assert!(!mine || first == count || last == count, "page {page}");
+                    match random(&mut state) % 60 {
+                        0 => cache.sync(file).unwrap(),
+                        1 => drop(cache.shrink(&mut seat, &ask(30, Context::ANY))),
+                        2 => {
+                            let longer = file.len_bytes() + random(&mut state) % 5000;
+                            let longer = longer.min((PAGES + 30) * PAGE);
+                            cache.write(&mut seat, file, longer, b"x").unwrap();
+                        }
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    cache.sync(&file).unwrap();
+    assert_eq!(memory.bytes().len() as u64, file.len_bytes());
+    let mut seat = host.seat().unwrap();
+    let all = read_all(&cache, &mut seat, &file, 5000).unwrap();
+    assert!(all == *memory.bytes());
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    assert!(read_all(&cache, &mut seat, &file, 5000).unwrap() == all);
+    assert!(cache.stats().from_cleancache > 0);
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn a_file_is_read_and_written_without_the_kernels_cache() {
+    let (host, folder) = (host(1024), Folder::new());
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let path = folder.file("a");
+    let mut expected = patterns(50);
+    expected.truncate(49 * FRAME_BYTES + 17);
+    fs::write(&path, &expected).unwrap();
+    let direct = match DirectFile::open(&path, true) {
+        Ok(direct) => direct,
+        Err(error) => {
+            println!("skipped: no direct I/O in the folder for temporary files: {error}");
+            return;
+        }
+    };
+    let file = cache.add_medium(Arc::new(direct), true).unwrap();
+    assert!(read_all(&cache, &mut seat, &file, 5000).unwrap() == expected);
+    assert_eq!(
+        cache.add(fs::File::open(&path).unwrap()).unwrap().id(),
+        file.id()
+    );
+    cache
+        .write(&mut seat, &file, 30 * PAGE + 5, b"new")
+        .unwrap();
+    expected[30 * FRAME_BYTES + 5..][..3].copy_from_slice(b"new");
+    for end in [50 * PAGE + 100, 53 * PAGE, 60 * PAGE + 1] {
+        cache
+            .write(&mut seat, &file, end - 10, b"at the end")
+            .unwrap();
+        expected.resize(end as usize, 0);
+        expected[end as usize - 10..].copy_from_slice(b"at the end");
+        cache.sync(&file).unwrap();
+        assert!(fs::read(&path).unwrap() == expected);
+    }
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    assert!(read_all(&cache, &mut seat, &file, 5000).unwrap() == expected);
+    assert_eq!(cleared(&cache, &mut seat), 0);
 }

@@ -54,6 +54,14 @@ fn all_is_back(host: &Host<Fenced>) {
     assert_eq!(zone.stats().nr_free_pages, host.ram().frames().frames());
 }
 
+/// Clears the cache, with its invariants before and after.
+fn cleared(cache: &FileCache<'_>, seat: &mut TheSeat<'_>) -> u64 {
+    cache.verify().unwrap();
+    let left = cache.clear(seat);
+    cache.verify().unwrap();
+    left
+}
+
 fn random(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)

@@ -60,7 +60,7 @@ fn a_page_moves_with_its_contents_and_marks_and_a_pinned_one_stays() {
     expected[5..10].copy_from_slice(b"dirty");
     assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == expected);
     assert_eq!(cache.pin(&mut seat, &file, 0).unwrap().frame(), to);
-    assert_eq!(cache.clear(&mut seat), 0);
+    assert_eq!(cleared(&cache, &mut seat), 0);
     assert!(*memory.bytes() == expected);
     drop((cache, file, seat));
     all_is_back(&host);
@@ -74,7 +74,7 @@ fn a_pinned_page_that_is_truncated_keeps_its_frame_until_it_is_unpinned() {
     let mut pin = |page| cache.pin(&mut seat, &file, page).unwrap();
     let (first, second, third) = (pin(1), pin(2), pin(2));
     let frame = second.frame();
-    assert_eq!(cache.clear(&mut seat), 2);
+    assert_eq!(cleared(&cache, &mut seat), 2);
     cache.truncate(&file, PAGE).unwrap();
     cache.truncate(&file, 4 * PAGE).unwrap();
     assert_eq!(cache.stats().pages, 0);
@@ -88,7 +88,7 @@ fn a_pinned_page_that_is_truncated_keeps_its_frame_until_it_is_unpinned() {
     let words = host.ram().words(frame).unwrap();
     assert_eq!(words[0].load(Relaxed).to_ne_bytes(), pattern(2)[..8]);
     drop((first, second, third, again));
-    assert_eq!(cache.clear(&mut seat), 0);
+    assert_eq!(cleared(&cache, &mut seat), 0);
     drop((cache, file, seat));
     all_is_back(&host);
 }
@@ -113,7 +113,7 @@ fn a_run_of_pageblocks_full_of_files_is_emptied_and_not_where_a_page_is_pinned()
     assert!(emptied.moved > 100 && cache.stats().moved >= emptied.moved);
     assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == patterns(1500));
     host.zone().unisolate(run).unwrap();
-    assert_eq!(cache.clear(&mut seat), 0);
+    assert_eq!(cleared(&cache, &mut seat), 0);
     drop(seat);
     all_is_back(&host);
 }
@@ -192,7 +192,7 @@ fn pages_move_under_readers_and_a_writer() {
     }
     let mut seat = host.seat().unwrap();
     drop(written);
-    assert_eq!(cache.clear(&mut seat), 0);
+    assert_eq!(cleared(&cache, &mut seat), 0);
     drop(seat);
     all_is_back(&host);
 }
