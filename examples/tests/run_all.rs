@@ -130,3 +130,17 @@ refused: Run(0x400..0x800) is taken already
 ";
     assert_eq!(out, expected);
 }
+
+#[test]
+fn a_pin_stops_the_area_that_moves_and_not_the_one_that_drops() {
+    let out = output(env!("CARGO_BIN_EXE_contiguous"));
+    let expected = "\
+with pins:
+Migrate: none
+Guaranteed: 1000 frames in one piece
+without pins:
+Migrate: 1000 frames in one piece
+Guaranteed: 1000 frames in one piece
+";
+    assert_eq!(out, expected);
+}
