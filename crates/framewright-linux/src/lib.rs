@@ -52,6 +52,7 @@ pub mod ram;
 mod space;
 pub mod swap;
 pub mod tenancy;
+mod timed;
 pub mod window;
 mod words;
 
@@ -66,4 +67,5 @@ pub use ram::{Pages, Ram, RamReport};
 pub use space::{HostRangeSeat, HostSpace, RangeOptions};
 pub use swap::{Frontswap, SwapDevice, SwapFile, Zram};
 pub use tenancy::{Guests, Supply, Tenancy};
+pub use timed::Timed;
 pub use window::Window;

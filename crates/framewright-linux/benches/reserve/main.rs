@@ -183,5 +183,5 @@ fn main() {
     });
 
     guests::measure(&mut guest, [pool, other], calls);
-    println!("\n{:?}", reserve.stats());
+    print!("\n{}{}", reserve.stats(), reserve.occupancy());
 }

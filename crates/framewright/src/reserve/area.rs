@@ -1,15 +1,15 @@
 //! The reserve as a whole: its memory, its seats, its pools.
 
+use super::counters::{OWN_WORDS, OWNERS_LOCK, count};
 use super::index::{BUCKET_WORDS, Index};
 use super::order::{Order, SHARD_WORDS};
-use super::pool::{POOL_WORDS, PoolConfig, PoolId, Pools};
+use super::pool::{KINDS, POOL_WORDS, PoolConfig, PoolId, Pools};
 use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, Table};
 use super::take::RESERVATION_WORDS;
 use super::{Guest, SetupError};
 use crate::platform::{Contents, Relax};
 use crate::raw::atomic_words;
-use crate::stats::ReserveStats;
-use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Lock, LockGuard};
 use crate::units::{CpuId, Frame, Run};
 use core::ops::Range;
 
@@ -20,7 +20,7 @@ pub struct ReserveLayout {
     pub run: Run,
     /// How many CPUs may have a guest's seat, 1 to 1023.
     pub cpus: u16,
-    /// How many pools there may be at a time, 1 to 256.
+    /// How many pools of each kind there may be at a time, 1 to 256.
     pub pools: u16,
     /// How many pages of one repeated word may be there without a frame.
     pub values: u32,
@@ -40,40 +40,9 @@ struct Shape {
 
 /// Reservations that a reserve can remember.
 pub(super) const RESERVATIONS: usize = 64;
-/// Words of the reserve's own.
-const OWN_WORDS: usize = 24;
-const OWNERS_LOCK: usize = 0;
-/// Where the search for a single frame goes on.
-pub(super) const CURSOR: usize = 1;
-/// What owners did.
-pub(super) const TAKES: usize = 2;
-pub(super) const TAKEN_FREE: usize = 3;
-pub(super) const DISCARDED: usize = 4;
-pub(super) const TAKES_FAILED: usize = 5;
-pub(super) const RELEASED: usize = 6;
-/// Held by who writes dirty pages.
-pub(super) const CLEANER: usize = 8;
-/// Where he goes on.
-pub(super) const CLEAN_CURSOR: usize = 9;
 /// Numbers plus one fit 31 bits: those of frames, rounded up, and of pages without one.
 const FRAMES_MAX: u64 = 1 << 30;
 const VALUES_MAX: u32 = 1 << 29;
-
-/// The words of a guest's seat.
-pub(super) mod count {
-    use crate::reserve::Refused;
-    pub(in crate::reserve) const TAKEN: usize = 0;
-    pub(in crate::reserve) const STORED: usize = 1;
-    pub(in crate::reserve) const LOADED: usize = 2;
-    pub(in crate::reserve) const MISSED: usize = 3;
-    pub(in crate::reserve) const EVICTED: usize = 4;
-    pub(in crate::reserve) const INVALIDATED_PAGES: usize = 5;
-    pub(in crate::reserve) const INVALIDATED_OBJECTS: usize = 6;
-    pub(in crate::reserve) const INVALIDATED_POOLS: usize = 7;
-    pub(in crate::reserve) const REFUSED: usize = 8;
-    /// Pages held, by pool: those that came by this seat less those that went; wraps.
-    pub(in crate::reserve) const HELD: usize = REFUSED + Refused::COUNT;
-}
 
 impl Shape {
     fn new(layout: &ReserveLayout) -> Result<Self, SetupError> {
@@ -99,12 +68,13 @@ impl Shape {
         let shards = [frame_blocks, blocks - frame_blocks].map(|b| Order::shards(layout.cpus, b));
         // One in eight pages is in an object of its own; more objects share generations.
         let objects = ids.div_ceil(8);
-        let seat_words = (count::HELD + usize::from(layout.pools)).next_multiple_of(8);
+        let pools = usize::from(layout.pools * KINDS);
+        let seat_words = (count::HELD + pools).next_multiple_of(8);
         let parts = [
             OWN_WORDS,
-            usize::from(layout.pools).next_multiple_of(8),
+            pools.next_multiple_of(8),
             RESERVATIONS * RESERVATION_WORDS,
-            usize::from(layout.pools) * POOL_WORDS,
+            pools * POOL_WORDS,
             (shards[0] + shards[1]) * SHARD_WORDS,
             usize::from(layout.cpus) * seat_words,
             blocks * BLOCK_WORDS,
@@ -126,7 +96,7 @@ impl Shape {
 }
 
 impl ReserveLayout {
-    /// A reserve for one CPU with 16 pools, and as many pages without a frame as a quarter of its
+    /// A reserve for one CPU with 16 pools of each kind, and as many pages without a frame as a quarter of its
     /// frames.
     #[must_use]
     pub const fn new(run: Run) -> Self {
@@ -243,10 +213,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Guest::take(self, cpu)
     }
 
-    /// Opens a pool; `None` if there are as many as there can be.
+    /// Opens a pool; `None` if there are as many of its kind as there can be.
     pub fn open_pool(&self, config: &PoolConfig) -> Option<PoolId> {
         let _owners = self.lock_owners();
-        self.pools.open(config)
+        let pool = self.pools.open(config)?;
+        self.count_opened(pool);
+        Some(pool)
     }
 
     pub(super) fn close_pool(&self, pool: PoolId) -> bool {
@@ -277,50 +249,14 @@ impl<'m, P> Reserve<'m, P> {
         self.shape.frames.next_multiple_of(BLOCK) + self.shape.values
     }
 
-    /// What was counted. Taken one by one: while CPUs work they may be some operations apart.
-    #[must_use]
-    pub fn stats(&self) -> ReserveStats {
-        let own = |word: usize| self.own[word].load(Relaxed);
-        let mut stats = ReserveStats {
-            takes: own(TAKES),
-            takes_failed: own(TAKES_FAILED),
-            taken_free: own(TAKEN_FREE),
-            reclaimed_pages: own(DISCARDED),
-            released_frames: own(RELEASED),
-            ..ReserveStats::default()
-        };
-        for seat in self.seats.chunks(self.shape.seat_words) {
-            let read = |word: usize| seat[word].load(Relaxed);
-            stats.stored_pages += read(count::STORED);
-            stats.loaded_pages += read(count::LOADED);
-            stats.load_failed_pages += read(count::MISSED);
-            stats.evicted_pages += read(count::EVICTED);
-            stats.invalidated_pages += read(count::INVALIDATED_PAGES);
-            stats.invalidated_objects += read(count::INVALIDATED_OBJECTS);
-            stats.invalidated_pools += read(count::INVALIDATED_POOLS);
-            for (reason, sum) in stats.refused.iter_mut().enumerate() {
-                *sum += read(count::REFUSED + reason);
-            }
-        }
-        stats.held_pages = (0..self.pools.len()).map(|pool| self.held(pool)).sum();
-        stats
-    }
-
-    /// Pages that a pool has, more or less while CPUs work; those that are invalid by their object's
-    /// or pool's generation are counted until their frames are used again.
-    pub(super) fn held(&self, pool: usize) -> u64 {
-        let seats = self.seats.chunks(self.shape.seat_words);
-        let sum = seats.fold(0u64, |sum, seat| {
-            sum.wrapping_add(seat[count::HELD + pool].load(Relaxed))
-        });
-        let held = sum.wrapping_sub(self.lost[pool].load(Relaxed));
-        // Below zero for a moment, when one counter is behind another.
-        if held as i64 > 0 { held } else { 0 }
-    }
-
     pub(super) fn seat_words(&self, cpu: CpuId) -> Option<&'m [AtomicU64]> {
         let at = cpu.index() * self.shape.seat_words;
         self.seats.get(at..at + self.shape.seat_words)
+    }
+
+    /// The words of every seat.
+    pub(super) fn seats(&self) -> impl Iterator<Item = &'m [AtomicU64]> {
+        self.seats.chunks(self.shape.seat_words)
     }
 
     /// The frame of a descriptor that has one.

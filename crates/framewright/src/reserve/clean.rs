@@ -1,6 +1,6 @@
 //! Write-back: pages that are on no device yet go there.
 
-use super::area::{CLEAN_CURSOR, CLEANER};
+use super::counters::{CLEAN_CURSOR, CLEANER};
 use super::table::{DIRTY, INDEX, OBJECT, State, Word};
 use super::{Guest, Key, PoolId};
 use crate::platform::{Contents, Relax};

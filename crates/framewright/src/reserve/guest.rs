@@ -1,7 +1,8 @@
 //! A CPU's way into the reserve for guests: put, get, invalidate.
 
 use super::Refused;
-use super::area::{Reserve, count};
+use super::area::Reserve;
+use super::counters::count;
 use super::index::{Bucket, Entry, Locked};
 use super::order::{Order, Shard};
 use super::pool::{Born, PoolId};
@@ -98,10 +99,11 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         self.cpu
     }
 
+    /// Counts something of the kind that `pool` is of.
     #[inline]
-    fn count(&self, counter: usize) {
+    fn count(&self, pool: usize, counter: usize) {
         // One writer: this seat.
-        let word = &self.words[counter];
+        let word = &self.words[count::of(pool, counter)];
         word.store(word.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
@@ -133,10 +135,11 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
 
     fn put_as(&mut self, key: Key, page: &PageWords, state: State) -> Put {
         let result = self.try_put(key, page, state);
-        self.count(match result {
+        let counter = match result {
             Ok(()) => count::STORED,
             Err(reason) => count::REFUSED + reason as usize,
-        });
+        };
+        self.count(key.pool.0.into(), counter);
         result
     }
 
@@ -212,7 +215,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         drop(locked);
         drop(claim);
         if let Some(displaced) = displaced {
-            self.count(count::EVICTED);
+            self.count(table.state(displaced.id()).pool(), count::EVICTED);
             self.drop_page(displaced);
         }
         Ok(())
@@ -224,7 +227,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// What `page` holds after a miss is not defined. 0.1 µs besides the copy.
     pub fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
         let hit = self.try_get(&key, page).is_some();
-        self.count(if hit { count::LOADED } else { count::MISSED });
+        let counter = if hit { count::LOADED } else { count::MISSED };
+        self.count(key.pool.0.into(), counter);
         hit
     }
 
@@ -290,7 +294,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         if let Some(old) = old {
             self.drop_page(old);
         }
-        self.count(count::INVALIDATED_PAGES);
+        self.count(key.pool.0.into(), count::INVALIDATED_PAGES);
     }
 
     /// Forgets all pages of an object, and by chance those of another one. O(1); in a pool whose pages
@@ -301,7 +305,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             object,
             index: 0,
         };
-        self.count(count::INVALIDATED_OBJECTS);
+        self.count(pool.0.into(), count::INVALIDATED_OBJECTS);
         let pools = &self.reserve.pools;
         if !pools.may_be_dirty(pool) {
             pools.invalidate_object(key.object_hash());
@@ -325,9 +329,12 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// it was there.
     pub fn invalidate_pool(&mut self, pool: PoolId) -> bool {
         let closed = self.reserve.close_pool(pool);
-        if closed {
-            self.count(count::INVALIDATED_POOLS);
-        }
+        let counter = if closed {
+            count::INVALIDATED_POOLS
+        } else {
+            count::INVALIDATE_FAILED
+        };
+        self.count(pool.0.into(), counter);
         closed
     }
 
@@ -524,7 +531,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                     reserve.dirty_no_more(id, word.pool());
                 }
                 self.hold(word.pool(), 1u64.wrapping_neg());
-                self.count(count::EVICTED);
+                self.count(word.pool(), count::EVICTED);
                 return Some(self.claimed(shard, id, filling, inside));
             }
         }

@@ -6,13 +6,40 @@ use crate::sync::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// The number of a pool.
+/// The number of a pool. Those of [`PoolKind::Cleancache`] are even, those of
+/// [`PoolKind::Frontswap`] odd.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId(pub u16);
+
+impl PoolId {
+    /// The kind of every pool that has this number, so that who counts what a guest does needs to look
+    /// nowhere.
+    #[must_use]
+    pub const fn kind(self) -> PoolKind {
+        match self.0 % KINDS {
+            0 => PoolKind::Cleancache,
+            _ => PoolKind::Frontswap,
+        }
+    }
+}
+
+/// Whose pages a pool holds: what it is counted as. It changes nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PoolKind {
+    /// Clean pages of files.
+    Cleancache,
+    /// Swapped-out pages.
+    Frontswap,
+}
+
+/// How many kinds there are.
+pub(super) const KINDS: u16 = 2;
 
 /// What a pool is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolConfig {
+    /// Whose pages it holds.
+    pub kind: PoolKind,
     /// A get takes its page away: whoever got it has it, and nobody has it twice. Else a page
     /// stays, and whoever changes his copy must invalidate first.
     pub exclusive: bool,
@@ -31,6 +58,7 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// Of clean pages of files (cleancache): exclusive, no shares.
     pub const CLEAN: Self = Self {
+        kind: PoolKind::Cleancache,
         exclusive: true,
         may_be_dirty: false,
         dirty_pages_max: u64::MAX,
@@ -40,6 +68,7 @@ impl PoolConfig {
 
     /// Of swapped-out pages (frontswap): a page stays until it is invalidated, and may be dirty.
     pub const SWAP: Self = Self {
+        kind: PoolKind::Frontswap,
         exclusive: false,
         may_be_dirty: true,
         ..Self::CLEAN
@@ -95,7 +124,7 @@ impl<'m> Pools<'m> {
         Self { pools, objects }
     }
 
-    /// How many pools there can be.
+    /// How many pools there can be, of all kinds.
     pub(super) const fn len(&self) -> usize {
         self.pools.len() / POOL_WORDS
     }
@@ -174,8 +203,8 @@ impl<'m> Pools<'m> {
 
     /// Makes a pool exist. Under the owners' lock.
     pub(super) fn open(&self, config: &PoolConfig) -> Option<PoolId> {
-        let mut ids = 0..self.len() as u16;
-        let id = PoolId(ids.find(|id| !self.is_open(PoolId(*id)))?);
+        let mut ids = (0..self.len() as u16).map(PoolId);
+        let id = ids.find(|id| id.kind() == config.kind && !self.is_open(*id))?;
         let words = self.pool(id)?;
         words[EXCLUSIVE].store(u64::from(config.exclusive), Relaxed);
         words[MAY_BE_DIRTY].store(u64::from(config.may_be_dirty), Relaxed);

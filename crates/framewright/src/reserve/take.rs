@@ -1,8 +1,7 @@
 //! What owners do: reservations, taking, releasing.
 
-use super::area::{
-    CURSOR, DISCARDED, RELEASED, RESERVATIONS, Reserve, TAKEN_FREE, TAKES, TAKES_FAILED,
-};
+use super::area::{RESERVATIONS, Reserve};
+use super::counters::{CURSOR, RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
 use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State, VISITED};
 use super::{ReleaseError, ReservationError, TakeError};
 use crate::platform::{Contents, Relax};
@@ -346,7 +345,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// then.
     fn discard(&self, ids: &Range<usize>, forbidden: &[usize]) -> bool {
         let table = &self.table;
-        let (mut free, mut discarded) = (0, 0);
+        let (mut free, mut cold, mut hot) = (0, 0, 0);
         let mut done = ids.start;
         while done < ids.end {
             let block = done / BLOCK;
@@ -366,10 +365,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 lane[OWNED].store(lane[OWNED].load(Relaxed) | mask, Relaxed);
                 free += u64::from(was_free.count_ones());
                 let mut pages = mask & !was_free;
-                if pages != 0 && lane[VISITED].load(Relaxed) & mask != 0 {
+                let visited = lane[VISITED].load(Relaxed) & mask;
+                if pages != 0 && visited != 0 {
                     lane[VISITED].fetch_and(!mask, Relaxed);
                 }
-                discarded += u64::from(pages.count_ones());
+                hot += u64::from((pages & visited).count_ones());
+                cold += u64::from((pages & !visited).count_ones());
                 while pages != 0 {
                     let id = nth * 64 + pages.trailing_zeros() as usize;
                     pages &= pages - 1;
@@ -385,7 +386,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         table.before_writing();
         self.add(TAKES, 1);
         self.add(TAKEN_FREE, free);
-        self.add(DISCARDED, discarded);
+        self.add(TAKEN_COLD, cold);
+        self.add(TAKEN_HOT, hot);
         true
     }
 

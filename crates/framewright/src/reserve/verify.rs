@@ -1,8 +1,12 @@
 //! The slow check of what the invariants say, for whoever nobody else works beside.
 
 use super::Reserve;
+use super::pool::KINDS;
 use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State};
 use core::fmt;
+
+/// As many numbers as pools can have.
+const POOLS: usize = 256 * KINDS as usize;
 
 /// An invariant that does not hold, by its letter, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +32,8 @@ impl<P> Reserve<'_, P> {
     /// The first that does not hold.
     pub fn verify(&self) -> Result<(), Broken> {
         let table = &self.table;
-        let mut held = [0u64; 256];
-        let mut dirty_pages = [0u64; 256];
+        let mut held = [0u64; POOLS];
+        let mut dirty_pages = [0u64; POOLS];
         for block in 0..table.blocks() {
             for slot in 0..BLOCK {
                 let id = block * BLOCK + slot;

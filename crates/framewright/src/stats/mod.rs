@@ -3,6 +3,7 @@
 mod contiguous;
 mod frame;
 mod kv;
+mod latency;
 mod lock;
 mod range;
 mod reclaim;
@@ -12,8 +13,9 @@ mod vmstat;
 pub use contiguous::ContigStats;
 pub use frame::{FrameStats, PerOrder};
 pub use kv::KvStats;
+pub use latency::LatencyHistogram;
 pub use lock::LockStats;
 pub use range::{FitCounts, RangeStats};
 pub use reclaim::ReclaimStats;
-pub use reserve::ReserveStats;
+pub use reserve::{GuestStats, Occupancy, REFUSALS, ReserveStats};
 pub use vmstat::Vmstat;

@@ -156,7 +156,7 @@ impl Area for Engine<'_, '_> {
     fn counted(&self) -> Counted {
         Counted {
             migrated: 0,
-            discarded: self.reserve.stats().reclaimed_pages,
+            discarded: self.reserve.stats().guests().reclaimed_pages,
             wait_ns: None,
         }
     }

@@ -72,7 +72,7 @@ fn an_exclusive_get_takes_the_page_away() {
     assert!(guest.get(key(pool, 1, 1), &mut out));
     assert_eq!(stamp(&out), 3);
     assert!(!guest.get(key(pool, 1, 1), &mut out));
-    assert_eq!(reserve.stats().held_pages, 0);
+    assert_eq!(reserve.stats().guests().held_pages, 0);
     reserve.verify().unwrap();
 }
 
@@ -151,7 +151,7 @@ fn the_oldest_that_nobody_got_is_evicted_first() {
         .collect();
     let expected: Vec<u64> = (0..8).chain(16..24).collect();
     assert_eq!(there, expected);
-    assert_eq!(reserve.stats().evicted_pages, 8);
+    assert_eq!(reserve.stats().guests().evicted_pages, 8);
     reserve.verify().unwrap();
 }
 
@@ -334,7 +334,7 @@ fn a_page_that_is_put_again_while_it_is_written_stays_dirty_in_its_new_version()
     });
     assert_eq!(cleaned.overtaken, 1);
     assert!(!other.get(key(pool, 0, 1), &mut out));
-    assert_eq!(reserve.stats().held_pages, 0);
+    assert_eq!(reserve.stats().guests().held_pages, 0);
     reserve.verify().unwrap();
 }
 
@@ -393,7 +393,10 @@ fn a_pool_with_a_budget_of_dirty_pages_refuses_one_more_until_some_are_clean() {
         guest.put_dirty(key(pool, 0, 21), &page(21)),
         Err(Refused::DirtyFull)
     );
-    assert_eq!(reserve.stats().refused[Refused::DirtyFull as usize], 3);
+    assert_eq!(
+        reserve.stats().guests().refused[Refused::DirtyFull as usize],
+        3
+    );
     // Of a pool that is closed nothing is left over for the next one of that number.
     guest.invalidate_pool(pool);
     let again = reserve.open_pool(&config).unwrap();

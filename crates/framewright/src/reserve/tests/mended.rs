@@ -195,6 +195,6 @@ fn a_put_that_finds_the_index_full_leaves_nothing() {
     }
     // Seven keys of a bucket where two are expected: one in a thousand.
     assert!((1..20).contains(&full), "{full} of 7600");
-    assert_eq!(reserve.stats().held_pages, 7600 - full);
+    assert_eq!(reserve.stats().guests().held_pages, 7600 - full);
     reserve.verify().unwrap();
 }

@@ -11,6 +11,7 @@ use std::vec::Vec;
 
 mod contiguous;
 mod contract;
+mod counters;
 mod mended;
 mod owners;
 mod threads;

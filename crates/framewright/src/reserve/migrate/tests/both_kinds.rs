@@ -85,6 +85,6 @@ fn an_area_of_either_kind_in_one_machine_and_a_pin_stops_one_of_them() {
         reserve.verify().unwrap();
         zone.verify().unwrap();
     }
-    assert!(reserve.stats().reclaimed_pages >= 100);
+    assert!(reserve.stats().guests().reclaimed_pages >= 100);
     assert!(area.stats().pages_migrated >= 100);
 }
