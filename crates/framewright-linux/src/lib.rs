@@ -18,6 +18,9 @@
 //!
 //!     Cache ── Shrink       pages by key, given back when they are wanted [`cache`]
 //!
+//!     Paged ─┬─ Window       more pages than frames, brought when they are touched  [`paged`]
+//!            └─ Frontswap    where the others are, in front of a device    [`swap`]
+//!
 //!     SwapFile, Zram ── where pages lie that have no frame              [`swap`]
 //!
 //!     FileCache ─┬─ Shrink  files through frames, over a cleancache       [`file_cache`]
@@ -47,6 +50,7 @@ pub mod heap;
 mod host;
 mod kv;
 mod mapping;
+pub mod paged;
 pub mod platform;
 pub mod ram;
 mod space;

@@ -51,7 +51,7 @@
 //!
 //! # What is not here
 //! Sharing between pages (one page a frame), forking: a child's pages are shared with the parent
-//! until one of them moves. Paging out comes with the reserve.
+//! until one of them moves; paging out, which is [`paged`](crate::paged)'s.
 //!
 //! # Sources
 //! What was tried and lost: docs/design/0012-moving-frames-on-linux.md. Fault-around in Linux's
@@ -77,6 +77,7 @@ use framewright::frame::{AllocError, Seat};
 use framewright::platform::{Barrier, Map, MapError, Relax};
 use framewright::reclaim::{Migrate, Move};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
+pub(crate) use region::pause;
 use region::{Counts, Region};
 use std::ops::Range;
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use super::fill::Fill;
 use super::plan::{BATCH, Piece, exchange_targets};
 use super::region::Region;
 use crate::ram::FRAME_BYTES;
+use crate::window::Access;
 use framewright::platform::Map;
 use framewright::reclaim::{Move, MoveState};
 use framewright::{Frame, Run};
@@ -179,7 +180,7 @@ impl Region {
         // Refused: hidden until somebody touches it, who shows it then.
         if self
             .window
-            .remap(self.page(piece.page - before), run, false)
+            .remap(self.page(piece.page - before), run, Access::Write, false)
             .is_err()
         {
             self.counts.refused.fetch_add(1, Relaxed);

@@ -3,7 +3,7 @@ use super::{AnonStats, PageError};
 use crate::fault::{Touch, Touched};
 use crate::gate::Gate;
 use crate::ram::FRAME_BYTES;
-use crate::window::Window;
+use crate::window::{Access, Window};
 use framewright::{Frame, Page, PageRange, Run};
 use rustix::thread::{NanosleepRelativeResult, nanosleep};
 use std::ops::Range;
@@ -65,7 +65,9 @@ impl Region {
         match self.table.frame(nth) {
             Some(frame) if !self.is_shown(nth, frame) => {
                 let run = Run::new(frame, 1).expect("the frame is in RAM");
-                self.window.remap(self.page(nth), run, false).is_ok()
+                self.window
+                    .remap(self.page(nth), run, Access::Write, false)
+                    .is_ok()
             }
             _ => true,
         }

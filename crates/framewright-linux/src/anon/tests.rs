@@ -1,4 +1,5 @@
 use super::*;
+use crate::window::Access;
 use crate::{Host, Options};
 use framewright::frame::ZoneLayout;
 use framewright::platform::Fenced;
@@ -66,7 +67,10 @@ fn who_touches_what_moves_waits_until_the_gate_is_open() {
         }
         assert!(!reader.is_finished());
         let run = Run::new(anon.region.table.frame(7).unwrap(), 1).unwrap();
-        anon.region.window.remap(page.start(), run, true).unwrap();
+        anon.region
+            .window
+            .remap(page.start(), run, Access::Write, true)
+            .unwrap();
         drop(shut);
         assert_eq!(reader.join().unwrap(), 7);
     });

@@ -51,6 +51,7 @@ use budget::Budget;
 use edges::Edges;
 use framewright::platform::{Map, MapError, Zero};
 use framewright::{Context, Frame, Page, PageRange, Run};
+pub(crate) use reservation::Access;
 use reservation::Reservation;
 use rustix::io::Errno;
 use shown::Shown;
@@ -358,7 +359,13 @@ impl Window {
     ///
     /// # Panics
     /// If a page is not in the window, or a frame not in RAM.
-    pub(crate) fn remap(&self, at: Page, frames: Run, fill: bool) -> Result<(), Refused> {
+    pub(crate) fn remap(
+        &self,
+        at: Page,
+        frames: Run,
+        access: Access,
+        fill: bool,
+    ) -> Result<(), Refused> {
         let all = self.ram.frames();
         let inside = all.contains(frames.start()) && frames.end() <= all.end();
         assert!(inside, "frames outside of RAM cannot be shown");
@@ -368,7 +375,7 @@ impl Window {
             return Err(Refused);
         }
         self.budget.take().map_err(|_| Refused)?;
-        let shown = self.show(range, frames.start(), fill);
+        let shown = self.show(range, frames.start(), access, fill);
         shown.map_err(|_| {
             let pages = self.pages_of(range);
             let gone = self.reservation.is_lost().then(|| self.edges.unmap(&pages));
@@ -379,12 +386,18 @@ impl Window {
     }
 
     /// Maps the pages of `range`, for which there is room in the budget, to frames from `first` on.
-    fn show(&self, range: PageRange, first: Frame, fill: bool) -> Result<(), Errno> {
+    fn show(
+        &self,
+        range: PageRange,
+        first: Frame,
+        access: Access,
+        fill: bool,
+    ) -> Result<(), Errno> {
         let pages = self.pages_of(range);
         let bytes = pages.start * FRAME_BYTES..pages.end * FRAME_BYTES;
         let offset = (first.0 - self.ram.frames().start().0) * Frame::BYTES;
         self.reservation
-            .map(&bytes, self.ram.as_fd(), offset, fill)?;
+            .map(&bytes, self.ram.as_fd(), offset, access, fill)?;
         self.shown.set(&pages, offset / Frame::BYTES);
         self.budget.settle(self.edges.map(&pages));
         Ok(())
@@ -440,7 +453,7 @@ impl Map for Window {
         }
         self.budget.take()?;
         let fill = frames.frames() > 1;
-        self.show(range, frames.start(), fill)
+        self.show(range, frames.start(), Access::Write, fill)
             .map_err(|errno| self.refused(&self.pages_of(range), errno))
     }
 

@@ -10,6 +10,15 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// What a mapping lets users do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// Load.
+    Read,
+    /// Load and store.
+    Write,
+}
+
 /// Addresses that nothing else in the process gets, with as many in front and behind that nobody
 /// can access.
 ///
@@ -98,6 +107,7 @@ impl Reservation {
         bytes: &Range<usize>,
         file: BorrowedFd<'_>,
         offset: u64,
+        access: Access,
         fill: bool,
     ) -> Result<(), Errno> {
         let at = self.place(bytes);
@@ -105,7 +115,10 @@ impl Reservation {
         if fill {
             flags |= MapFlags::POPULATE;
         }
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let access = match access {
+            Access::Read => ProtFlags::READ,
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+        };
         // SAFETY: MAP_FIXED replaces only what is inside (checked by `place`), which is this
         // value's and has no Rust value in it (invariant). The file cannot become shorter: what
         // this makes accessible stays accessible.
@@ -226,7 +239,9 @@ mod tests {
         let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         use std::os::fd::AsFd;
         // An offset that no file has.
-        let refused = one.map(&(4096..8192), file.as_fd(), 1, false).unwrap_err();
+        let refused = one
+            .map(&(4096..8192), file.as_fd(), 1, Access::Write, false)
+            .unwrap_err();
         assert_eq!(refused, Errno::INVAL);
         one.mend(&(0..16 * 4096));
         assert!(!one.is_lost());

@@ -424,7 +424,7 @@ fn where_others_used_up_the_limit_it_is_named_and_nothing_is_lost() {
     let mut count = 0;
     let one_more = |nth: usize| {
         let at = nth * 2 * FRAME_BYTES;
-        others.map(&(at..at + FRAME_BYTES), frame, 0, false)
+        others.map(&(at..at + FRAME_BYTES), frame, 0, Access::Write, false)
     };
     while one_more(count).is_ok() {
         count += 1;

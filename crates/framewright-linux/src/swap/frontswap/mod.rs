@@ -31,7 +31,7 @@
 //! A [`sync`](Frontswap::sync) makes all later stores go to the device, and waits for those under way.
 //!
 //! # What is not here
-//! Which page is evicted; what is in frames: [`Paged`](crate::Paged).
+//! Which page is evicted; what is in frames: [`Paged`](crate::paged::Paged).
 //!
 //! # Sources
 //! Linux's frontswap (5.16), and its write-through; the swap cache, whose slots stay valid. Two copies of a
@@ -588,6 +588,14 @@ impl<'s> Frontswap<'s> {
             is_written
         });
         written
+    }
+
+    /// Whether more than half of the pages that may be dirty are.
+    pub(crate) fn wants_cleaning(&self) -> bool {
+        match self.front.map(|front| front.policy) {
+            Some(SwapPolicy::WriteBack { dirty_max }) => self.dirty_pages() > dirty_max / 2,
+            Some(SwapPolicy::WriteThrough) | None => false,
+        }
     }
 
     fn clean_one(&self, page: u64, contents: &PageWords) -> bool {

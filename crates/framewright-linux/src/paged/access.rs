@@ -1,0 +1,228 @@
+//! Pages for those who do not touch addresses: system calls, devices, copies.
+
+use super::region::Region;
+use super::table::{DIRTY, FAILED, LEAVING, LISTED, SHOWN, WRITABLE};
+use super::{Paged, PagedError};
+use crate::ram::FRAME_BYTES;
+use framewright::Frame;
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Pages that stay where they are.
+#[derive(Debug)]
+#[must_use = "dropped, it pins nothing"]
+pub struct PagedPin<'p> {
+    region: &'p Region,
+    pages: Range<usize>,
+    is_write: bool,
+}
+
+impl PagedPin<'_> {
+    /// The frame behind the `nth` of the pages.
+    #[must_use]
+    pub fn frame(&self, nth: usize) -> Option<Frame> {
+        let page = self.pages.clone().nth(nth)?;
+        let table = &self.region.table;
+        table.frame(table.state(page))
+    }
+}
+
+impl Drop for PagedPin<'_> {
+    fn drop(&mut self) {
+        for nth in self.pages.clone() {
+            self.region.release(nth, self.is_write);
+        }
+    }
+}
+
+impl Region {
+    /// One pin less; what was written under it is dirty, also if it was saved meanwhile.
+    fn release(&self, nth: usize, is_write: bool) {
+        let _shut = self.gate.shut();
+        let state = self.table.state(nth).unpinned();
+        self.table
+            .set(nth, if is_write { state.with(DIRTY) } else { state });
+    }
+
+    fn read_bytes(&self, frame: Frame, at: usize, into: &mut [u8]) {
+        let words = self.ram().words(frame).expect("the frame is in RAM");
+        for piece in pieces(at, into.len()) {
+            let bytes = words[piece.word].load(Relaxed).to_ne_bytes();
+            into[piece.bytes.clone()].copy_from_slice(&bytes[piece.inside()]);
+        }
+    }
+
+    fn write_bytes(&self, frame: Frame, at: usize, from: &[u8]) {
+        let words = self.ram().words(frame).expect("the frame is in RAM");
+        for piece in pieces(at, from.len()) {
+            let new = &from[piece.bytes.clone()];
+            if let Ok(whole) = <[u8; 8]>::try_from(new) {
+                words[piece.word].store(u64::from_ne_bytes(whole), Relaxed);
+                continue;
+            }
+            // The other bytes are somebody else's, who may write them at this moment.
+            let _ = words[piece.word].fetch_update(Relaxed, Relaxed, |word| {
+                let mut bytes = word.to_ne_bytes();
+                bytes[piece.inside()].copy_from_slice(new);
+                Some(u64::from_ne_bytes(bytes))
+            });
+        }
+    }
+}
+
+/// Bytes that lie in one word.
+struct Piece {
+    word: usize,
+    first: usize,
+    /// Which of the bytes that are copied.
+    bytes: Range<usize>,
+}
+
+impl Piece {
+    fn inside(&self) -> Range<usize> {
+        self.first..self.first + self.bytes.len()
+    }
+}
+
+/// The words in which `len` bytes from byte `at` on lie.
+fn pieces(at: usize, len: usize) -> impl Iterator<Item = Piece> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let here = at + done;
+        let count = (8 - here % 8).min(len - done);
+        let piece = Piece {
+            word: here / 8,
+            first: here % 8,
+            bytes: done..done + count,
+        };
+        done += count;
+        (count > 0).then_some(piece)
+    })
+}
+
+impl Paged<'_> {
+    /// Copies bytes out, from byte `offset` of the region on, as whoever touches them would find them;
+    /// but an error is an error here.
+    ///
+    /// Bytes that somebody writes meanwhile are old or new.
+    ///
+    /// # Errors
+    /// A page cannot be had. What `into` holds then is anything.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), PagedError> {
+        let mut done = 0;
+        for (nth, bytes) in self.pages_of(offset, into.len())? {
+            let frame = self.hold(nth, false)?;
+            let len = bytes.len();
+            self.region
+                .read_bytes(frame, bytes.start, &mut into[done..done + len]);
+            self.region.release(nth, false);
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes in, from byte `offset` of the region on.
+    ///
+    /// # Errors
+    /// A page cannot be had: those before it are written.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), PagedError> {
+        let mut done = 0;
+        for (nth, bytes) in self.pages_of(offset, from.len())? {
+            let frame = self.hold(nth, true)?;
+            let len = bytes.len();
+            self.region
+                .write_bytes(frame, bytes.start, &from[done..done + len]);
+            self.region.release(nth, true);
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Has pages, counted from the region's first, at their addresses and keeps their frames until the
+    /// result is dropped: for system calls and devices. With `is_write` they may write there.
+    ///
+    /// # Errors
+    /// A page cannot be had, or has too many pins. None is pinned then.
+    pub fn pin(&self, pages: Range<u64>, is_write: bool) -> Result<PagedPin<'_>, PagedError> {
+        let bytes = FRAME_BYTES as u64;
+        let outside = PagedError::Outside(self.len_bytes());
+        if pages.start > pages.end || pages.end > self.len_bytes() / bytes {
+            return Err(outside);
+        }
+        let start = pages.start as usize;
+        let mut pin = PagedPin {
+            region: &self.region,
+            pages: start..start,
+            is_write,
+        };
+        for nth in start..pages.end as usize {
+            self.hold(nth, is_write)?;
+            pin.pages.end = nth + 1;
+            let region = &self.region;
+            let _shut = region.gate.shut();
+            let state = region.table.state(nth);
+            let is_open = if is_write { WRITABLE } else { SHOWN };
+            if !state.is(is_open) && !region.let_in(nth, state, is_write) {
+                let max = region.window.mappings();
+                let error = framewright::platform::MapError::Limit { max };
+                return Err(PagedError::Map(error));
+            }
+        }
+        Ok(pin)
+    }
+
+    /// Pages, each with its bytes, in which `len` bytes from `offset` on lie.
+    fn pages_of(
+        &self,
+        offset: u64,
+        len: usize,
+    ) -> Result<impl Iterator<Item = (usize, Range<usize>)>, PagedError> {
+        let all = self.len_bytes();
+        let end = offset.checked_add(len as u64).filter(|end| *end <= all);
+        let end = end.ok_or(PagedError::Outside(all))? as usize;
+        let mut at = offset as usize;
+        Ok(std::iter::from_fn(move || {
+            let within = at % FRAME_BYTES;
+            let count = (FRAME_BYTES - within).min(end - at);
+            let page = at / FRAME_BYTES;
+            at += count;
+            (count > 0).then_some((page, within..within + count))
+        }))
+    }
+
+    /// The frame of a page, pinned.
+    pub(super) fn hold(&self, nth: usize, is_write: bool) -> Result<Frame, PagedError> {
+        let region = &self.region;
+        loop {
+            let shut = region.gate.shut();
+            let state = region.table.state(nth);
+            if state.is(LEAVING) {
+                region.wait(shut);
+                continue;
+            }
+            if let Some(frame) = region.table.frame(state) {
+                let pinned = state.pinned().ok_or(PagedError::Pins(nth as u64))?;
+                // Used: who is hidden goes to the end of the list.
+                let pinned = pinned.without(LISTED);
+                let dirty = if is_write { pinned.with(DIRTY) } else { pinned };
+                region.table.set(nth, dirty);
+                return Ok(frame);
+            }
+            if state.is(FAILED) {
+                region.table.set(nth, state.without(FAILED));
+                drop(shut);
+                return Err(self.error_of(nth));
+            }
+            if !region.want(nth, state, is_write, shut) {
+                return Err(PagedError::NotServed);
+            }
+        }
+    }
+
+    /// Why a page could not be had.
+    fn error_of(&self, nth: usize) -> PagedError {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.remove(&nth).unwrap_or(PagedError::NotServed)
+    }
+}

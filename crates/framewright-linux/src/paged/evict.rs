@@ -1,0 +1,334 @@
+//! Pages go: second chance, where the hardware says nothing of uses.
+//!
+//! ```text
+//!     shown ──── hand: hidden, with its neighbours ────▶ listed ──── first of the list ───▶ evicted
+//!       ▲                                                  │
+//!       └───────────────── touched: used ──────────────────┘
+//! ```
+
+use super::Paged;
+use super::region::count;
+use super::table::{BUSY, DIRTY, LEAVING, LISTED, SHOWN, State, WRITABLE};
+use crate::ram::FRAME_WORDS;
+use crate::swap::SwapError;
+use crate::tenancy::Supply;
+use framewright::Frame;
+use framewright::platform::PageWords;
+use framewright::reclaim::{Ask, Holding, Shrink, Shrunk};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{MutexGuard, PoisonError, TryLockError};
+
+/// Pages that go at once, at most: one request to the device.
+pub(super) const BATCH: usize = 32;
+
+/// Rounds over the list that may find nothing but pages that were touched.
+const ROUNDS: usize = 8;
+
+/// Pages that are hidden at once, at most, and the longest range that one call hides.
+const HIDE: usize = 64;
+const HIDE_SPAN: usize = 512;
+
+/// Of all resident pages so many wait in the list, at least: one in this many.
+const LISTED_PART: u64 = 4;
+
+/// What eviction remembers.
+#[derive(Debug)]
+pub(super) struct Evictor {
+    /// Pages that were hidden, the first of them first. Some may have been touched since, or be gone.
+    listed: VecDeque<usize>,
+    /// Where the next pages to hide are looked for.
+    hand: usize,
+    pub(super) picked: Vec<usize>,
+    /// Those of the picked that must be stored, and their contents.
+    pub(super) pages: Vec<u64>,
+    pub(super) contents: Vec<PageWords>,
+    pub(super) frames: Vec<Frame>,
+}
+
+/// What one call evicted.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Evicted {
+    pub(super) scanned: u64,
+    pub(super) freed: u64,
+}
+
+impl Evictor {
+    pub(super) fn new() -> Self {
+        Self {
+            listed: VecDeque::new(),
+            hand: 0,
+            picked: Vec::with_capacity(BATCH),
+            pages: Vec::with_capacity(BATCH),
+            contents: vec![[0; FRAME_WORDS]; BATCH],
+            frames: Vec::with_capacity(BATCH),
+        }
+    }
+}
+
+impl Paged<'_> {
+    pub(super) fn evictor(&self) -> MutexGuard<'_, Evictor> {
+        self.evictor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Evicts at least `wanted` pages if it can, in whole batches.
+    pub(super) fn evict_some(&self, wanted: u64, supply: &mut dyn Supply) -> u64 {
+        let mut evictor = self.evictor();
+        // Of a small budget not half at once.
+        let batch = (self.budget / 8).clamp(1, BATCH as u64) as usize;
+        let (mut freed, mut rounds) = (0, 0);
+        while freed < wanted && rounds < ROUNDS {
+            let done = self.evict(&mut evictor, batch, true, &mut |frame| supply.free(frame));
+            freed += done.freed;
+            rounds = if done.freed == 0 { rounds + 1 } else { 0 };
+        }
+        freed
+    }
+
+    /// Evicts up to `wanted` pages, at most a batch.
+    pub(super) fn evict(
+        &self,
+        evictor: &mut Evictor,
+        wanted: usize,
+        may_write: bool,
+        free: &mut dyn FnMut(Frame),
+    ) -> Evicted {
+        let mut done = Evicted {
+            scanned: self.list_more(evictor),
+            freed: 0,
+        };
+        done.scanned += self.pick(evictor, wanted.min(BATCH), may_write);
+        if evictor.picked.is_empty() {
+            return done;
+        }
+        let stored = self.store(evictor);
+        if let Err((_, error)) = &stored {
+            self.tell_error(error);
+        }
+        let failed = match &stored {
+            Ok(()) => &[],
+            Err((nth, _)) => &evictor.pages[*nth..],
+        };
+        self.let_go(&evictor.picked, failed, &mut evictor.frames);
+        self.region.changed.tell();
+        done.freed = evictor.frames.len() as u64;
+        self.resident.fetch_sub(done.freed, Relaxed);
+        let counts = &self.region.counts;
+        count(&counts.evicted, done.freed);
+        count(
+            &counts.evicted_dirty,
+            (evictor.pages.len() - failed.len()) as u64,
+        );
+        count(&counts.evict_failed, failed.len() as u64);
+        evictor.frames.drain(..).for_each(free);
+        done
+    }
+
+    /// Hides pages until enough are listed, or the hand has been everywhere. Returns how many pages it saw.
+    fn list_more(&self, evictor: &mut Evictor) -> u64 {
+        let resident = self.resident.load(Relaxed);
+        let enough = (resident / LISTED_PART).clamp(1, resident.max(1)) as usize;
+        let (mut seen, all) = (0, self.region.page_count());
+        let mut looked = 0;
+        while evictor.listed.len() < enough && looked < all {
+            let (passed, resident) = self.hide_some(evictor);
+            looked += passed;
+            seen += resident;
+        }
+        seen
+    }
+
+    /// Hides up to [`HIDE`] pages from the hand on. Returns over how many pages the hand went, and how many of
+    /// them had frames.
+    fn hide_some(&self, evictor: &mut Evictor) -> (usize, u64) {
+        let region = &self.region;
+        let start = evictor.hand;
+        let before = evictor.listed.len();
+        let mut resident = 0;
+        let _shut = region.gate.shut();
+        // From the first to the last page that one call hides; what is not shown may lie between.
+        let mut run = start..start;
+        let mut at = start;
+        while at < region.page_count() && at - start < HIDE_SPAN {
+            let state = region.table.state(at);
+            resident += u64::from(state.has_frame());
+            if state.is_idle() && !state.is(LISTED) {
+                if evictor.listed.len() - before == HIDE {
+                    break;
+                }
+                region.table.set(at, state.with(LISTED));
+                evictor.listed.push_back(at);
+                if state.is(SHOWN) {
+                    if run.is_empty() {
+                        run.start = at;
+                    }
+                    run.end = at + 1;
+                }
+            } else if state.is(SHOWN) {
+                // Pinned, or in use: it stays to be seen.
+                self.hide_run(&run);
+                run = at..at;
+            }
+            at += 1;
+        }
+        self.hide_run(&run);
+        evictor.hand = if at == region.page_count() { 0 } else { at };
+        (at - start, resident)
+    }
+
+    /// Hides what is listed among `pages`. With the gate shut.
+    fn hide_run(&self, pages: &std::ops::Range<usize>) {
+        let region = &self.region;
+        // Refused: they are seen, and so count as used.
+        if pages.is_empty() || region.hide(pages).is_err() {
+            return;
+        }
+        for nth in pages.clone() {
+            let state = region.table.state(nth);
+            if state.is(SHOWN) {
+                count(&region.counts.hidden, 1);
+                region.table.set(nth, state.without(SHOWN | WRITABLE));
+            }
+        }
+    }
+
+    /// The first of the list that nobody has touched since: they are leaving. Returns how many it saw.
+    fn pick(&self, evictor: &mut Evictor, wanted: usize, may_write: bool) -> u64 {
+        let region = &self.region;
+        evictor.picked.clear();
+        evictor.pages.clear();
+        let mut seen = 0;
+        let mut left = evictor.listed.len();
+        let _shut = region.gate.shut();
+        while evictor.picked.len() < wanted && left > 0 {
+            let Some(nth) = evictor.listed.pop_front() else {
+                break;
+            };
+            left -= 1;
+            seen += 1;
+            let state = region.table.state(nth);
+            if !state.is(LISTED) {
+                continue;
+            }
+            if !may_write && state.is(DIRTY) {
+                evictor.listed.push_back(nth);
+                continue;
+            }
+            let is_unused = state.is_idle() && !state.is(SHOWN);
+            let state = state.without(LISTED);
+            region.table.set(
+                nth,
+                if is_unused {
+                    evictor.picked.push(nth);
+                    state.with(BUSY | LEAVING)
+                } else {
+                    state
+                },
+            );
+        }
+        seen
+    }
+
+    /// Stores those of the picked that are dirty, and keeps the others.
+    fn store(&self, evictor: &mut Evictor) -> Result<(), (usize, SwapError)> {
+        let region = &self.region;
+        for &nth in &evictor.picked {
+            let state = region.table.state(nth);
+            let Some(frame) = region.table.frame(state) else {
+                continue;
+            };
+            let contents = &mut evictor.contents[evictor.pages.len()];
+            region.copy_out(frame, contents);
+            if state.is(DIRTY) {
+                evictor.pages.push(nth as u64);
+            } else {
+                // In no slot: it is zero, as it was before it was touched.
+                self.swap.keep(nth as u64, contents);
+            }
+        }
+        let dirty = evictor.pages.len();
+        let (pages, contents) = (&evictor.pages[..], &evictor.contents[..dirty]);
+        self.swap.store(pages, contents).or_else(|(nth, error)| {
+            if !matches!(error, SwapError::Full(_)) || !self.free_stale_slots() {
+                return Err((nth, error));
+            }
+            let again = self.swap.store(&pages[nth..], &contents[nth..]);
+            again.map_err(|(more, error)| (nth + more, error))
+        })
+    }
+
+    /// Gives the slots of pages back that have changed since they came from there. Whether there were any.
+    fn free_stale_slots(&self) -> bool {
+        let region = &self.region;
+        let before = self.swap.used_slots();
+        for nth in 0..region.page_count() {
+            let is_stale = {
+                let _shut = region.gate.shut();
+                let state = region.table.state(nth);
+                let is_stale = state.is_idle() && state.is(DIRTY);
+                if is_stale {
+                    region.table.set(nth, state.with(BUSY));
+                }
+                is_stale
+            };
+            if is_stale {
+                let _ = self.swap.invalidate(nth as u64);
+                let _shut = region.gate.shut();
+                let state = region.table.state(nth);
+                region.table.set(nth, state.without(BUSY));
+            }
+        }
+        self.swap.used_slots() < before
+    }
+
+    /// Those of the picked that did not fail have no frames any more: `frames` has them.
+    fn let_go(&self, picked: &[usize], failed: &[u64], frames: &mut Vec<Frame>) {
+        let region = &self.region;
+        let _shut = region.gate.shut();
+        for &nth in picked {
+            let state = region.table.state(nth);
+            if failed.contains(&(nth as u64)) {
+                // Hidden, and still dirty: touched, or looked at again.
+                region.table.set(nth, state.without(BUSY | LEAVING));
+                continue;
+            }
+            frames.extend(region.table.frame(state));
+            region.table.without_frame(state);
+            region.table.set(nth, State::default());
+        }
+    }
+}
+
+impl<F: Supply> Shrink<F> for Paged<'_> {
+    /// As hot as the part of the hidden pages that were touched again.
+    fn holding(&self) -> Holding {
+        let counts = &self.region.counts;
+        let (hidden, used) = (counts.hidden.load(Relaxed), counts.used_again.load(Relaxed));
+        let heat = used.saturating_mul(255) / hidden.max(1);
+        Holding {
+            frames: self.resident.load(Relaxed),
+            heat: heat.min(255) as u8,
+        }
+    }
+
+    /// By second chance. Where the request may not wait for I/O only what need not be written goes; where
+    /// another thread evicts, nothing.
+    fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
+        let mut shrunk = Shrunk::default();
+        let mut evictor = match self.evictor.try_lock() {
+            Ok(evictor) => evictor,
+            Err(TryLockError::Poisoned(evictor)) => evictor.into_inner(),
+            Err(TryLockError::WouldBlock) => return shrunk,
+        };
+        while shrunk.freed < ask.wanted && shrunk.scanned < ask.scan {
+            let wanted = (ask.wanted - shrunk.freed).min(BATCH as u64) as usize;
+            let may_write = ask.context.may_io && ask.context.may_block;
+            let done = self.evict(&mut evictor, wanted, may_write, &mut |frame| {
+                frames.free(frame)
+            });
+            shrunk.scanned += done.scanned.max(1);
+            shrunk.freed += done.freed;
+        }
+        shrunk
+    }
+}

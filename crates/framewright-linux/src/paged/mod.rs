@@ -1,0 +1,300 @@
+// UNSAFETY: a region is made known to the handler of faults by its address, and must live as long as
+// it is known.
+
+//! Paged anonymous memory: user addresses for more pages than there are frames for them.
+//!
+//! ```text
+//!    a thread                 the handler of faults            a pager
+//!    loads or stores ──SIGSEGV──▶ hidden? shown again ──▶ on
+//!                               │ no frame
+//!                               └──▶ asks, and sleeps ──────▶ room: others are evicted ──▶ Frontswap
+//!                                                             a frame, from a Supply
+//!                                                             contents: the store, the device, or zero
+//!                                       wakes ◀────────────── shown
+//! ```
+//!
+//! Loads and stores at [addresses](Paged::address) work on all of the region, with nothing in between as long as
+//! a page has a frame and is shown. The frames are at most as many as the *budget*; which pages have them is
+//! found out by second chance: from batches of pages access is taken away, neighbours by one call. Who touches one
+//! gets it back in about 3 µs, and it counts as used; who was not touched when his turn comes is evicted.
+//!
+//! A page that came from the swap is shown so that it can be read. Its first write is a fault, by which it is known to be
+//! dirty; without one its slot stays valid, and it is not written again when it goes.
+//!
+//! # Who touches a page
+//! The kernel sends it SIGSEGV, and the thread sleeps in the handler until the page is there. This goes for loads
+//! and stores. A system call that is handed such an address says EFAULT if the page is not shown: use
+//! [`Paged::read`] and [`Paged::write`], or [pin](Paged::pin) the pages.
+//!
+//! If a page cannot be had, because the device fails or no frame can be, `read`, `write` and `pin` say why,
+//! and may be called again. A load or a store cannot say so: it is then treated as one at an address where
+//! nothing is, and mostly the process ends by SIGSEGV; likewise where nobody [serves](Paged::serve) the region.
+//!
+//! If a page cannot be written, it keeps its frame, and the region may be above its budget meanwhile:
+//! [`Paged::take_error`] says why.
+//!
+//! What is said of signal handlers at [`Anon`](crate::anon) goes for these regions, too. A thread that serves a region, or
+//! gives its frames back, must not touch it.
+//!
+//! # Invariants
+//! - **P1** A page's contents are in its frame, or in the swap, or on the way between them with nobody having access.
+//! - **P2** A page without DIRTY is what the swap has for it.
+//! - **P3** What is pinned keeps its frame, and is seen as long as it is pinned.
+//! - **P4** A page that could not be stored keeps its frame and is dirty.
+//! - **P5** Whoever waits is woken: each change is told after the state is set, with the gate shut or opened since.
+//!
+//! # Locks
+//! The evictor's, for whoever evicts, saves or discards: held during I/O. Under it the region's gate, for each change
+//! of what is shown, some µs; the handler takes it, too. Nothing else is taken with the gate shut. Frames are taken
+//! with neither held, because a supply may ask for reclaim, and freed under the evictor's.
+//!
+//! # What is not here
+//! Sharing, forking; reading ahead by what is used together; huge pages.
+//!
+//! # Sources
+//! Second chance: F. J. Corbató, "A paging experiment with the Multics system", 1968; by taking access away where hardware has no
+//! bits: Ö. Babaoğlu and W. Joy, "Converting a swap-based system to do paging", SOSP 1981.
+
+mod access;
+mod error;
+mod event;
+mod evict;
+mod moves;
+mod pager;
+mod region;
+mod save;
+mod table;
+
+pub use access::PagedPin;
+pub use error::PagedError;
+
+use crate::anon::AnonError;
+use crate::fault::{Listed, Touched};
+use crate::ram::{FRAME_BYTES, Ram};
+use crate::swap::{Frontswap, SwapError};
+use crate::window::{Window, WindowError};
+use evict::Evictor;
+use framewright::{Frame, Page};
+use region::Region;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a region did since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PagedStats {
+    /// Touches of pages that had no frame \[`pgmajfault`\], by load and store.
+    pub faults: u64,
+    /// Pages that were given a frame.
+    pub brought: u64,
+    /// Those of them that were zero, because nothing was stored for them.
+    pub zeroed: u64,
+    /// Pages that could not be had.
+    pub failed: u64,
+    /// Pages that lost their frame.
+    pub evicted: u64,
+    /// Those of them that were dirty.
+    pub evicted_dirty: u64,
+    /// Pages that could not be stored, and stayed.
+    pub evict_failed: u64,
+    /// Pages from which access was taken to see whether they are used.
+    pub hidden: u64,
+    /// Calls that took access away, for whatever reason.
+    pub hide_calls: u64,
+    /// Touches that gave access back.
+    pub used_again: u64,
+    /// Touches that were the first write to a page.
+    pub written_first: u64,
+    /// Pages whose frame changed.
+    pub moved: u64,
+    /// Mappings that the limit, or the kernel, did not allow.
+    pub refused: u64,
+    /// Pages that have a frame now.
+    pub resident: u64,
+}
+
+/// A region of paged anonymous memory. See the [module's description](self).
+///
+/// Frames behind its pages stay allocated when it is dropped: [discard](Self::discard) them first.
+///
+/// ```
+/// use framewright::{Frame, frame::ZoneLayout};
+/// use framewright_linux::paged::Paged;
+/// use framewright_linux::{Frontswap, Host, Options, Zram};
+/// use std::sync::Arc;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(2)))?;
+/// let device = Zram::new(1024, 4 << 20);
+/// // 1024 pages, and frames for 64 of them at a time.
+/// let paged = Paged::new(Arc::clone(host.ram_shared()), Frontswap::new(&device, 1024), 64)?;
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
+///     paged.await_pager();
+///     let words = paged.address(0).unwrap().cast::<u64>();
+///     for page in 0..1024 {
+///         // SAFETY: in the region, which is nobody else's.
+///         unsafe { words.add(page * 512).write(page as u64) };
+///     }
+///     for page in 0..1024 {
+///         // SAFETY: as above.
+///         assert_eq!(unsafe { words.add(page * 512).read() }, page as u64);
+///     }
+///     paged.stop();
+/// });
+/// assert!(paged.stats().resident <= 64);
+/// paged.discard(0..1024, &mut host.seat()?)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Paged<'s> {
+    // Before the region: it is not known to the handler any more when it goes.
+    _listed: Listed,
+    region: Arc<Region>,
+    swap: Frontswap<'s>,
+    budget: u64,
+    /// Pages with a frame, and those for which one is being taken.
+    resident: AtomicU64,
+    evictor: Mutex<Evictor>,
+    /// Why pages could not be had: of each the last reason that nobody was told.
+    errors: Mutex<BTreeMap<usize, PagedError>>,
+    /// The last page that could not be stored.
+    last_error: Mutex<Option<SwapError>>,
+}
+
+impl<'s> Paged<'s> {
+    /// A region of as many pages as `swap` has, with at most `budget` frames of `ram` at a time, at least one.
+    ///
+    /// What `swap` has is what they hold: zero, if it is new. Costs address space; memory, less than 17 bytes a
+    /// page and 8 a frame, only where it is used.
+    ///
+    /// # Errors
+    /// What the host refused, a length that is none, or too many regions.
+    pub fn new(ram: Arc<Ram>, swap: Frontswap<'s>, budget: u64) -> Result<Self, AnonError> {
+        let window = Window::new(ram, swap.pages());
+        Self::over(window.map_err(AnonError::Window)?, swap, budget)
+    }
+
+    /// The same with at most `mappings_max` mappings of the kernel's, however many it allows. About two for each
+    /// page of the budget are enough for any pattern.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_mappings_max(
+        ram: Arc<Ram>,
+        swap: Frontswap<'s>,
+        budget: u64,
+        mappings_max: u64,
+    ) -> Result<Self, AnonError> {
+        let window = Window::with_mappings_max(ram, swap.pages(), mappings_max);
+        Self::over(window.map_err(AnonError::Window)?, swap, budget)
+    }
+
+    fn over(window: Window, swap: Frontswap<'s>, budget: u64) -> Result<Self, AnonError> {
+        let region = Region::new(window)
+            .map_err(|errno| AnonError::Window(WindowError::Host(errno.raw_os_error())))?;
+        let region = Arc::new(region);
+        // SAFETY: lives at its place until it is not known any more: it is dropped after it.
+        let listed = unsafe { Listed::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
+        Ok(Self {
+            _listed: listed,
+            region,
+            swap,
+            budget: budget.max(1),
+            resident: AtomicU64::new(0),
+            evictor: Mutex::new(Evictor::new()),
+            errors: Mutex::default(),
+            last_error: Mutex::default(),
+        })
+    }
+
+    /// The region's pages.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.region.page_count() as u64
+    }
+
+    /// Its length.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.pages() * FRAME_BYTES as u64
+    }
+
+    /// Where a page, counted from the first, lies; its neighbours lie beside it. Loads and stores there are the
+    /// caller's as long as the region lives and is [served](Self::serve).
+    #[must_use]
+    pub fn address(&self, page: u64) -> Option<*mut u8> {
+        let first = self.region.window.range().start();
+        let page = first.checked_add(page)?;
+        self.region.window.address(Page(page.0)).ok()
+    }
+
+    /// The frame behind a page, counted from the first, at this moment, if it has one. It may be another one as soon as
+    /// this returns, unless the page is [pinned](Self::pin).
+    #[must_use]
+    pub fn frame_of(&self, page: u64) -> Option<Frame> {
+        let nth = usize::try_from(page).ok()?;
+        let table = &self.region.table;
+        let state = (nth < self.region.page_count()).then(|| table.state(nth))?;
+        table.frame(state)
+    }
+
+    /// The swap behind it.
+    #[must_use]
+    pub const fn swap(&self) -> &Frontswap<'s> {
+        &self.swap
+    }
+
+    /// What it did.
+    #[must_use]
+    pub fn stats(&self) -> PagedStats {
+        let counts = &self.region.counts;
+        let load = |word: &AtomicU64| word.load(Relaxed);
+        PagedStats {
+            faults: load(&counts.faults),
+            brought: load(&counts.brought),
+            zeroed: load(&counts.zeroed),
+            failed: load(&counts.failed),
+            evicted: load(&counts.evicted),
+            evicted_dirty: load(&counts.evicted_dirty),
+            evict_failed: load(&counts.evict_failed),
+            hidden: load(&counts.hidden),
+            hide_calls: load(&counts.hide_calls),
+            used_again: load(&counts.used_again),
+            written_first: load(&counts.written_first),
+            moved: load(&counts.moved),
+            refused: load(&counts.refused),
+            resident: load(&self.resident),
+        }
+    }
+
+    /// Why a page could not be stored, the last time that this happened since it was asked.
+    pub fn take_error(&self) -> Option<SwapError> {
+        let mut last = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last.take()
+    }
+
+    fn tell_error(&self, error: &SwapError) {
+        let mut last = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *last = Some(error.clone());
+    }
+
+    /// Waits until somebody [serves](Self::serve) the region, or it was [stopped](Self::stop).
+    pub fn await_pager(&self) {
+        loop {
+            let seen = self.region.changed.now();
+            let is_stopped = self.region.is_stopped.load(Relaxed);
+            if self.region.is_served() || is_stopped {
+                return;
+            }
+            self.region.changed.wait(seen);
+        }
+    }
+}

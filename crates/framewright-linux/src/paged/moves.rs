@@ -1,0 +1,144 @@
+//! Frames change behind pages: for compaction, and for contiguous memory made by migration.
+
+use super::Paged;
+use super::region::{Region, count};
+use super::table::{BUSY, DIRTY, LEAVING, SHOWN, WRITABLE};
+use crate::window::Access;
+use framewright::reclaim::{Migrate, Move, MoveState};
+use framewright::{Order, Run};
+
+/// Moves at once, at most: so long is the gate shut.
+const BATCH: usize = 64;
+
+impl Migrate for Paged<'_> {
+    /// In batches of up to 64. Neighbours lose their access by one call, and get it back by one where their new
+    /// frames follow one another; else 2 to 4 µs a page beyond the copy. What is hidden costs the copy alone.
+    fn migrate(&self, moves: &mut [Move]) {
+        for batch in moves.chunks_mut(BATCH) {
+            self.region.migrate(batch);
+        }
+    }
+}
+
+impl Region {
+    fn migrate(&self, moves: &mut [Move]) {
+        // Without the gate: a batch of somebody else's keeps nobody waiting.
+        let is_mine =
+            |one: &Move| one.state == MoveState::Unknown && self.table.page_of(one.from).is_some();
+        if !moves.iter().any(is_mine) {
+            return;
+        }
+        let _shut = self.gate.shut();
+        // By page, so that neighbours are side by side.
+        let mut mine = [(0, 0); BATCH];
+        let mut len = 0;
+        for (at, one) in moves.iter_mut().enumerate() {
+            if one.state != MoveState::Unknown {
+                continue;
+            }
+            let Some(nth) = self.table.page_of(one.from) else {
+                continue;
+            };
+            one.state = self.obstacle(nth, one);
+            if one.state == MoveState::Unknown {
+                mine[len] = (nth, at);
+                len += 1;
+            }
+        }
+        let mine = &mut mine[..len];
+        mine.sort_unstable();
+        let mut rest = &*mine;
+        while let Some((first, _)) = rest.first() {
+            let together = rest
+                .iter()
+                .zip(*first..)
+                .take_while(|((nth, _), wanted)| nth == wanted)
+                .count();
+            let (run, more) = rest.split_at(together);
+            self.move_run(run, moves);
+            rest = more;
+        }
+    }
+
+    /// Why the page is not moved; `Unknown` if it is.
+    fn obstacle(&self, nth: usize, one: &Move) -> MoveState {
+        let state = self.table.state(nth);
+        let ram = self.ram().frames();
+        if state.pins() > 0 {
+            MoveState::Pinned
+        } else if state.is(BUSY | LEAVING)
+            || one.order != Order::ZERO
+            || self.table.frame(state) != Some(one.from)
+            || !ram.contains(one.to)
+        {
+            MoveState::Busy
+        } else {
+            MoveState::Unknown
+        }
+    }
+
+    /// Moves pages that follow one another.
+    fn move_run(&self, run: &[(usize, usize)], moves: &mut [Move]) {
+        let pages = run[0].0..run[0].0 + run.len();
+        let shown = |nth| self.table.state(nth).is(SHOWN);
+        // From here on nobody accesses them: the translations are gone when this returns.
+        if pages.clone().any(shown) && self.hide(&pages).is_err() {
+            run.iter()
+                .for_each(|(_, at)| moves[*at].state = MoveState::Busy);
+            return;
+        }
+        for &(nth, at) in run {
+            let one = &mut moves[at];
+            // Asked for twice: the second one finds another frame.
+            if self.table.frame(self.table.state(nth)) != Some(one.from) {
+                one.state = MoveState::Busy;
+                continue;
+            }
+            let frame = |frame| Run::new(frame, 1).expect("the frame is in RAM");
+            let copied = self.ram().copy(frame(one.from), frame(one.to));
+            debug_assert!(copied.is_ok(), "both are in RAM");
+            let state = self.table.without_frame(self.table.state(nth));
+            self.table
+                .set(nth, self.table.with_frame(nth, state, one.to));
+            one.state = MoveState::Moved;
+            count(&self.counts.moved, 1);
+        }
+        let mut start = pages.start;
+        while start < pages.end {
+            let state = self.table.state(start);
+            let is_same = |nth: usize| {
+                let other = self.table.state(nth);
+                let frame = |state| self.table.frame(state).map(|frame| frame.0);
+                other.is(SHOWN) == state.is(SHOWN)
+                    && other.is(DIRTY) == state.is(DIRTY)
+                    && frame(other) == frame(state).map(|frame| frame + (nth - start) as u64)
+            };
+            let more = (start + 1..pages.end)
+                .take_while(|nth| is_same(*nth))
+                .count();
+            let end = start + 1 + more;
+            self.show_moved(start..end);
+            start = end;
+        }
+    }
+
+    /// Shows pages that were shown before, whose frames follow one another.
+    fn show_moved(&self, pages: std::ops::Range<usize>) {
+        let state = self.table.state(pages.start);
+        if !state.is(SHOWN) {
+            return;
+        }
+        let frame = self.table.frame(state).expect("the page has a frame");
+        let (access, marks) = if state.is(DIRTY) {
+            (Access::Write, SHOWN | WRITABLE)
+        } else {
+            (Access::Read, SHOWN)
+        };
+        // Refused: hidden until somebody touches it.
+        let marks = self.show(&pages, frame, access).map_or(0, |()| marks);
+        for nth in pages {
+            let state = self.table.state(nth).without(SHOWN | WRITABLE);
+            self.table.set(nth, state.with(marks));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Pages come: from the swap, or zero.
+
+use super::evict::BATCH;
+use super::region::count;
+use super::table::{BUSY, DIRTY, FAILED, SHOWN, State, WRITABLE};
+use super::{Paged, PagedError};
+use crate::ram::FRAME_WORDS;
+use crate::swap::Loaded;
+use crate::tenancy::Supply;
+use crate::window::Access;
+use framewright::Frame;
+use framewright::platform::PageWords;
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// Pages that are brought at once, at most, where touches follow one another: 64 KiB.
+const CLUSTER: usize = 16;
+
+/// Sequences of touches that a pager tells apart.
+const STREAMS: usize = 4;
+
+/// Dirty pages that a pager cleans at a time when nobody wants anything.
+const CLEAN: u64 = 8;
+
+/// What a pager has for itself.
+struct Work {
+    contents: Box<PageWords>,
+    frames: Vec<Frame>,
+    loaded: Vec<Loaded>,
+    streams: [Stream; STREAMS],
+    oldest: usize,
+}
+
+/// Touches in ascending order.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    next: usize,
+    len: usize,
+}
+
+impl Work {
+    /// How many pages are to be brought for a touch of `nth`: twice as many as the last time, if it
+    /// goes on where that ended.
+    fn cluster(&mut self, nth: usize) -> usize {
+        let found = self
+            .streams
+            .iter_mut()
+            .find(|one| one.next == nth && one.len > 0);
+        let stream = match found {
+            Some(stream) => stream,
+            None => {
+                self.oldest = (self.oldest + 1) % STREAMS;
+                &mut self.streams[self.oldest]
+            }
+        };
+        let len = if stream.next == nth {
+            stream.len * 2
+        } else {
+            1
+        };
+        let len = len.clamp(1, CLUSTER);
+        *stream = Stream {
+            next: nth + len,
+            len,
+        };
+        len
+    }
+}
+
+/// One pager less when this is dropped, also if it panicked.
+struct Serving<'p, 's>(&'p Paged<'s>);
+
+impl Drop for Serving<'_, '_> {
+    fn drop(&mut self) {
+        self.0.region.end_of_pager();
+    }
+}
+
+impl Paged<'_> {
+    /// Brings pages to whoever touches them, with frames of `supply`, until [`stop`](Self::stop). For a
+    /// thread of its own, which touches no page of the region; several may do it.
+    ///
+    /// Where nothing is wanted it cleans, if the swap has many dirty pages.
+    pub fn serve(&self, supply: &mut dyn Supply) {
+        let region = &self.region;
+        region.pagers.fetch_add(1, AcqRel);
+        region.changed.tell();
+        let _serving = Serving(self);
+        let mut work = Work {
+            contents: Box::new([0; FRAME_WORDS]),
+            frames: Vec::new(),
+            loaded: Vec::new(),
+            streams: Default::default(),
+            oldest: 0,
+        };
+        while !region.is_stopped.load(Acquire) {
+            let seen = region.asked.now();
+            match region.next_wanted() {
+                Some((nth, is_write)) => self.bring(nth, is_write, supply, &mut work),
+                None if self.swap.wants_cleaning() && self.swap.clean(CLEAN) > 0 => {}
+                None if !region.window.has_room(BATCH as u64) && self.evict_some(1, supply) > 0 => {
+                }
+                None => region.asked.wait(seen),
+            }
+        }
+    }
+
+    /// Ends all who [serve](Self::serve), now and later. Who touches a page that has no frame is then
+    /// treated as who touches what is no memory.
+    pub fn stop(&self) {
+        self.region.is_stopped.store(true, Release);
+        self.region.asked.tell();
+        self.region.changed.tell();
+    }
+
+    /// Brings a page, and some behind it. What of these cannot be had is left: nobody wants it yet.
+    fn bring(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut Work) {
+        let wanted = work.cluster(nth);
+        let pages = self.claim(nth, wanted);
+        if pages.is_empty() {
+            return;
+        }
+        self.make_room(pages.len() as u64, supply);
+        let taken = self.take_frames(pages.len(), supply, work);
+        let filled = taken.and_then(|()| self.fill(&pages, work));
+        let brought = pages.start..pages.start + work.loaded.len();
+        let rest = brought.end..pages.end;
+        let unused = work.frames.drain(brought.len()..);
+        unused.for_each(|frame| supply.free(frame));
+        self.resident.fetch_sub(rest.len() as u64, Relaxed);
+        self.show_new(&brought, is_write, work);
+        self.unclaim(&rest);
+        if let Err(error) = filled
+            && brought.is_empty()
+        {
+            self.fail(nth, error);
+        }
+        self.region.changed.tell();
+    }
+
+    /// Up to `wanted` pages from `nth` on that have no frame, marked as busy.
+    fn claim(&self, nth: usize, wanted: usize) -> Range<usize> {
+        let region = &self.region;
+        let _shut = region.gate.shut();
+        let mut pages = nth..nth;
+        while pages.end < region.page_count() && pages.len() < wanted {
+            let state = region.table.state(pages.end);
+            if state.has_frame() || state.is(BUSY) {
+                break;
+            }
+            region
+                .table
+                .set(pages.end, state.with(BUSY).without(FAILED));
+            pages.end += 1;
+        }
+        pages
+    }
+
+    fn unclaim(&self, pages: &Range<usize>) {
+        let region = &self.region;
+        let _shut = region.gate.shut();
+        for nth in pages.clone() {
+            region.table.set(nth, region.table.state(nth).without(BUSY));
+        }
+    }
+
+    /// Somebody is to be told that a page could not be had.
+    fn fail(&self, nth: usize, error: PagedError) {
+        let region = &self.region;
+        count(&region.counts.failed, 1);
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.insert(nth, error);
+        drop(errors);
+        let _shut = region.gate.shut();
+        let state = region.table.state(nth);
+        if !state.has_frame() {
+            region.table.set(nth, state.with(FAILED));
+        }
+    }
+
+    /// Counts `more` pages as resident, and evicts until they are within the budget, if that is possible.
+    fn make_room(&self, more: u64, supply: &mut dyn Supply) {
+        let resident = self.resident.fetch_add(more, AcqRel) + more;
+        let over = resident.saturating_sub(self.budget);
+        if over > 0 || !self.region.window.has_room(BATCH as u64) {
+            self.evict_some(over.max(1), supply);
+        }
+    }
+
+    /// Up to `wanted` frames, at least one.
+    fn take_frames(
+        &self,
+        wanted: usize,
+        supply: &mut dyn Supply,
+        work: &mut Work,
+    ) -> Result<(), PagedError> {
+        work.frames.clear();
+        work.loaded.clear();
+        while work.frames.len() < wanted {
+            match supply.frame() {
+                Ok(frame) => work.frames.push(frame),
+                Err(_) if !work.frames.is_empty() => break,
+                Err(error) if self.evict_some(1, supply) == 0 => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
+        // In order, so that frames that follow one another are shown by one mapping.
+        work.frames.sort_unstable();
+        Ok(())
+    }
+
+    /// Contents for the frames, as far as they are to be had.
+    fn fill(&self, pages: &Range<usize>, work: &mut Work) -> Result<(), PagedError> {
+        for (nth, &frame) in pages.clone().zip(&work.frames) {
+            let loaded = self.swap.load(nth as u64, &mut work.contents)?;
+            self.region.copy_in(frame, &work.contents);
+            work.loaded.push(loaded);
+        }
+        Ok(())
+    }
+
+    /// The pages have their frames, and users may use them.
+    fn show_new(&self, pages: &Range<usize>, is_write: bool, work: &Work) {
+        let region = &self.region;
+        let zero = work.loaded.iter().filter(|one| **one == Loaded::Zero);
+        count(&region.counts.zeroed, zero.count() as u64);
+        count(&region.counts.brought, pages.len() as u64);
+        let _shut = region.gate.shut();
+        let mut start = 0;
+        while start < pages.len() {
+            let marks = self.marks(pages, start, is_write, work);
+            let mut end = start + 1;
+            while end < pages.len()
+                && work.frames[end].0 == work.frames[end - 1].0 + 1
+                && self.marks(pages, end, is_write, work) == marks
+            {
+                end += 1;
+            }
+            let access = if State::default().with(marks).is(WRITABLE) {
+                Access::Write
+            } else {
+                Access::Read
+            };
+            let shown = pages.start + start..pages.start + end;
+            // Refused: hidden until somebody touches it.
+            let marks = match region.show(&shown, work.frames[start], access) {
+                Ok(()) => marks,
+                Err(_) => marks & !(SHOWN | WRITABLE),
+            };
+            for (nth, frame) in shown.zip(&work.frames[start..end]) {
+                let state = region.table.state(nth).without(BUSY).with(marks);
+                let state = region.table.with_frame(nth, state, *frame);
+                region.table.set(nth, state);
+            }
+            start = end;
+        }
+    }
+
+    /// Marks of the `nth` of the pages that were brought.
+    fn marks(&self, pages: &Range<usize>, nth: usize, is_write: bool, work: &Work) -> u64 {
+        // In a sequence of writes to what is zero the next ones will be written, too.
+        let will_be_written = is_write && (nth == 0 || work.loaded[nth] == Loaded::Zero);
+        debug_assert!(nth < pages.len());
+        if will_be_written || work.loaded[nth] == Loaded::Dirty {
+            SHOWN | WRITABLE | DIRTY
+        } else {
+            SHOWN
+        }
+    }
+}

@@ -1,0 +1,278 @@
+use super::event::Event;
+use super::table::{BUSY, DIRTY, FAILED, LEAVING, LISTED, SHOWN, State, Table, WANTED, WRITABLE};
+use crate::anon::pause;
+use crate::fault::{Touch, Touched};
+use crate::gate::{Gate, Shut};
+use crate::ram::{FRAME_BYTES, Ram};
+use crate::window::{Access, Refused, Window};
+use framewright::platform::{Map, MapError, PageWords};
+use framewright::{Frame, Page, PageRange, Run};
+use std::ops::Range;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Requests that can wait at a time: a thread waits for one page, so for as many threads.
+const REQUESTS: usize = 256;
+
+/// What a region consists of: what the handler of faults sees, too.
+#[derive(Debug)]
+pub(super) struct Region {
+    pub(super) window: Window,
+    pub(super) table: Table,
+    pub(super) gate: Gate,
+    requests: Requests,
+    /// A page is wanted, or the pagers are to end.
+    pub(super) asked: Event,
+    /// Pages have come or gone, or could not.
+    pub(super) changed: Event,
+    pub(super) pagers: AtomicU32,
+    pub(super) is_stopped: AtomicBool,
+    pub(super) counts: Counts,
+}
+
+/// See [`PagedStats`](super::PagedStats).
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) faults: AtomicU64,
+    pub(super) brought: AtomicU64,
+    pub(super) zeroed: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) evicted: AtomicU64,
+    pub(super) evicted_dirty: AtomicU64,
+    pub(super) evict_failed: AtomicU64,
+    pub(super) hidden: AtomicU64,
+    pub(super) hide_calls: AtomicU64,
+    pub(super) used_again: AtomicU64,
+    pub(super) written_first: AtomicU64,
+    pub(super) moved: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+pub(super) fn count(word: &AtomicU64, by: u64) {
+    word.fetch_add(by, Relaxed);
+}
+
+/// Pages that are wanted, in order. Only who has shut the gate changes them.
+#[derive(Debug)]
+struct Requests {
+    pages: Box<[AtomicU64]>,
+    first: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl Requests {
+    fn push(&self, page: usize, is_write: bool) -> bool {
+        let end = self.end.load(Relaxed);
+        if end - self.first.load(Relaxed) == self.pages.len() {
+            return false;
+        }
+        let request = (page as u64) << 1 | u64::from(is_write);
+        self.pages[end % self.pages.len()].store(request, Relaxed);
+        self.end.store(end + 1, Relaxed);
+        true
+    }
+
+    fn pop(&self) -> Option<(usize, bool)> {
+        let first = self.first.load(Relaxed);
+        if first == self.end.load(Relaxed) {
+            return None;
+        }
+        let request = self.pages[first % self.pages.len()].load(Relaxed);
+        self.first.store(first + 1, Relaxed);
+        Some(((request >> 1) as usize, request & 1 != 0))
+    }
+}
+
+impl Region {
+    pub(super) fn new(window: Window) -> rustix::io::Result<Self> {
+        let pages = window.range().pages() as usize;
+        Ok(Self {
+            table: Table::new(pages, window.ram().frames())?,
+            window,
+            gate: Gate::default(),
+            requests: Requests {
+                pages: (0..REQUESTS).map(|_| AtomicU64::new(0)).collect(),
+                first: AtomicUsize::new(0),
+                end: AtomicUsize::new(0),
+            },
+            asked: Event::default(),
+            changed: Event::default(),
+            pagers: AtomicU32::new(0),
+            is_stopped: AtomicBool::new(false),
+            counts: Counts::default(),
+        })
+    }
+
+    /// All pages, as counted from the first.
+    pub(super) fn page_count(&self) -> usize {
+        self.window.range().pages() as usize
+    }
+
+    pub(super) fn ram(&self) -> &Ram {
+        self.window.ram()
+    }
+
+    /// The page's number as users know it.
+    pub(super) fn page(&self, nth: usize) -> Page {
+        Page(self.window.range().start().0 + nth as u64)
+    }
+
+    pub(super) fn range(&self, pages: &Range<usize>) -> PageRange {
+        PageRange::new(self.page(pages.start), pages.len() as u64).expect("they are in the window")
+    }
+
+    /// Takes the access to pages away. With the gate shut; states are the caller's to change.
+    pub(super) fn hide(&self, pages: &Range<usize>) -> Result<(), MapError> {
+        count(&self.counts.hide_calls, 1);
+        self.window.unmap(self.range(pages))
+    }
+
+    /// Shows pages with frames from `first` on. With the gate shut.
+    pub(super) fn show(
+        &self,
+        pages: &Range<usize>,
+        first: Frame,
+        access: Access,
+    ) -> Result<(), Refused> {
+        let run = Run::new(first, pages.len() as u64).expect("the frames are in RAM");
+        let shown = self
+            .window
+            .remap(self.page(pages.start), run, access, pages.len() > 1);
+        if shown.is_err() {
+            count(&self.counts.refused, 1);
+        }
+        shown
+    }
+
+    /// Lets users at a page that has a frame. With the gate shut. Whether the kernel did it: else
+    /// the page is hidden as before, or is now.
+    pub(super) fn let_in(&self, nth: usize, state: State, is_write: bool) -> bool {
+        let frame = self.table.frame(state).expect("the page has a frame");
+        // What is dirty anyway need not tell of its next write.
+        let (access, marks) = if is_write || state.is(DIRTY) {
+            (Access::Write, SHOWN | WRITABLE | DIRTY)
+        } else {
+            (Access::Read, SHOWN)
+        };
+        match self.show(&(nth..nth + 1), frame, access) {
+            Ok(()) => {
+                self.table.set(nth, state.with(marks));
+                true
+            }
+            Err(Refused) => {
+                self.table.set(nth, state.without(SHOWN | WRITABLE));
+                false
+            }
+        }
+    }
+
+    /// Whether somebody brings pages.
+    pub(super) fn is_served(&self) -> bool {
+        self.pagers.load(Acquire) != 0 && !self.is_stopped.load(Acquire)
+    }
+
+    /// Asks for a page that has no frame, and waits until something has changed. Not if nobody brings
+    /// pages: then `false`.
+    pub(super) fn want(&self, nth: usize, state: State, is_write: bool, shut: Shut<'_>) -> bool {
+        if !self.is_served() {
+            return false;
+        }
+        if !state.is(BUSY | LEAVING | WANTED) && self.requests.push(nth, is_write) {
+            self.table.set(nth, state.with(WANTED));
+            self.asked.tell();
+        }
+        self.wait(shut);
+        true
+    }
+
+    /// Opens the gate and waits until something has changed.
+    pub(super) fn wait(&self, shut: Shut<'_>) {
+        let seen = self.changed.now();
+        drop(shut);
+        self.changed.wait(seen);
+    }
+
+    /// The next page that is wanted.
+    pub(super) fn next_wanted(&self) -> Option<(usize, bool)> {
+        let _shut = self.gate.shut();
+        loop {
+            let (nth, is_write) = self.requests.pop()?;
+            let state = self.table.state(nth);
+            self.table.set(nth, state.without(WANTED));
+            if !state.has_frame() && !state.is(BUSY) {
+                return Some((nth, is_write));
+            }
+        }
+    }
+
+    pub(super) fn end_of_pager(&self) {
+        self.pagers.fetch_sub(1, Release);
+        self.changed.tell();
+    }
+
+    pub(super) fn copy_out(&self, frame: Frame, page: &mut PageWords) {
+        let words = self.ram().words(frame).expect("the frame is in RAM");
+        for (to, from) in page.iter_mut().zip(words) {
+            *to = from.load(Relaxed);
+        }
+    }
+
+    pub(super) fn copy_in(&self, frame: Frame, page: &PageWords) {
+        let words = self.ram().words(frame).expect("the frame is in RAM");
+        for (to, from) in words.iter().zip(page) {
+            to.store(*from, Relaxed);
+        }
+    }
+}
+
+impl Touched for Region {
+    fn bytes(&self) -> Range<usize> {
+        let range = self.window.range();
+        range.start().0 as usize * FRAME_BYTES..range.end().0 as usize * FRAME_BYTES
+    }
+
+    fn touched(&self, address: usize, is_write: Option<bool>) -> Touch {
+        let nth = (address - self.bytes().start) / FRAME_BYTES;
+        let shut = self.gate.shut();
+        let state = self.table.state(nth);
+        if state.is(LEAVING) {
+            self.wait(shut);
+            return Touch::Again;
+        }
+        if state.has_frame() {
+            let is_first_write = state.is(SHOWN) && !state.is(WRITABLE) && is_write != Some(false);
+            if state.is(SHOWN) && !is_first_write {
+                // Somebody else's touch has just done it.
+                return Touch::Again;
+            }
+            count(
+                if is_first_write {
+                    &self.counts.written_first
+                } else {
+                    &self.counts.used_again
+                },
+                1,
+            );
+            let is_write = is_first_write || is_write == Some(true);
+            if !self.let_in(nth, state.without(LISTED), is_write) {
+                drop(shut);
+                // The pagers make room: they look at the limit before they bring anything.
+                self.asked.tell();
+                pause();
+            }
+            return Touch::Again;
+        }
+        if state.is(FAILED) {
+            self.table.set(nth, state.without(FAILED));
+            return Touch::Wrong;
+        }
+        count(&self.counts.faults, 1);
+        if self.want(nth, state, is_write == Some(true), shut) {
+            Touch::Again
+        } else {
+            Touch::Wrong
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! All that is dirty goes to the device, and stays where it is; and pages that nobody wants any more.
+
+use super::evict::{BATCH, Evictor};
+use super::table::{BUSY, DIRTY, LEAVING, SHOWN, State, WRITABLE};
+use super::{Paged, PagedError};
+use crate::swap::SwapError;
+use crate::tenancy::Supply;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Paged<'_> {
+    /// Writes whatever is dirty, here or in the store, to the device and, where that is durable, makes a checkpoint.
+    /// When it returns, whatever was written to the region before it began is safe: another process finds it by
+    /// [`Frontswap::restore`](crate::Frontswap::restore). Returns the checkpoint's number, 0 where there are none.
+    ///
+    /// Who writes meanwhile is not kept waiting but for a fault; what he writes is in the checkpoint or not.
+    ///
+    /// # Errors
+    /// Something was not written: the last checkpoint is the one before, and what was dirty is so.
+    pub fn sync(&self) -> Result<u64, PagedError> {
+        Ok(self.swap.sync_with(|| self.save_all())?)
+    }
+
+    fn save_all(&self) -> Result<(), SwapError> {
+        let mut at = 0;
+        while at < self.region.page_count() {
+            let mut evictor = self.evictor();
+            let (next, is_arriving) = self.copy_dirty(&mut evictor, at);
+            at = next;
+            let saved = self.store_copies(&mut evictor);
+            drop(evictor);
+            saved?;
+            if is_arriving {
+                // A page that is on its way may be nowhere else: it is looked at when it is there.
+                let shut = self.region.gate.shut();
+                let state = self.region.table.state(at);
+                if state.is(BUSY) && !state.has_frame() {
+                    self.region.wait(shut);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies of up to a batch of dirty pages from `at` on, which are clean and busy then. Returns where it
+    /// ended, and whether that is because the page there is arriving.
+    fn copy_dirty(&self, evictor: &mut Evictor, at: usize) -> (usize, bool) {
+        let region = &self.region;
+        evictor.pages.clear();
+        evictor.picked.clear();
+        let _shut = region.gate.shut();
+        for nth in at..region.page_count() {
+            let state = region.table.state(nth);
+            if state.is(BUSY) && !state.has_frame() {
+                return (nth, true);
+            }
+            let Some(frame) = region.table.frame(state).filter(|_| state.is(DIRTY)) else {
+                continue;
+            };
+            if evictor.picked.len() == BATCH {
+                return (nth, false);
+            }
+            // Who has pinned it may write at any time, and its address must work: it stays dirty.
+            let state = if state.pins() > 0 {
+                state
+            } else if !state.is(WRITABLE) || region.hide(&(nth..nth + 1)).is_ok() {
+                let hidden = if state.is(WRITABLE) {
+                    SHOWN | WRITABLE
+                } else {
+                    0
+                };
+                state.without(DIRTY | hidden)
+            } else {
+                state
+            };
+            region.table.set(nth, state.with(BUSY));
+            region.copy_out(frame, &mut evictor.contents[evictor.picked.len()]);
+            evictor.picked.push(nth);
+            evictor.pages.push(nth as u64);
+        }
+        (region.page_count(), false)
+    }
+
+    fn store_copies(&self, evictor: &mut Evictor) -> Result<(), SwapError> {
+        let region = &self.region;
+        let len = evictor.pages.len();
+        let stored = self.swap.store(&evictor.pages, &evictor.contents[..len]);
+        let failed = stored.as_ref().err().map_or(len, |(nth, _)| *nth);
+        let _shut = region.gate.shut();
+        for (at, &nth) in evictor.picked.iter().enumerate() {
+            let state = region.table.state(nth).without(BUSY);
+            let state = if at < failed {
+                state
+            } else {
+                state.with(DIRTY)
+            };
+            region.table.set(nth, state);
+        }
+        stored.map_err(|(_, error)| error)
+    }
+
+    /// Forgets pages, counted from the region's first: they are zero, and take neither frame nor slot.
+    ///
+    /// # Errors
+    /// A page is pinned, or outside. Those before it are forgotten.
+    pub fn discard(&self, pages: Range<u64>, supply: &mut dyn Supply) -> Result<(), PagedError> {
+        if pages.start > pages.end || pages.end > self.region.page_count() as u64 {
+            return Err(PagedError::Outside(self.len_bytes()));
+        }
+        let (mut at, end) = (pages.start as usize, pages.end as usize);
+        while at < end {
+            let mut evictor = self.evictor();
+            let (next, obstacle) = self.seize(&mut evictor, at..end);
+            for nth in at..next {
+                let forgotten = self.swap.invalidate(nth as u64);
+                debug_assert!(forgotten.is_ok(), "each page of the region has an entry");
+            }
+            self.forget(at..next, &mut evictor);
+            evictor
+                .frames
+                .drain(..)
+                .for_each(|frame| supply.free(frame));
+            drop(evictor);
+            at = next;
+            match obstacle {
+                Obstacle::None => {}
+                Obstacle::Pinned => return Err(PagedError::Pinned(at as u64)),
+                Obstacle::Arriving => {
+                    let shut = self.region.gate.shut();
+                    if self.region.table.state(at).is(BUSY) {
+                        self.region.wait(shut);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the access to the first of `pages` away, up to a batch, so that nobody gets at them. Returns up to
+    /// which, and why not further.
+    fn seize(&self, evictor: &mut Evictor, pages: Range<usize>) -> (usize, Obstacle) {
+        let region = &self.region;
+        evictor.frames.clear();
+        let _shut = region.gate.shut();
+        let end = pages.end.min(pages.start + BATCH);
+        let stop = (pages.start..end).find_map(|nth| {
+            let state = region.table.state(nth);
+            if state.pins() > 0 {
+                Some((nth, Obstacle::Pinned))
+            } else if state.is(BUSY) {
+                Some((nth, Obstacle::Arriving))
+            } else {
+                None
+            }
+        });
+        let (end, obstacle) = stop.unwrap_or((end, Obstacle::None));
+        let seized = pages.start..end;
+        let shown = |nth| region.table.state(nth).is(SHOWN);
+        if seized.clone().any(shown) && region.hide(&seized).is_err() {
+            // As long as they are seen they are somebody's.
+            return (pages.start, Obstacle::Arriving);
+        }
+        for nth in seized {
+            let state = region.table.state(nth);
+            let state = state.without(SHOWN | WRITABLE).with(BUSY | LEAVING);
+            region.table.set(nth, state);
+        }
+        (end, obstacle)
+    }
+
+    /// The frames of pages that were seized, which are as never touched.
+    fn forget(&self, pages: Range<usize>, evictor: &mut Evictor) {
+        let region = &self.region;
+        let _shut = region.gate.shut();
+        for nth in pages {
+            let state = region.table.state(nth);
+            evictor.frames.extend(region.table.frame(state));
+            region.table.without_frame(state);
+            region.table.set(nth, State::default());
+        }
+        self.resident
+            .fetch_sub(evictor.frames.len() as u64, Relaxed);
+        region.changed.tell();
+    }
+}
+
+/// Why a page cannot be forgotten now.
+enum Obstacle {
+    None,
+    Pinned,
+    Arriving,
+}

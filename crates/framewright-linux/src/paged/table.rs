@@ -1,0 +1,179 @@
+use crate::mapping::Mapping;
+use framewright::{Frame, Run};
+use rustix::io::Errno;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Bits of a state that say which frame, plus one.
+const FRAME_BITS: u32 = 40;
+const FRAME: u64 = (1 << FRAME_BITS) - 1;
+const PINS_SHIFT: u32 = 48;
+const ONE_PIN: u64 = 1 << PINS_SHIFT;
+/// The most pins of a page at a time.
+const PINS_MAX: u64 = (1 << (64 - PINS_SHIFT)) - 1;
+
+/// Users may load there.
+pub(super) const SHOWN: u64 = 1 << FRAME_BITS;
+/// And store.
+pub(super) const WRITABLE: u64 = 2 << FRAME_BITS;
+/// It is not what the swap has for it, or zero if that has nothing.
+pub(super) const DIRTY: u64 = 4 << FRAME_BITS;
+/// Somebody copies it in or out: it is not evicted and does not move.
+pub(super) const BUSY: u64 = 8 << FRAME_BITS;
+/// It is being evicted: who touches it waits.
+pub(super) const LEAVING: u64 = 16 << FRAME_BITS;
+/// It is in the list of those that were hidden.
+pub(super) const LISTED: u64 = 32 << FRAME_BITS;
+/// Somebody waits for it, and no pager has begun.
+pub(super) const WANTED: u64 = 64 << FRAME_BITS;
+/// It could not be had, and nobody has been told yet.
+pub(super) const FAILED: u64 = 128 << FRAME_BITS;
+const _: () = assert!(FAILED < ONE_PIN);
+
+/// What is known of a page: a frame or none, marks, and pins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct State(u64);
+
+impl State {
+    pub(super) const fn has_frame(self) -> bool {
+        self.0 & FRAME != 0
+    }
+
+    /// Whether one of `marks` is set.
+    pub(super) const fn is(self, marks: u64) -> bool {
+        self.0 & marks != 0
+    }
+
+    #[must_use]
+    pub(super) const fn with(self, marks: u64) -> Self {
+        Self(self.0 | marks)
+    }
+
+    #[must_use]
+    pub(super) const fn without(self, marks: u64) -> Self {
+        Self(self.0 & !marks)
+    }
+
+    pub(super) const fn pins(self) -> u64 {
+        self.0 >> PINS_SHIFT
+    }
+
+    /// Whether it may go, or move: nobody has it at the moment.
+    pub(super) const fn is_idle(self) -> bool {
+        self.has_frame() && !self.is(BUSY | LEAVING) && self.pins() == 0
+    }
+
+    /// One pin more, if it can be counted.
+    pub(super) fn pinned(self) -> Option<Self> {
+        (self.pins() < PINS_MAX).then(|| Self(self.0 + ONE_PIN))
+    }
+
+    pub(super) const fn unpinned(self) -> Self {
+        Self(self.0 - ONE_PIN)
+    }
+}
+
+/// The state of each page, and the page in front of each frame. Pages and frames are counted from
+/// the first.
+///
+/// # Invariants
+/// - A frame behind a page names that page; one behind none names none.
+/// - Only who has shut the gate writes; everybody reads.
+#[derive(Debug)]
+pub(super) struct Table {
+    pages: Mapping,
+    frames: Mapping,
+    first: Frame,
+    frame_count: usize,
+}
+
+impl Table {
+    /// For `pages` pages over `frames`, none of them with a frame. What is not touched costs nothing.
+    pub(super) fn new(pages: usize, frames: Run) -> Result<Self, Errno> {
+        let frame_count = frames.frames() as usize;
+        Ok(Self {
+            pages: Mapping::anonymous(pages * 8)?,
+            frames: Mapping::anonymous(frame_count * 8)?,
+            first: frames.start(),
+            frame_count,
+        })
+    }
+
+    pub(super) fn state(&self, page: usize) -> State {
+        // Acquire pairs with the Release in `set`: with the frame, its contents.
+        State(self.pages.words(page * 8, 1)[0].load(Acquire))
+    }
+
+    pub(super) fn set(&self, page: usize, state: State) {
+        self.pages.words(page * 8, 1)[0].store(state.0, Release);
+    }
+
+    /// The frame of a state.
+    pub(super) fn frame(&self, state: State) -> Option<Frame> {
+        let nth = (state.0 & FRAME).checked_sub(1)?;
+        Some(Frame(self.first.0 + nth))
+    }
+
+    /// The state of a page with `frame`, which names the page from now on.
+    pub(super) fn with_frame(&self, page: usize, state: State, frame: Frame) -> State {
+        let nth = frame.0 - self.first.0;
+        self.front(nth as usize).store(page as u64 + 1, Relaxed);
+        State(state.0 & !FRAME | (nth + 1))
+    }
+
+    /// The same without its frame, which names no page any more.
+    pub(super) fn without_frame(&self, state: State) -> State {
+        if let Some(nth) = (state.0 & FRAME).checked_sub(1) {
+            self.front(nth as usize).store(0, Relaxed);
+        }
+        State(state.0 & !FRAME)
+    }
+
+    /// The page in front of a frame.
+    pub(super) fn page_of(&self, frame: Frame) -> Option<usize> {
+        let nth = usize::try_from(frame.0.checked_sub(self.first.0)?).ok()?;
+        // Relaxed: believed only with the gate shut.
+        let page = (nth < self.frame_count).then(|| self.front(nth).load(Relaxed))?;
+        (page as usize).checked_sub(1)
+    }
+
+    fn front(&self, nth: usize) -> &AtomicU64 {
+        &self.frames.words(nth * 8, 1)[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_marks_and_pins_do_not_touch_one_another() {
+        let table = Table::new(8, Run::new(Frame(1000), 16).unwrap()).unwrap();
+        let all = SHOWN | WRITABLE | DIRTY | BUSY | LEAVING | LISTED | WANTED | FAILED;
+        let mut state = table.with_frame(7, State::default().with(all), Frame(1015));
+        for _ in 0..PINS_MAX {
+            state = state.pinned().unwrap();
+        }
+        assert!(state.pinned().is_none() && !state.is_idle());
+        table.set(7, state);
+        let read = table.state(7);
+        assert_eq!(
+            (table.frame(read), read.pins()),
+            (Some(Frame(1015)), PINS_MAX)
+        );
+        assert_eq!(table.page_of(Frame(1015)), Some(7));
+        for outside in [0, 999, 1000, 1016, u64::MAX] {
+            assert_eq!(table.page_of(Frame(outside)), None);
+        }
+        let mut state = read.without(all);
+        for _ in 0..PINS_MAX {
+            assert!(!state.is_idle());
+            state = state.unpinned();
+        }
+        assert!(state.is_idle() && !state.is(all));
+        assert_eq!(table.without_frame(state), State::default());
+        assert_eq!(table.page_of(Frame(1015)), None);
+    }
+}

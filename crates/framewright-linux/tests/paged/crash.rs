@@ -1,0 +1,135 @@
+//! The process is killed at any moment: what a sync confirmed is there.
+
+use crate::machine::{Folder, Random, host, served, with_reserve};
+use framewright_linux::paged::Paged;
+use framewright_linux::swap::SwapPolicy;
+use framewright_linux::{Frontswap, SwapFile};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+const PAGES: u64 = 96;
+const BUDGET: u64 = 24;
+const SLOTS: u64 = 300;
+/// How often a child is killed.
+const KILLS: u64 = 12;
+/// Names the file in the child's environment.
+const FILE: &str = "FRAMEWRIGHT_CRASH_FILE";
+
+/// The pages that round `number` writes, and what: it is the same in each process.
+fn writes_of(number: u64) -> Vec<(u64, u64)> {
+    let mut random = Random(number);
+    let count = 1 + random.below(30);
+    (0..count)
+        .map(|_| (random.below(PAGES), number << 20 | random.below(1 << 20)))
+        .collect()
+}
+
+/// What the pages hold after so many rounds.
+fn contents_after(number: u64) -> Vec<u64> {
+    let mut pages = vec![0; PAGES as usize];
+    for (page, value) in (1..=number).flat_map(writes_of) {
+        pages[page as usize] = value;
+    }
+    pages
+}
+
+fn contents(paged: &Paged<'_>) -> Vec<u64> {
+    let word = |page, at: u64| {
+        let mut bytes = [0; 8];
+        paged.read(page * 4096 + at, &mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
+    };
+    let page = |page| {
+        let value = word(page, 0);
+        assert_eq!(word(page, 4088), value, "page {page} is torn");
+        value
+    };
+    (0..PAGES).map(page).collect()
+}
+
+/// Rounds of writes, each with a sync that is told, until it is killed.
+fn write_for_ever(path: &Path) {
+    let device = SwapFile::open(path).unwrap();
+    let (swap, number) = match Frontswap::restore(&device) {
+        Ok(found) => found,
+        Err(_) => (Frontswap::durable(&device, PAGES).unwrap(), 0),
+    };
+    let host = host();
+    with_reserve(512, |_, guests, pool| {
+        let policy = SwapPolicy::WriteBack { dirty_max: 20 };
+        let swap = swap.with_store(guests, pool, 0, policy);
+        let paged = Paged::new(Arc::clone(host.ram_shared()), swap, BUDGET).unwrap();
+        served(&host, &paged, || {
+            for number in number + 1.. {
+                for (page, value) in writes_of(number) {
+                    let bytes = value.to_ne_bytes();
+                    paged.write(page * 4096, &bytes).unwrap();
+                    paged.write(page * 4096 + 4088, &bytes).unwrap();
+                }
+                assert_eq!(paged.sync(), Ok(number));
+                println!("synced {number}");
+                std::io::stdout().flush().unwrap();
+            }
+        });
+    });
+}
+
+/// Not a test of its own: what the one below starts, by its name.
+#[test]
+fn the_child_that_is_killed() {
+    if let Some(path) = std::env::var_os(FILE) {
+        write_for_ever(Path::new(&path));
+    }
+}
+
+#[test]
+fn what_a_sync_confirmed_outlives_the_process_that_is_killed() {
+    let folder = Folder::new("crash");
+    let path = folder.path().join("swap");
+    drop(SwapFile::create(&path, SLOTS).unwrap());
+    let mut random = Random(1);
+    let mut confirmed = 0;
+    for kill in 0..KILLS {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "crash::the_child_that_is_killed", "--nocapture"])
+            .env(FILE, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let synced = lines.map_while(Result::ok).filter_map(|line| {
+            let (_, number) = line.split_once("synced ")?;
+            number.parse::<u64>().ok()
+        });
+        // So many syncs later, somewhere in the next round.
+        let wanted = 1 + random.below(4) as usize;
+        let mut synced = synced;
+        confirmed = synced
+            .by_ref()
+            .take(wanted)
+            .last()
+            .expect("the child syncs");
+        let spin = random.below(3_000_000);
+        (0..spin).for_each(|nth| {
+            std::hint::black_box(nth);
+        });
+        child.kill().unwrap();
+        // What it said before it died counts, too.
+        confirmed = synced.last().unwrap_or(confirmed);
+        child.wait().unwrap();
+        let device = SwapFile::open(&path).unwrap();
+        let (swap, number) = Frontswap::restore(&device).unwrap();
+        assert!(
+            number == confirmed || number == confirmed + 1,
+            "kill {kill}: checkpoint {number}, and {confirmed} was confirmed"
+        );
+        let host = host();
+        let paged = Paged::new(Arc::clone(host.ram_shared()), swap, BUDGET).unwrap();
+        served(&host, &paged, || {
+            assert_eq!(contents(&paged), contents_after(number), "kill {kill}");
+        });
+    }
+    assert!(confirmed >= KILLS);
+}

@@ -1,0 +1,109 @@
+//! A zone, a reserve, devices: what the tests run on.
+
+use framewright::frame::ZoneLayout;
+use framewright::platform::Fenced;
+use framewright::reserve::{PoolConfig, PoolId, Reserve, ReserveLayout};
+use framewright::{Frame, Run};
+use framewright_linux::paged::Paged;
+use framewright_linux::platform::Slots;
+use framewright_linux::tenancy::Guests;
+use framewright_linux::{Host, Linux, Options, Pages, Ram, Stored};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub(crate) type Platform = Stored<Fenced>;
+
+/// Frames of the zone, for all tests.
+pub(crate) fn host() -> Host<Fenced> {
+    Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(8))).unwrap()
+}
+
+/// A reserve of `frames` frames over RAM of its own, and seats for four threads.
+pub(crate) fn with_reserve(
+    frames: u64,
+    work: impl FnOnce(&Reserve<'_, Platform>, &Guests<'_, '_, Platform>, PoolId),
+) {
+    let run = Run::new(Frame(0), frames).unwrap();
+    let slots = Slots::new(4);
+    let layout = ReserveLayout::new(run).with_cpus(slots.count());
+    let mut words = vec![0; layout.words_needed().unwrap()];
+    let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+    let platform = Stored::new(Linux::fenced(slots.clone()), ram);
+    let reserve = Reserve::new(&layout, &mut words, platform).unwrap();
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    work(&reserve, &guests, pool);
+}
+
+/// Runs `work` while a thread serves the region; then everything is discarded, and all frames are free again.
+pub(crate) fn served(host: &Host<Fenced>, paged: &Paged<'_>, work: impl FnOnce()) {
+    /// Also if the work panics: else the pager would be waited for.
+    struct Stop<'p, 's>(&'p Paged<'s>);
+    impl Drop for Stop<'_, '_> {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
+        paged.await_pager();
+        let _stop = Stop(paged);
+        work();
+    });
+    paged
+        .discard(0..paged.pages(), &mut host.seat().unwrap())
+        .unwrap();
+    assert_eq!(paged.stats().resident, 0);
+    assert_eq!(host.zone().recount().allocated.iter().sum::<u64>(), 0);
+}
+
+/// The `nth` word of a page, by load and store.
+pub(crate) fn load(paged: &Paged<'_>, page: u64, nth: usize) -> u64 {
+    let words = paged.address(page).unwrap().cast::<u64>();
+    // SAFETY: in the region, and each word of a page is one thread's.
+    unsafe { words.add(nth).read_volatile() }
+}
+
+pub(crate) fn store(paged: &Paged<'_>, page: u64, nth: usize, value: u64) {
+    let words = paged.address(page).unwrap().cast::<u64>();
+    // SAFETY: as above.
+    unsafe { words.add(nth).write_volatile(value) };
+}
+
+/// Numbers that only depend on the seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A folder that is gone when this is dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let nth = NEXT.fetch_add(1, Relaxed);
+        let name = format!("framewright-{name}-{}-{nth}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

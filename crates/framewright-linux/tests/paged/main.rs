@@ -1,0 +1,6 @@
+//! Paged anonymous memory on real frames, devices and reserves: what is read is what was written.
+
+mod crash;
+mod errors;
+mod machine;
+mod shadow;

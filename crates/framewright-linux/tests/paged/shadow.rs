@@ -1,0 +1,177 @@
+//! Threads read and write at random; each knows what must be there.
+
+use crate::machine::{Folder, Random, host, load, served, store, with_reserve};
+use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink};
+use framewright::{Context, Mobility, Order};
+use framewright_linux::paged::Paged;
+use framewright_linux::swap::{SwapDevice, SwapPolicy};
+use framewright_linux::{Frontswap, SwapFile, Zram};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const PAGES: u64 = 256;
+const THREADS: u64 = 3;
+
+/// One thread's pages are those with its remainder; it writes two words of each, and checks them.
+fn read_and_write(paged: &Paged<'_>, thread: u64, steps: u64) {
+    let mut random = Random(thread + 1);
+    let mut shadow = vec![0; PAGES as usize];
+    for step in 1..=steps {
+        // Half of the touches go to an eighth of the pages.
+        let among = if random.below(2) == 0 {
+            PAGES / 8
+        } else {
+            PAGES
+        };
+        let page = random.below(among / THREADS) * THREADS + thread;
+        let known = &mut shadow[page as usize];
+        match random.below(8) {
+            0..4 => {
+                assert_eq!(load(paged, page, 0), *known, "page {page}, step {step}");
+                assert_eq!(load(paged, page, 511), *known, "page {page}, step {step}");
+            }
+            4..6 => {
+                *known = page << 32 | step;
+                store(paged, page, 0, *known);
+                store(paged, page, 511, *known);
+            }
+            6 => {
+                let mut bytes = [0; 8];
+                paged.read(page * 4096 + 4088, &mut bytes).unwrap();
+                assert_eq!(
+                    u64::from_ne_bytes(bytes),
+                    *known,
+                    "page {page}, step {step}"
+                );
+            }
+            _ => {
+                *known = page << 32 | step;
+                let bytes = known.to_ne_bytes();
+                paged.write(page * 4096, &bytes[..3]).unwrap();
+                paged.write(page * 4096 + 3, &bytes[3..]).unwrap();
+                paged.write(page * 4096 + 4088, &bytes).unwrap();
+            }
+        }
+    }
+    for page in (thread..PAGES).step_by(THREADS as usize) {
+        assert_eq!(
+            load(paged, page, 0),
+            shadow[page as usize],
+            "page {page} at the end"
+        );
+        assert_eq!(
+            load(paged, page, 511),
+            shadow[page as usize],
+            "page {page} at the end"
+        );
+    }
+}
+
+/// All threads at once, with what `beside` does until they are done.
+fn all_threads(paged: &Paged<'_>, steps: u64, beside: impl Fn() + Sync) {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            while !is_done.load(Relaxed) {
+                beside();
+                std::thread::yield_now();
+            }
+        });
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| scope.spawn(move || read_and_write(paged, thread, steps)))
+            .collect();
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        is_done.store(true, Relaxed);
+        other.join().unwrap();
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
+}
+
+#[test]
+fn a_quarter_of_the_frames_is_enough_on_each_device_under_each_policy_beside_an_owner_who_takes() {
+    let folder = Folder::new("shadow");
+    let file = SwapFile::create(&folder.path().join("swap"), 600).unwrap();
+    let zram = Zram::new(600, 4 << 20);
+    let devices: [&dyn SwapDevice; 2] = [&file, &zram];
+    let back = SwapPolicy::WriteBack { dirty_max: 40 };
+    for device in devices {
+        for policy in [None, Some(SwapPolicy::WriteThrough), Some(back)] {
+            let host = host();
+            with_reserve(512, |reserve, guests, pool| {
+                let mut swap = Frontswap::new(device, PAGES);
+                if let Some(policy) = policy {
+                    swap = swap.with_store(guests, pool, 0, policy);
+                }
+                let ram = Arc::clone(host.ram_shared());
+                let paged = Paged::new(ram, swap, PAGES / 4).unwrap();
+                served(&host, &paged, || {
+                    all_threads(&paged, 3000, || {
+                        // The owner fills what he took: nobody may get that for a page.
+                        for frames in [512, 64, 7, 1] {
+                            let Ok(run) = reserve.alloc_contig(frames, 1) else {
+                                continue;
+                            };
+                            let ram = reserve.platform().ram();
+                            for frame in run.start().0..run.end().0 {
+                                let poison = [0xaa; 4096];
+                                ram.write(framewright::Frame(frame), &poison).unwrap();
+                            }
+                            reserve.release(run).unwrap();
+                        }
+                    });
+                    paged.swap().sync().unwrap();
+                    assert_eq!(paged.swap().dirty_pages(), 0);
+                    (0..THREADS).for_each(|thread| assert_eq!(load(&paged, thread, 1), 0));
+                });
+                let stats = paged.stats();
+                assert!(stats.evicted > 100 && stats.used_again > 0, "{stats:?}");
+                assert_eq!(stats.failed, 0);
+                let swap = paged.swap().stats();
+                if policy.is_some() {
+                    assert!(swap.store_loads > 0, "{swap:?}");
+                }
+                assert_eq!(paged.swap().used_slots(), 0);
+            });
+        }
+    }
+}
+
+#[test]
+fn frames_move_and_are_asked_for_while_threads_use_them() {
+    let host = host();
+    let device = Zram::new(600, 4 << 20);
+    let ram = Arc::clone(host.ram_shared());
+    let paged = Paged::new(ram, Frontswap::new(&device, PAGES), PAGES / 4).unwrap();
+    served(&host, &paged, || {
+        all_threads(&paged, 6000, || {
+            let mut seat = host.seat().unwrap();
+            let mut moves: Vec<_> = (0..PAGES)
+                .filter_map(|page| paged.frame_of(page))
+                .map(|from| Move {
+                    from,
+                    to: seat.alloc(Order::ZERO, Mobility::Movable).unwrap(),
+                    order: Order::ZERO,
+                    state: MoveState::Unknown,
+                })
+                .collect();
+            paged.migrate(&mut moves);
+            for one in &moves {
+                let unused = if one.state == MoveState::Moved {
+                    one.from
+                } else {
+                    one.to
+                };
+                seat.free(unused, Order::ZERO).unwrap();
+            }
+            let ask = Ask {
+                wanted: 5,
+                scan: 100,
+                order: Order::ZERO,
+                context: Context::ANY,
+            };
+            paged.shrink(&mut seat, &ask);
+        });
+    });
+    let stats = paged.stats();
+    assert!(stats.moved > 0 && stats.evicted > 0, "{stats:?}");
+}
