@@ -248,6 +248,32 @@ impl FileCache<'_> {
         }
     }
 
+    /// Writes files back, the one that has been dirty for longest first, until so few are dirty as may be.
+    pub(super) fn limit_dirty_files(&self) {
+        let max = self.options.dirty_files_max;
+        let mut tries = self.files.dirty().len();
+        while tries > 0 {
+            tries -= 1;
+            let inode = {
+                let mut list = self.files.dirty();
+                if list.len() <= max {
+                    return;
+                }
+                list.pop_front()
+            };
+            let Some(inode) = inode else { return };
+            inode.dirty().is_listed = false;
+            let io = inode.io();
+            let writer = inode.writer();
+            // What could not be written stays dirty: who wants to know calls `sync`.
+            let _ = self.write_all(&inode, &io);
+            drop(writer);
+            drop(io);
+            self.list_again(&inode);
+            self.files.settle(&inode);
+        }
+    }
+
     /// What was written is on the device, but for what was lost when that failed before.
     fn note_synced(inode: &Inode) -> Result<(), FileError> {
         let mut dirty = inode.dirty();

@@ -182,13 +182,16 @@ struct Known {
     handles: u32,
     /// The state that its pages are of, where that can be known.
     stamp: Option<Stamp>,
+    /// It is in the queue of those that were closed; and was closed again since it came there.
+    is_queued: bool,
+    is_recent: bool,
 }
 
 #[derive(Debug, Default)]
 struct All {
     by_id: BTreeMap<u64, Known>,
     by_file: BTreeMap<(u64, u64), u64>,
-    /// Those that were closed, the oldest first; some are open again.
+    /// Those that were closed, the first one first; each once, and some are open again.
     closed: VecDeque<u64>,
 }
 
@@ -294,6 +297,8 @@ impl Files {
             file,
             handles: 1,
             stamp,
+            is_queued: false,
+            is_recent: false,
         };
         all.by_id.insert(inode.id, known);
         drop(all);
@@ -319,7 +324,11 @@ impl Files {
         if known.handles > 0 {
             return;
         }
-        all.closed.push_back(inode.id);
+        known.is_recent = known.is_queued;
+        if !known.is_queued {
+            known.is_queued = true;
+            all.closed.push_back(inode.id);
+        }
         drop(all);
         self.settle(inode);
     }
@@ -355,23 +364,27 @@ impl Files {
         drop(medium);
     }
 
-    /// Forgets the files that were closed first, as long as there are more than `max`: they are the result.
+    /// Forgets files that are closed, the first first, as long as more than `max` are known: they are the result. One that
+    /// was closed again meanwhile has a second chance.
     pub(super) fn forget_beyond(&self, max: usize) -> Vec<Arc<Inode>> {
         let mut gone = Vec::new();
         let mut all = self.all();
-        let mut tries = all.closed.len();
+        // Each is looked at twice at most: when it was closed again, and then.
+        let mut tries = 2 * all.closed.len();
         while all.by_id.len() > max && tries > 0 {
             tries -= 1;
             let Some(id) = all.closed.pop_front() else {
                 break;
             };
-            let Some(known) = all.by_id.get(&id) else {
+            let Some(known) = all.by_id.get_mut(&id) else {
                 continue;
             };
             if known.handles > 0 {
+                known.is_queued = false;
                 continue;
             }
-            if !known.inode.dirty().pages.is_empty() {
+            if known.is_recent || !known.inode.dirty().pages.is_empty() {
+                known.is_recent = false;
                 all.closed.push_back(id);
                 continue;
             }

@@ -109,18 +109,22 @@ pub struct FileOptions {
     pub dirty_max: u64,
     /// Pages that are read at once for who reads in sequence, 1 to 32; 1 is nothing ahead.
     pub ahead_max: u64,
-    /// Files that are remembered, those that are open not counted.
+    /// Files that are known, above which closed ones are forgotten.
     pub files_max: usize,
+    /// Files with dirty pages, above which who opens one has the first of them written: as long as they are dirty they keep
+    /// a file descriptor.
+    pub dirty_files_max: usize,
 }
 
 impl Default for FileOptions {
-    /// As many pages as there are frames, 4096 of them dirty; 32 ahead; 65,536 files.
+    /// As many pages as there are frames, 4096 of them dirty; 32 ahead; 65,536 files, 256 of them dirty.
     fn default() -> Self {
         Self {
             pages_max: u64::MAX,
             dirty_max: 4096,
             ahead_max: 32,
             files_max: 1 << 16,
+            dirty_files_max: 256,
         }
     }
 }
@@ -242,6 +246,7 @@ impl<'s> FileCache<'s> {
             let _io = inode.io_alone();
             self.forget_pages(inode);
         }
+        self.limit_dirty_files();
         Ok(file)
     }
 

@@ -278,3 +278,49 @@ fn files_beyond_the_limit_are_forgotten_the_first_closed_first() {
     assert!(is_known(5) && is_known(4) && !is_known(0));
     assert_eq!(cleared(&cache, &mut seat), 0);
 }
+
+#[test]
+fn files_that_are_closed_dirty_do_not_keep_their_descriptors_for_ever() {
+    let (host, folder) = (host(1024), Folder::new());
+    let options = FileOptions {
+        dirty_files_max: 4,
+        ..FileOptions::default()
+    };
+    let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
+    let path = |nth: u64| folder.file(&nth.to_string());
+    for nth in 0..20 {
+        let file = cache.create(path(nth)).unwrap();
+        cache.write(&mut seat, &file, 0, &pattern(nth)).unwrap();
+        assert!(cache.stats().dirty <= 5);
+    }
+    for nth in 0..15 {
+        assert!(std::fs::read(path(nth)).unwrap() == pattern(nth));
+    }
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    assert!(std::fs::read(path(19)).unwrap() == pattern(19));
+}
+
+#[test]
+fn a_file_that_was_closed_again_is_forgotten_after_one_that_was_not() {
+    let (host, folder) = (host(1024), Folder::new());
+    let options = FileOptions {
+        files_max: 3,
+        ..FileOptions::default()
+    };
+    let cache = cache_with(&host, options);
+    let open = |nth: u64| {
+        let path = folder.file(&nth.to_string());
+        if !path.exists() {
+            std::fs::write(&path, pattern(nth)).unwrap();
+        }
+        cache.open(path).unwrap().id()
+    };
+    let ids = [open(0), open(1), open(2)];
+    for _ in 0..1000 {
+        assert_eq!(open(0), ids[0]);
+    }
+    open(3);
+    // The second went, and not the first, which was used again.
+    assert_eq!((open(0), open(2)), (ids[0], ids[2]));
+    assert_ne!(open(1), ids[1]);
+}
