@@ -8,11 +8,12 @@
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::platform::Fenced;
-use framewright::policy::{Config, ReclaimConfig};
+use framewright::policy::{Config, ContigConfig, ReclaimConfig};
 use framewright::reclaim::{
     Ask, Clients, CompactEffort, Compaction, Holding, Migrate, Move, MoveState, Reclaim, Shrink,
     Shrunk,
 };
+use framewright::reserve::MigrateArea;
 use framewright::{Context, CpuId, Frame, Mobility, Order, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -296,6 +297,59 @@ fn a1_of_two_who_evacuate_one_run_at_most_one_has_it() {
     });
     let winners = winners.load(Relaxed);
     assert!(winners > 50, "only {winners} were emptied in 150 schedules");
+}
+
+#[test]
+fn m1_of_two_owners_of_one_area_each_has_its_own_frames() {
+    for config in [ContigConfig::LINUX, ContigConfig::default()] {
+        let served = Arc::new(AtomicU64::new(0));
+        let count = served.clone();
+        explore(150, move || {
+            let (zone, reclaim) = machine(100);
+            let run = Run::new(Frame(32), 32).unwrap();
+            let memory = vec![0; MigrateArea::<Fenced>::words_needed(run)].leak();
+            let area = MigrateArea::new(reclaim, run, &config, memory).unwrap();
+            let area: &'static MigrateArea<'_, '_, '_, Fenced> = Box::leak(Box::new(area));
+            let owner = Owner::default();
+            fill(zone, &owner, &SPREAD);
+            let owning = |cpu: u16, frames: u64| {
+                let (owner, count) = (owner.clone(), count.clone());
+                on_cpu(zone, cpu, move |seat| {
+                    let clients = Clients {
+                        shrink: &[],
+                        migrate: &[&owner],
+                    };
+                    for _ in 0..2 {
+                        let Ok(run) = area.alloc_contig(seat, frames, 1, &clients) else {
+                            continue;
+                        };
+                        count.fetch_add(1, Relaxed);
+                        let all = run.start().0..run.end().0;
+                        // Single frames, as far as the account is concerned.
+                        all.clone()
+                            .for_each(|frame| owner.fix(Frame(frame), Order::ZERO));
+                        thread::yield_now();
+                        all.for_each(|frame| {
+                            owner.0.lock().unwrap().fixed.remove(&Frame(frame));
+                        });
+                        area.release(seat, run).unwrap();
+                    }
+                })
+            };
+            let threads = [owning(0, 5), owning(1, 11)];
+            let churning = owner.clone();
+            let third = on_cpu(zone, 2, move |seat| churn(seat, &churning, 5));
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+            third.join().unwrap();
+            assert_eq!(area.claimed_frames(), 0, "M3");
+            area.verify().unwrap();
+            owner.end(zone);
+        });
+        let served = served.load(Relaxed);
+        assert!(served > 300, "only {served} were served in 150 schedules");
+    }
 }
 
 #[test]

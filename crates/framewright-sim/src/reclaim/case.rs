@@ -161,6 +161,7 @@ impl Subject for Case {
             n if n < 40 => self.of_client(random),
             n if n < 120 => self.of_reclaim(random),
             n if n < 130 && !self.is_calm => self.of_zone(random),
+            n if n < 150 && !self.is_calm => self.of_owner(random),
             _ => self.plain(random, nth),
         }
     }
@@ -298,11 +299,12 @@ impl Case {
         let pageblocks = self.layout.frames >> self.layout.pageblock_order.get();
         let block = random.below(pageblocks + 1) as u32;
         match random.below(8) {
-            0..3 => Op::Evacuate {
+            0..2 => Op::Evacuate {
                 cpu: draw::cpu(random, self.cpus()),
                 block,
                 blocks: 1 + random.below(2) as u32,
             },
+            2 => self.of_owner(random),
             3 if self.has_labels => Op::SetLabel {
                 block,
                 label: Label::from_index(random.below(5) as usize).expect("there are five"),
@@ -315,6 +317,21 @@ impl Case {
                 block,
                 isolated: false,
             },
+        }
+    }
+
+    /// A run, mostly of a few frames.
+    fn of_owner(&self, random: &mut Random) -> Op {
+        let most = if random.chance(70) {
+            8
+        } else {
+            2 << self.layout.pageblock_order.get()
+        };
+        Op::TakeRun {
+            cpu: draw::cpu(random, self.cpus()),
+            at: random.below(self.layout.frames) as u32,
+            frames: 1 + random.below(most) as u32,
+            linux: random.chance(50),
         }
     }
 

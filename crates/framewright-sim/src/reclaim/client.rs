@@ -1,6 +1,8 @@
 use super::world::{Own, World};
 use super::{CLIENTS, mood};
-use framewright::reclaim::{Ask, Clients, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+use framewright::reclaim::{
+    Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk,
+};
 
 /// A simulated client: what it holds are the objects of that owner.
 pub(super) struct Client<'w, 'z, 'm> {
@@ -30,6 +32,10 @@ impl<'z, 'm> Shrink<Own<'z, 'm>> for Client<'_, 'z, 'm> {
 impl Migrate for Client<'_, '_, '_> {
     fn migrate(&self, moves: &mut [Move]) {
         self.world.migrate(self.nth, moves);
+    }
+
+    fn discard(&self, blocks: &mut [Discard]) {
+        self.world.discard(self.nth, blocks);
     }
 }
 

@@ -24,6 +24,7 @@ mod case;
 mod client;
 mod driver;
 mod op;
+mod runs;
 mod world;
 
 pub use crate::difference::{Difference, Finding, Summary};

@@ -72,6 +72,13 @@ pub enum Op {
     },
     /// `Reclaim::evacuate` of whole pageblocks.
     Evacuate { cpu: u16, block: u32, blocks: u32 },
+    /// `Reclaim::take_run`, as Linux does or by the default; what it takes is a user's.
+    TakeRun {
+        cpu: u16,
+        at: u32,
+        frames: u32,
+        linux: bool,
+    },
     /// `Zone::isolate` of one pageblock, or `Zone::unisolate`.
     Isolate { block: u32, isolated: bool },
     /// `Zone::set_label` of one pageblock.

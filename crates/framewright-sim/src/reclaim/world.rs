@@ -18,7 +18,7 @@ pub(super) struct Object {
     pub(super) order: Order,
     pub(super) mobility: Mobility,
     pub(super) owner: u8,
-    stamp: u64,
+    pub(super) stamp: u64,
     pub(super) held: bool,
     /// Where it was when it was pinned.
     pub(super) pinned: Option<usize>,
@@ -44,6 +44,8 @@ pub(super) struct Calls {
     pub(super) offered: u64,
     pub(super) moved: u64,
     pub(super) stayed: u64,
+    /// Frames whose contents clients dropped.
+    pub(super) dropped: u64,
     /// Clients did something else besides, so that what was known before is not known any more.
     pub(super) meddled: bool,
 }
@@ -52,7 +54,7 @@ pub(super) struct Calls {
 pub(super) struct Model {
     pub(super) frames: FrameModel,
     /// What lies in each frame.
-    ram: Vec<u64>,
+    pub(super) ram: Vec<u64>,
     pub(super) objects: BTreeMap<usize, Object>,
     stamps: u64,
     /// How each client behaves, and for how many calls.
@@ -87,7 +89,7 @@ fn word(stamp: u64, nth: usize) -> u64 {
 }
 
 /// What free frames hold.
-const POISON: u64 = !0;
+pub(super) const POISON: u64 = !0;
 
 impl Model {
     fn new(case: &Case) -> Self {
@@ -119,7 +121,7 @@ impl Model {
     }
 
     /// The block is its owner's, who writes to it.
-    fn put(&mut self, at: usize, order: Order, mobility: Mobility, owner: u8) {
+    pub(super) fn put(&mut self, at: usize, order: Order, mobility: Mobility, owner: u8) {
         self.stamps += 1;
         let stamp = self.stamps;
         for nth in 0..order.frames() as usize {
@@ -137,7 +139,7 @@ impl Model {
     }
 
     /// Whether the contents of the block are there.
-    fn check_contents(&self, at: usize, object: &Object) -> Result<(), Difference> {
+    pub(super) fn check_contents(&self, at: usize, object: &Object) -> Result<(), Difference> {
         let frames = object.order.frames() as usize;
         match (0..frames).find(|&nth| self.ram[at + nth] != word(object.stamp, nth)) {
             Some(nth) => differ!("R2: the contents of the block at {at} are lost, frame {nth}"),

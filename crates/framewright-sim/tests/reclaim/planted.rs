@@ -35,10 +35,19 @@ fn r2_bytes_that_are_lost_are_found() {
 
 #[test]
 fn r2_an_engine_that_hears_something_else_is_found() {
-    each_says(Lie::HearBusy, &["pgmigrate", "is to move", "target"]);
+    each_says(
+        Lie::HearBusy,
+        &["pgmigrate", "is to move", "to be dropped", "target"],
+    );
     each_says(
         Lie::HearMoved,
-        &["pgmigrate", "is to move", "target", "handed out"],
+        &[
+            "pgmigrate",
+            "is to move",
+            "to be dropped",
+            "target",
+            "handed out",
+        ],
     );
 }
 

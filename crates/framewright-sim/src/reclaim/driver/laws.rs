@@ -2,10 +2,12 @@
 
 use super::Pair;
 use crate::difference::{Difference, differ};
+use crate::frame::State;
 use framewright::policy::{Label, Targets};
 use framewright::reclaim::Background;
 use framewright::stats::{FrameStats, ReclaimStats};
 use framewright::{Mobility, Order};
+use std::ops::Range;
 
 /// What engine and model had counted before an operation.
 pub(super) struct Before {
@@ -211,8 +213,26 @@ impl Pair<'_, '_, '_, '_> {
             return false;
         }
         let shift = world.zone.pageblock_order().get();
-        let ids = block..block + blocks;
-        let inside = block << shift..(block + blocks) << shift;
+        drop(model);
+        self.can_empty(block << shift..(block + blocks) << shift)
+    }
+
+    /// The same for a run of any length, all of which exists.
+    pub(super) fn can_take_run(&self, at: usize, frames: usize) -> bool {
+        let model = self.world.model();
+        if !self.world.case.is_uncached() || model.moods.iter().any(|&(mood, _)| mood != 0) {
+            return false;
+        }
+        let is_there = (at..at + frames)
+            .all(|at| at < model.frames.span() && model.frames.state(at) != State::Absent);
+        drop(model);
+        is_there && self.can_empty(at..at + frames)
+    }
+
+    fn can_empty(&self, inside: Range<usize>) -> bool {
+        let world = self.world;
+        let model = world.model();
+        let ids = model.frames.block_of(inside.start)..model.frames.block_of(inside.end - 1) + 1;
         let is_plain = |id: usize| {
             model.frames.pins(id) == 0
                 && !model.frames.is_isolated(id)

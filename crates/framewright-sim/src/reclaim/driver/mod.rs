@@ -1,5 +1,6 @@
 mod laws;
 mod requests;
+mod runs;
 
 use super::client::with_clients;
 use super::world::{Calls, World};
@@ -8,6 +9,7 @@ use crate::difference::{Difference, Finding, Summary, differ};
 use crate::drive::{self, Seats, in_step};
 use crate::{Call, Machine};
 use framewright::frame::Zone;
+use framewright::policy::ContigConfig;
 use framewright::reclaim::{
     Background, CompactEffort, Compaction, EvacuateError, Obstacle, Reclaim, Seat,
 };
@@ -161,6 +163,19 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
             } => self.compact(cpu, (order_of(order), mobility), direct),
             Op::Evacuate { cpu, block, blocks } => {
                 self.evacuate(cpu, block as usize, blocks as usize)
+            }
+            Op::TakeRun {
+                cpu,
+                at,
+                frames,
+                linux,
+            } => {
+                let config = if linux {
+                    ContigConfig::LINUX
+                } else {
+                    ContigConfig::default()
+                };
+                self.take_run(cpu, (at as usize, frames as usize), &config)
             }
             Op::Isolate { block, isolated } => self.isolate(block as usize, isolated),
             Op::SetLabel { block, label } => {

@@ -1,0 +1,77 @@
+use super::{Pair, with_clients};
+use crate::difference::{Difference, differ};
+use crate::reclaim::world::Calls;
+use framewright::policy::ContigConfig;
+use framewright::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
+use framewright::{Frame, Run};
+
+/// Runs of any length that are emptied and taken.
+impl Pair<'_, '_, '_, '_> {
+    pub(super) fn take_run(
+        &mut self,
+        cpu: u16,
+        (at, frames): (usize, usize),
+        config: &ContigConfig,
+    ) -> Result<(), Difference> {
+        let before = self.before();
+        self.world.begin(Calls {
+            evacuates: true,
+            ..Calls::default()
+        });
+        let (world, reclaim) = (self.world, self.reclaim);
+        let first = world.model().frames.frame(at);
+        let run = Run::new(first, frames as u64).expect("small numbers");
+        let can = self.can_take_run(at, frames);
+        let seat = self.seats.run_on(world.machine, cpu).frames();
+        let mut effort = RunEffort::default();
+        let got = with_clients(world, |clients| {
+            let clients = Clients {
+                shrink: &[],
+                migrate: clients.migrate,
+            };
+            reclaim.take_run(seat, run, &clients, config, &mut effort)
+        });
+        world.end()?;
+        self.count(got.is_ok());
+        let mut model = world.model();
+        let counted = [effort.moved, effort.stayed, effort.discarded];
+        let must = [model.calls.moved, model.calls.stayed, model.calls.dropped];
+        if counted != must || effort.reclaimed != 0 {
+            return differ!("{effort:?}: moved, stayed and dropped were {must:?}");
+        }
+        match got {
+            Ok(()) => {
+                if !model.frames.can_alloc_run(at, frames) {
+                    return differ!("{run:?} was taken, and is not free");
+                }
+                model.own_run(at, frames);
+            }
+            Err(EvacuateError::Range(_)) => {
+                if can {
+                    return differ!("{got:?}, but the run is good");
+                }
+            }
+            Err(EvacuateError::InTheWay { frame, why }) => {
+                let end = Frame(run.end().0);
+                if frame >= end {
+                    return differ!("{frame} is in the way of {run:?}");
+                }
+                if can && !model.calls.meddled {
+                    return differ!("nothing is in the way of {run:?}, but {frame} {why}");
+                }
+                if why == Obstacle::Pinned {
+                    model.check_pinned(frame)?;
+                }
+            }
+        }
+        let batches = model.calls.batches;
+        let tries = u64::from(config.tries);
+        let passes = u64::from(config.passes);
+        let most = tries * tries * passes * (frames as u64 / u64::from(config.batch) + 2);
+        if batches > most {
+            return differ!("R3: {batches} calls for {run:?}, at most {most}");
+        }
+        drop(model);
+        self.check_counts(&before, None)
+    }
+}
