@@ -240,6 +240,12 @@ impl<'s> Paged<'s> {
         table.frame(state)
     }
 
+    /// An upper bound of the kernel's mappings that make up the region now.
+    #[must_use]
+    pub fn mappings(&self) -> u64 {
+        self.region.window.mappings()
+    }
+
     /// The swap behind it.
     #[must_use]
     pub const fn swap(&self) -> &Frontswap<'s> {

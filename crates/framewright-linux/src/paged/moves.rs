@@ -2,10 +2,11 @@
 
 use super::Paged;
 use super::region::{Region, count};
-use super::table::{BUSY, DIRTY, LEAVING, SHOWN, WRITABLE};
+use super::table::{BUSY, DIRTY, LEAVING, SHOWN, State, WRITABLE};
 use crate::window::Access;
-use framewright::reclaim::{Migrate, Move, MoveState};
+use framewright::reclaim::{Discard, Migrate, Move, MoveState};
 use framewright::{Order, Run};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Moves at once, at most: so long is the gate shut.
 const BATCH: usize = 64;
@@ -16,6 +17,15 @@ impl Migrate for Paged<'_> {
     fn migrate(&self, moves: &mut [Move]) {
         for batch in moves.chunks_mut(BATCH) {
             self.region.migrate(batch);
+        }
+    }
+
+    /// What nobody has used lately and is in the swap, or zero: only pages whose access was taken away already.
+    fn discard(&self, blocks: &mut [Discard]) {
+        for batch in blocks.chunks_mut(BATCH) {
+            let dropped = self.region.discard(batch);
+            self.resident.fetch_sub(dropped, Relaxed);
+            count(&self.region.counts.evicted, dropped);
         }
     }
 }
@@ -58,6 +68,32 @@ impl Region {
             self.move_run(run, moves);
             rest = more;
         }
+    }
+
+    /// Drops what may be; how many.
+    fn discard(&self, blocks: &mut [Discard]) -> u64 {
+        if blocks
+            .iter()
+            .all(|one| self.table.page_of(one.frame).is_none())
+        {
+            return 0;
+        }
+        let mut dropped = 0;
+        let _shut = self.gate.shut();
+        for one in blocks {
+            let Some(nth) = self.table.page_of(one.frame) else {
+                continue;
+            };
+            let state = self.table.state(nth);
+            let may_go = state.is_idle() && !state.is(SHOWN | DIRTY);
+            if may_go && one.order == Order::ZERO && self.table.frame(state) == Some(one.frame) {
+                self.table.without_frame(state);
+                self.table.set(nth, State::default());
+                one.is_dropped = true;
+                dropped += 1;
+            }
+        }
+        dropped
     }
 
     /// Why the page is not moved; `Unknown` if it is.

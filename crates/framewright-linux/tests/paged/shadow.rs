@@ -1,13 +1,13 @@
 //! Threads read and write at random; each knows what must be there.
 
 use crate::machine::{Folder, Random, host, load, served, store, with_reserve};
-use framewright::reclaim::{Ask, Migrate, Move, MoveState, Shrink};
+use framewright::reclaim::{Ask, Discard, Migrate, Move, MoveState, Shrink};
 use framewright::{Context, Mobility, Order};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{SwapDevice, SwapPolicy};
 use framewright_linux::{Frontswap, SwapFile, Zram};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const PAGES: u64 = 256;
 const THREADS: u64 = 3;
@@ -94,8 +94,14 @@ fn a_quarter_of_the_frames_is_enough_on_each_device_under_each_policy_beside_an_
     let zram = Zram::new(600, 4 << 20);
     let devices: [&dyn SwapDevice; 2] = [&file, &zram];
     let back = SwapPolicy::WriteBack { dirty_max: 40 };
+    let put_back = SwapPolicy::PutBack { dirty_max: 100 };
     for device in devices {
-        for policy in [None, Some(SwapPolicy::WriteThrough), Some(back)] {
+        for policy in [
+            None,
+            Some(SwapPolicy::WriteThrough),
+            Some(back),
+            Some(put_back),
+        ] {
             let host = host();
             with_reserve(512, |reserve, guests, pool| {
                 let mut swap = Frontswap::new(device, PAGES);
@@ -142,9 +148,23 @@ fn frames_move_and_are_asked_for_while_threads_use_them() {
     let device = Zram::new(600, 4 << 20);
     let ram = Arc::clone(host.ram_shared());
     let paged = Paged::new(ram, Frontswap::new(&device, PAGES), PAGES / 4).unwrap();
+    let dropped = AtomicU64::new(0);
     served(&host, &paged, || {
         all_threads(&paged, 6000, || {
             let mut seat = host.seat().unwrap();
+            let mut blocks: Vec<_> = (0..PAGES)
+                .filter_map(|page| paged.frame_of(page))
+                .map(|frame| Discard {
+                    frame,
+                    order: Order::ZERO,
+                    is_dropped: false,
+                })
+                .collect();
+            Migrate::discard(&paged, &mut blocks);
+            for one in blocks.iter().filter(|one| one.is_dropped) {
+                dropped.fetch_add(1, Relaxed);
+                seat.free(one.frame, Order::ZERO).unwrap();
+            }
             let mut moves: Vec<_> = (0..PAGES)
                 .filter_map(|page| paged.frame_of(page))
                 .map(|from| Move {
@@ -173,5 +193,23 @@ fn frames_move_and_are_asked_for_while_threads_use_them() {
         });
     });
     let stats = paged.stats();
-    assert!(stats.moved > 0 && stats.evicted > 0, "{stats:?}");
+    assert!(
+        stats.moved > 0 && stats.evicted > dropped.load(Relaxed),
+        "{stats:?}"
+    );
+    assert!(dropped.into_inner() > 0);
+}
+
+#[test]
+fn few_mappings_cost_faults_and_nothing_else() {
+    let host = host();
+    let device = Zram::new(600, 4 << 20);
+    let ram = Arc::clone(host.ram_shared());
+    let swap = Frontswap::new(&device, PAGES);
+    // Room for a third of what the budget could need.
+    let paged = Paged::with_mappings_max(ram, swap, PAGES / 2, 90).unwrap();
+    served(&host, &paged, || {
+        all_threads(&paged, 3000, || assert!(paged.mappings() <= 90));
+    });
+    assert!(paged.stats().evicted > 100);
 }

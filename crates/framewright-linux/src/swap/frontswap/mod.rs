@@ -6,6 +6,7 @@
 //!    write-back    ──────▶ the store alone: dirty ──────────▶ device
 //!                              │ refused, or above the budget
 //!                              └─────────────────────────────▶ device
+//!    put-back      ──────▶ the store alone: dirty; moved to ordinary memory when an owner wants its frame
 //!
 //!    load: the store, and it forgets the page;   else the device: its slot stays the page's
 //! ```
@@ -68,6 +69,23 @@ pub enum SwapPolicy {
         /// Pages that may be dirty at a time: what is more goes to the device at once.
         dirty_max: u64,
     },
+    /// It is on no device as long as the store keeps it, and an owner who takes its frame has it copied to an ordinary one
+    /// first: the pool is to say so (`put_back`), and the owner to
+    /// bring frames. Written only where the store refuses it, above this bound, and by a [`sync`](Frontswap::sync).
+    PutBack {
+        /// Pages that may be dirty at a time: what is more goes to the device at once.
+        dirty_max: u64,
+    },
+}
+
+impl SwapPolicy {
+    /// How many pages may be dirty.
+    const fn dirty_max(self) -> u64 {
+        match self {
+            Self::WriteThrough => 0,
+            Self::WriteBack { dirty_max } | Self::PutBack { dirty_max } => dirty_max,
+        }
+    }
 }
 
 /// Why a page was not stored, or not loaded.
@@ -330,9 +348,9 @@ impl<'s> Frontswap<'s> {
             .unwrap_or_else(PoisonError::into_inner);
         let mut start = 0;
         if let Some(front) = self.front
-            && let SwapPolicy::WriteBack { dirty_max } = front.policy
             && !*is_syncing
         {
+            let dirty_max = front.policy.dirty_max();
             // Those that are refused are written one by one: they are few, or all that follow are.
             while start < pages.len() && self.dirty_pages() < dirty_max {
                 if !self.put_dirty(&front, pages[start], &contents[start]) {
@@ -594,7 +612,7 @@ impl<'s> Frontswap<'s> {
     pub(crate) fn wants_cleaning(&self) -> bool {
         match self.front.map(|front| front.policy) {
             Some(SwapPolicy::WriteBack { dirty_max }) => self.dirty_pages() > dirty_max / 2,
-            Some(SwapPolicy::WriteThrough) | None => false,
+            Some(SwapPolicy::WriteThrough | SwapPolicy::PutBack { .. }) | None => false,
         }
     }
 
