@@ -308,6 +308,13 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
     let (code, _, error) = run(&args);
     assert_eq!(code, Some(2));
     assert!(error.contains("folder.jsonl: cannot write: "), "{error}");
+    // And before everything else that `all` does, which takes a minute or two.
+    let page = folder.path().join("no/such/page.html");
+    for args in [&["all"][..], &["all", "--full"]] {
+        let (code, out, error) = run(&[args, &["--html", page.to_str().unwrap()]].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""));
+        assert!(error.contains("page.html: cannot write: "), "{error}");
+    }
 }
 
 #[test]

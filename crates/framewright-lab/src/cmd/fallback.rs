@@ -6,11 +6,12 @@ use super::progress::with_progress;
 use super::replay;
 use crate::experiment::Progress;
 use crate::experiment::fallback::{
-    Job, Outcome, Params, Policy, Span, case, figures, live_all, middles, series,
+    Course, Job, Outcome, Params, Policy, Span, case, figures, live_all, middles, series,
 };
 use crate::measure::PressureMetric as M;
 use crate::report::{
-    Figure, FigureAssertion, Machine, RunInfo, figure_lines, figure_table, has_place, write_whole,
+    Figure, FigureAssertion, Machine, Note, RunInfo, Tabled, figure_grid, figure_lines, has_place,
+    write_whole,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -141,6 +142,7 @@ impl Args {
             json: self.json.clone(),
             csv: self.csv.clone(),
             every: self.every as f64,
+            html: None,
             format: replay::Format::Table,
             assertions: Vec::new(),
             jobs: self.jobs,
@@ -215,7 +217,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         write_whole(path, &lines).map_err(CommandError::input)?;
     }
     if !is_stdout(&args.json) && !is_stdout(&args.csv) {
-        let text = text(&lives.figures, &seeds, span, M::is_in_table);
+        let text = table(&lives.figures, &seeds, span, M::is_in_table).text();
         write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
     }
     if unheld.is_empty() {
@@ -231,6 +233,18 @@ pub(super) struct Lives {
     outcomes: Vec<Outcome>,
     /// Of each seed, behind the document's.
     pub(super) figures: Vec<Figure<M>>,
+}
+
+impl Lives {
+    /// The first seed's lives over time.
+    pub(super) fn courses(&self, of: Course) -> Vec<(&'static str, Vec<(f64, f64)>)> {
+        let first = self.jobs.first().map(|job| job.seed);
+        let lives = self.jobs.iter().zip(&self.outcomes);
+        let of_first = lives.filter(|(job, _)| Some(job.seed) == first);
+        of_first
+            .map(|(job, outcome)| (job.policy.name(), outcome.course(of)))
+            .collect()
+    }
 }
 
 /// Each policy with each seed, with progress.
@@ -257,15 +271,15 @@ pub(super) fn lived(
 }
 
 /// The document's time: its counts are to be compared with those of as much.
-const PUBLISHED_DAYS_MILLI: u64 = 2500;
+pub(super) const PUBLISHED_DAYS_MILLI: u64 = 2500;
 
 /// The table and what a reader must know.
-pub(super) fn text(
+pub(super) fn table(
     figures: &[Figure<M>],
     seeds: &[u64],
     span: Span,
     shows: fn(M) -> bool,
-) -> String {
+) -> Tabled {
     let days = span.days_milli as f64 / 1000.0;
     let several = seeds.len() > 1;
     let middle = if several {
@@ -274,16 +288,24 @@ pub(super) fn text(
         Vec::new()
     };
     let shown = if several { &middle } else { figures };
-    let table = figure_table(shown, shows);
-    let mut text = format!(
-        "fallback: a synthetic phone of 2.7 GB, {days} days; pageblocks of 4 MiB, lists at the end, counts of \
-         all the time\n{table}\n"
-    );
+    let mut notes = Vec::new();
     if span.days_milli != PUBLISHED_DAYS_MILLI {
-        text += "published: counts of 2.5 days, which are not to be compared with those of another time.\n";
+        notes.push("published: counts of 2.5 days, which are not to be compared with those of another time.");
     }
-    text += "The phone was fitted once, to the document's before column; proposed and framewright are \
-             predictions\n(docs/design/0009-fallback-and-reclaim.md). Mixed pageblocks hold movable frames and \
-             others; the document\ndoes not count them.\n";
-    text
+    notes.push(
+        "The phone was fitted once, to the document's before column; proposed and framewright are \
+         predictions\n(docs/design/0009-fallback-and-reclaim.md). Mixed pageblocks hold movable frames and \
+         others; the document\ndoes not count them.",
+    );
+    Tabled {
+        caption: format!(
+            "fallback: a synthetic phone of 2.7 GB, {days} days; pageblocks of 4 MiB, lists at the end, counts of \
+             all the time"
+        ),
+        grid: figure_grid(shown, shows),
+        notes: notes
+            .into_iter()
+            .map(|note| Note::Text(note.into()))
+            .collect(),
+    }
 }

@@ -8,8 +8,8 @@ use crate::experiment::gcma::{self, Background, Options, Variant};
 use crate::experiment::{Clock, Progress, SEED};
 use crate::measure::{GcmaMetric as M, Of};
 use crate::report::{
-    Figure, FigureAssertion, FigureColumn, Machine, RunInfo, figure_lines, figure_table_of,
-    write_whole,
+    Figure, FigureAssertion, FigureColumn, Machine, Note, RunInfo, Tabled, figure_grid_of,
+    figure_lines, write_whole,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -70,6 +70,29 @@ const COLUMNS: [FigureColumn; 5] = [
     ("gcma", false, "gcma"),
     ("framewright", false, "framewright"),
 ];
+
+/// What the main job shows.
+pub(super) const fn in_short(metric: M) -> bool {
+    matches!(
+        metric,
+        M::LatencyUs(Of::Min | Of::Max | Of::Avg) | M::Failures
+    )
+}
+
+/// As the document had it, with so many requests of each size.
+pub(super) fn quick(requests: u32) -> Options {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16);
+    Options {
+        ram_bytes: 800 << 20,
+        reserve_bytes: 256 << 20,
+        requests,
+        background: Background::Guest,
+        idle: false,
+        workers: cpus,
+        seed: SEED,
+        variants: Variant::ALL.to_vec(),
+    }
+}
 
 impl Args {
     /// Where figures are to be written.
@@ -136,7 +159,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         write_whole(path, &lines).map_err(CommandError::input)?;
     }
     if args.json.as_ref().is_none_or(|p| p.as_os_str() != "-") {
-        let text = text(&figures, &options, in_full);
+        let text = table(&figures, &options, in_full).text();
         write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
     }
     if unheld.is_empty() {
@@ -155,28 +178,33 @@ pub(super) fn measured(options: &Options) -> Result<Vec<Figure<M>>, CommandError
 }
 
 /// What the table shows.
-const fn in_full(metric: M) -> bool {
+pub(super) const fn in_full(metric: M) -> bool {
     !matches!(metric, M::Requests | M::LatencyUs(Of::P99))
 }
 
 /// The table and what a reader must know.
-pub(super) fn text(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -> String {
-    let table = figure_table_of(&COLUMNS, figures, shows);
+pub(super) fn table(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -> Tabled {
     let machine = Machine::this();
     let beside = match (options.idle, options.background) {
         (true, _) => "guests' clean pages in every frame, nobody at work",
         (false, Background::None) => "every frame free, nobody at work",
         (false, Background::Guest) => "guests' clean pages in every frame, one guest always busy",
     };
-    format!(
-        "gcma: {} requests of each size from {} MiB of {} MiB; {beside}\n{table}\n\
-         published: CuBox i4 Pro, 4 CPUs ARMv7 at 1 GHz, 800 MiB, 256 MiB reserved, beside a kernel build. Ours: {},\n\
-         {} CPUs. From a request's call to its return, less the clock's own {} ns.\n",
-        options.requests,
-        options.reserve_bytes >> 20,
-        options.ram_bytes >> 20,
+    let published = format!(
+        "published: CuBox i4 Pro, 4 CPUs ARMv7 at 1 GHz, 800 MiB, 256 MiB reserved, beside a kernel build. Ours: {},\n\
+         {} CPUs. From a request's call to its return, less the clock's own {} ns.",
         machine.cpu,
         machine.cpus,
         Clock::calibrated().own_ns,
-    )
+    );
+    Tabled {
+        caption: format!(
+            "gcma: {} requests of each size from {} MiB of {} MiB; {beside}",
+            options.requests,
+            options.reserve_bytes >> 20,
+            options.ram_bytes >> 20,
+        ),
+        grid: figure_grid_of(&COLUMNS, figures, shows),
+        notes: vec![Note::Text(published)],
+    }
 }

@@ -4,9 +4,11 @@ use super::CommandError;
 use super::lab::failed;
 use super::progress::with_progress;
 use crate::experiment::kvmalloc::{self, Options};
-use crate::experiment::{Mapper, Progress, SEED};
+use crate::experiment::{Findings, Mapper, Progress, SEED};
 use crate::measure::KvMetric as M;
-use crate::report::{Figure, Machine, RunInfo, figure_lines, figure_table, write_whole};
+use crate::report::{
+    Figure, Machine, Note, RunInfo, Tabled, figure_grid, figure_lines, write_whole,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -116,14 +118,14 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
     threads.sort_unstable();
     threads.dedup();
     let all: Vec<Options> = threads.into_iter().map(options).collect();
-    let figures = measured(&all)?;
+    let figures = measured(&all)?.figures;
     if let Some(path) = &args.json {
         let lines = figure_lines(&info(args), &figures).map_err(CommandError::input)?;
         write_whole(path, &lines).map_err(CommandError::input)?;
     }
     if args.json.as_ref().is_none_or(|p| p.as_os_str() != "-") {
         let shows = if all.len() > 1 { in_curve } else { in_full };
-        let text = text(&figures, &all, shows);
+        let text = table(&figures, &all, shows).text();
         write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
     }
     Ok(())
@@ -155,17 +157,19 @@ fn info(args: &Args) -> RunInfo {
 }
 
 /// The experiment for each of several options, with progress.
-pub(super) fn measured(all: &[Options]) -> Result<Vec<Figure<M>>, CommandError> {
+pub(super) fn measured(all: &[Options]) -> Result<Findings<M>, CommandError> {
     let steps = all.iter().map(|options| kvmalloc::steps(*options)).sum();
     with_progress("kvmalloc", steps, |done| {
-        let each = |options: &Options| kvmalloc::run(*options, Progress::new(done));
-        let figures: Result<Vec<_>, _> = all.iter().map(each).collect();
-        Ok(figures.map_err(failed)?.concat())
+        let mut findings = Findings::default();
+        for options in all {
+            findings.add(kvmalloc::run(*options, Progress::new(done)).map_err(failed)?);
+        }
+        Ok(findings)
     })
 }
 
 /// What the table of one number of threads shows: everything.
-const fn in_full(_metric: M) -> bool {
+pub(super) const fn in_full(_metric: M) -> bool {
     true
 }
 
@@ -200,26 +204,34 @@ pub(super) const fn in_short(metric: M) -> bool {
 }
 
 /// The table and what a reader must know.
-pub(super) fn text(figures: &[Figure<M>], all: &[Options], shows: fn(M) -> bool) -> String {
+pub(super) fn table(figures: &[Figure<M>], all: &[Options], shows: fn(M) -> bool) -> Tabled {
+    let grid = figure_grid(figures, shows);
     let Some(options) = all.first() else {
-        return String::new();
+        return Tabled {
+            caption: "kvmalloc".into(),
+            grid,
+            notes: Vec::new(),
+        };
     };
-    let table = figure_table(figures, shows);
-    let mut text = format!(
-        "kvmalloc, mapper {}: buffers of {} bytes; {} of 100 blocks of their order have a frame that cannot go\n\
-         {table}\n\
-         The middle of {} repetition(s) of {} s, variants by turns, each in fresh memory; counts of all of them. A \
-         commit is a batch of\n{} buffers: read in, kvmalloc, copy, checksum, free the oldest batch.\n",
-        options.mapper.name(),
-        options.object_bytes,
-        options.fragmented,
+    let runs = format!(
+        "The middle of {} repetition(s) of {} s, variants by turns, each in fresh memory; counts of all of them. A \
+         commit is a batch of\n{} buffers: read in, kvmalloc, copy, checksum, free the oldest batch.",
         options.repeat,
         options.seconds,
         kvmalloc::batch_items(options.object_bytes),
     );
-    text += "published: shares of all CPU time of a machine under a file system's load, half of which is not the \
-             journal's;\nof ours, all but the background is the journal's threads'. Compare the ratios between columns.\n";
-    text
+    let published = "published: shares of all CPU time of a machine under a file system's load, half of which is not the \
+                     journal's;\nof ours, all but the background is the journal's threads'. Compare the ratios between columns.";
+    Tabled {
+        caption: format!(
+            "kvmalloc, mapper {}: buffers of {} bytes; {} of 100 blocks of their order have a frame that cannot go",
+            options.mapper.name(),
+            options.object_bytes,
+            options.fragmented,
+        ),
+        grid,
+        notes: vec![Note::Text(runs), Note::Text(published.into())],
+    }
 }
 
 #[cfg(test)]

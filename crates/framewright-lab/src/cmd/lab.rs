@@ -1,12 +1,17 @@
 //! `framewright lab`: the published experiments, repeated.
 
+use super::main_job::{self, PageArgs, Size};
 use super::progress::with_progress;
 use super::{CommandError, fallback, gcma, kvmalloc};
 use crate::experiment::va_fit::{self, Case};
 use crate::experiment::vmap_blocks::{self, Scenario};
-use crate::experiment::{BEFORE, Clock, FRAMEWRIGHT, Failure, Mapper, Options, Progress, SEED};
+use crate::experiment::{
+    BEFORE, Clock, FRAMEWRIGHT, Failure, Findings, Mapper, Options, Progress, SEED,
+};
 use crate::measure::{Quantile, RangeMetric as M};
-use crate::report::{Figure, Machine, RunInfo, figure_lines, figure_table, has_place, write_whole};
+use crate::report::{
+    Figure, Machine, Note, RunInfo, Tabled, figure_grid, figure_lines, has_place, write_whole,
+};
 use clap::Subcommand;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,6 +30,18 @@ enum Experiment {
     Kvmalloc(kvmalloc::Args),
     Fallback(fallback::Args),
     Gcma(gcma::Args),
+    All(All),
+}
+
+/// Everything that `framewright` alone does: the sample trace and all experiments, and one HTML page
+#[derive(Debug, clap::Args)]
+pub struct All {
+    /// At the documents' own sizes, which takes many minutes, instead of less than two
+    #[arg(long)]
+    full: bool,
+
+    #[command(flatten)]
+    page: PageArgs,
 }
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
@@ -108,6 +125,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         Experiment::Kvmalloc(args) => args.json(),
         Experiment::Fallback(args) => args.json(),
         Experiment::Gcma(args) => args.json(),
+        Experiment::All(_) => &None,
     };
     if let Some(path) = json {
         has_place(path).map_err(CommandError::input)?;
@@ -123,22 +141,26 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             let figures = measured_blocks(&scenarios, options)?;
             let names: Vec<&str> = scenarios.iter().map(|case| case.name()).collect();
             let info = args.common.info("vmap-blocks", &names, options);
-            let text = || blocks_text(&figures, options);
+            let text = || blocks_table(&figures, options).text();
             args.common.write(&info, &figures, text)
         }
         Experiment::VaFit(args) => {
             let cases = args.cases.iter().flat_map(|cases| cases.0.clone());
             let cases = or_all(cases.collect(), &Case::ALL);
             let options = args.common.options(args.threads, 5);
-            let figures = measured_fits(&cases, options)?;
+            let figures = measured_fits(&cases, options)?.figures;
             let names: Vec<&str> = cases.iter().map(|case| case.name()).collect();
             let info = args.common.info("va-fit", &names, options);
-            let text = || fits_text(&figures, options, in_full);
+            let text = || fits_table(&figures, options, in_full).text();
             args.common.write(&info, &figures, text)
         }
         Experiment::Kvmalloc(args) => kvmalloc::run(args),
         Experiment::Fallback(args) => fallback::run(args),
         Experiment::Gcma(args) => gcma::run(args),
+        Experiment::All(args) => {
+            let size = if args.full { Size::Full } else { Size::Quick };
+            main_job::run(size, &args.page)
+        }
     }
 }
 
@@ -220,7 +242,7 @@ pub(super) fn measured_blocks(
 }
 
 /// `va-fit`, with progress.
-pub(super) fn measured_fits(cases: &[Case], options: Options) -> Result<Vec<Figure>, CommandError> {
+pub(super) fn measured_fits(cases: &[Case], options: Options) -> Result<Findings, CommandError> {
     with_progress("va-fit", cases.len() as u64, |done| {
         va_fit::run(cases, options, Progress::new(done))
     })
@@ -255,54 +277,72 @@ pub(super) fn in_short(metric: M) -> bool {
 }
 
 /// The table of `vmap-blocks` and what a reader must know.
-pub(super) fn blocks_text(figures: &[Figure], options: Options) -> String {
-    let table = figure_table(figures, |_| true);
+pub(super) fn blocks_table(figures: &[Figure], options: Options) -> Tabled {
     let mapper = options.mapper.name();
     let clock = Clock::calibrated().own_ns;
-    format!(
-        "vmap-blocks, mapper {mapper}: vm_map_ram and vm_unmap_ram by turns, blocks of 1024 pages, \
-         one CPU\n{table}\n\
-         published: a kernel of 2015 under ftrace, whose probes are in its times. Ours: the least \
-         mean of {} run(s); the clock's own {clock} ns are subtracted from each call.\n{}",
+    let published = format!(
+        "published: a kernel of 2015 under ftrace, whose probes are in its times. Ours: the least \
+         mean of {} run(s); the clock's own {clock} ns are subtracted from each call.",
         options.repeat,
-        match options.loops {
-            Some(_) =>
-                "Not the document's number of iterations: its counts are not to be compared.\n",
-            None => "",
-        }
-    )
+    );
+    let mut notes = vec![Note::Text(published)];
+    if options.loops.is_some() {
+        let other = "Not the document's number of iterations: its counts are not to be compared.";
+        notes.push(Note::Text(other.into()));
+    }
+    Tabled {
+        caption: format!(
+            "vmap-blocks, mapper {mapper}: vm_map_ram and vm_unmap_ram by turns, blocks of 1024 \
+             pages, one CPU"
+        ),
+        grid: figure_grid(figures, |_| true),
+        notes,
+    }
 }
 
 /// The table of `va-fit` and what a reader must know.
-pub(super) fn fits_text(figures: &[Figure], options: Options, shows: impl Fn(M) -> bool) -> String {
-    let table = figure_table(figures, &shows);
+pub(super) fn fits_table(
+    figures: &[Figure],
+    options: Options,
+    shows: impl Fn(M) -> bool,
+) -> Tabled {
     let mapper = options.mapper.name();
     let clock = Clock::calibrated().own_ns;
     let threads = options.threads;
-    let mut text = format!(
-        "va-fit, mapper {mapper}, threads {threads}, an operation is an allocation and its free\n\
-         {table}\n\
-         Batches of all variants by turns, {} repetition(s); the clock's own {clock} ns are \
-         subtracted from each latency.\n",
+    let mut notes = vec![format!(
+        "Batches of all variants by turns, {} repetition(s); the clock's own {clock} ns are \
+         subtracted from each latency.",
         options.repeat
-    );
+    )];
     if shows(M::Ops) && makes_fewer(figures) {
-        text += "before makes fewer operations (ops) where each takes so long; its counts are of \
-                 those.\n";
+        notes.push(
+            "before makes fewer operations (ops) where each takes so long; its counts are of \
+             those."
+                .into(),
+        );
     }
-    text += match options.mapper {
-        Mapper::Null => {
-            "Nothing is mapped: this is the address-space level alone. before has no figure for \
-             vm_map_ram: its blocks are the other experiment.\n"
+    notes.push(
+        match options.mapper {
+            Mapper::Null => {
+                "Nothing is mapped: this is the address-space level alone. before has no figure for \
+                 vm_map_ram: its blocks are the other experiment."
+            }
+            Mapper::Host => {
+                "Frames are taken, mapped with mmap, and given back. A host usually allows a process \
+                 65,530 mappings, so le_fit, b_fit, full_fit, both long_busy_list and steady_random have \
+                 fewer areas than with the null mapper (docs/metrics.md); what asks how far something \
+                 goes is at the address-space level here too."
+            }
         }
-        Mapper::Host => {
-            "Frames are taken, mapped with mmap, and given back. A host usually allows a process \
-             65,530 mappings, so le_fit, b_fit, full_fit, both long_busy_list and steady_random have \
-             fewer areas than with the null mapper (docs/metrics.md); what asks how far something \
-             goes is at the address-space level here too.\n"
-        }
-    };
-    text
+        .into(),
+    );
+    Tabled {
+        caption: format!(
+            "va-fit, mapper {mapper}, threads {threads}, an operation is an allocation and its free"
+        ),
+        grid: figure_grid(figures, &shows),
+        notes: notes.into_iter().map(Note::Text).collect(),
+    }
 }
 
 /// Whether `before` made fewer operations than ours in some case.

@@ -24,11 +24,14 @@ use std::process::ExitCode;
 
 /// The experiment laboratory of Framewright, a memory manager as a library.
 ///
-/// Without a command: replays the sample trace that the program carries under all policies and
-/// says what can be seen.
+/// Without a command: replays the sample trace that the program carries under all policies, repeats
+/// the published experiments in a quick form, says what came out, and writes it as one HTML page.
 #[derive(Debug, Parser)]
-#[command(name = "framewright", version)]
+#[command(name = "framewright", version, args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(flatten)]
+    page: main_job::PageArgs,
+
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -66,7 +69,7 @@ pub fn main() -> ExitCode {
         Some(Command::Record(args)) => record::run(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Lab(args)) => lab::run(&args),
-        None => main_job::run(),
+        None => main_job::run(main_job::Size::Quick, &cli.page),
     };
     let (code, message) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -3,15 +3,17 @@
 use super::CommandError;
 use super::input::{Loaded, load};
 use super::progress::with_progress;
-use crate::measure::Metric;
+use crate::measure::{Film, Metric, Picture, Sample};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
     Job, Memory, Options, Outcome, Policy, Reclaim, SAMPLE_MS, Start, labels_by_state, placement,
     replay_all,
 };
+use crate::report::html::Page;
 use crate::report::{
-    self, Assertion, Case, Column, Machine, RunInfo, calibrate, has_place, json_lines,
-    linux_column, placement_column, series_csv, table, verdict, write_whole,
+    self, Accent, Assertion, Case, Column, Item, Line, Machine, Map, Note, OverTime, RunInfo,
+    Scale, Section, Tabled, accent, calibrate, case_grid, has_place, json_lines, linux_column,
+    placement_column, series_csv, verdict, write_whole,
 };
 use clap::ValueEnum;
 use framewright::Order;
@@ -79,6 +81,11 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub every: f64,
 
+    /// Write one HTML page with the table, free memory over time, and a map of the pageblocks under each
+    /// policy that can be moved through time; needs no network, replaces what has that name
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -99,6 +106,9 @@ pub(super) const RECLAIMING: [Policy; 3] =
 
 /// Fewer samples than these are worth a word to the reader.
 const FEW_SAMPLES: u64 = 10;
+
+/// Pictures of memory on a page.
+pub(super) const PICTURES: u32 = 120;
 
 /// [`Start`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -323,7 +333,12 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             "--json - and --csv - both want standard output, expected one of them".into(),
         ));
     }
-    for path in args.json.iter().chain(&args.csv) {
+    if is_stdout(&args.html) {
+        return Err(CommandError::Input(
+            "--html - wants standard output, expected a file's name".into(),
+        ));
+    }
+    for path in args.json.iter().chain(&args.csv).chain(&args.html) {
         has_place(path).map_err(CommandError::input)?;
     }
     let options = Options {
@@ -337,6 +352,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         reclaim: args.reclaim.then_some(Reclaim {
             huge_probes: args.probe_huge,
         }),
+        pictures: if args.html.is_some() { PICTURES } else { 0 },
     };
     let policies = args.policies();
     if args.reclaim
@@ -381,6 +397,11 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             .collect();
         write_whole(path, series_csv(&runs).as_bytes()).map_err(CommandError::input)?;
     }
+    if let Some(path) = &args.html {
+        let page = page(info.clone(), &replayed);
+        let text = page.render().map_err(CommandError::input)?;
+        write_whole(path, text.as_bytes()).map_err(CommandError::input)?;
+    }
     if let Some(path) = &args.json {
         let lines = json_lines(&info, &cases).map_err(CommandError::input)?;
         write_whole(path, &lines).map_err(CommandError::input)?;
@@ -397,44 +418,139 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
 }
 
 /// A case as a reader sees it: table, calibration, verdict, anomalies.
-pub(super) fn case_text(case: &Case) -> String {
-    let mut text = format!("{}: {} operations\n{}\n", case.name, case.ops, table(case));
+pub(super) fn case_table(case: &Case) -> Tabled {
     let has_stalls = |column: &Column| column.values.contains_key(&Metric::Stall(0));
     let reclaims = case.columns.iter().any(has_stalls);
-    match &case.calibration {
-        Some(calibration) => {
-            text += &format!(
-                "model error: how far {} replayed from the recorded layout is from what Linux did, \
-                 over {} samples\n",
-                calibration.model, calibration.samples
-            );
-        }
+    let calibrated = match &case.calibration {
+        Some(calibration) => format!(
+            "model error: how far {} replayed from the recorded layout is from what Linux did, \
+             over {} samples",
+            calibration.model, calibration.samples
+        ),
         None if reclaims => {
-            text += "not calibrated: the model of the recording kernel does not reclaim\n";
+            "not calibrated: the model of the recording kernel does not reclaim".into()
         }
-        None => {
-            text += "not calibrated: nothing says what Linux itself did (NAME.linux_ref.csv beside \
-                     the trace would), so how far a replay is from the machine is not known\n";
-        }
-    }
+        None => "not calibrated: nothing says what Linux itself did (NAME.linux_ref.csv beside \
+                 the trace would), so how far a replay is from the machine is not known"
+            .into(),
+    };
+    let mut notes = vec![Note::Text(calibrated)];
     let rivals = Policy::HISTORICAL.map(Policy::name);
-    if let Some(verdict) = verdict(case, Policy::OURS.name(), &rivals) {
-        text += &verdict;
+    notes.extend(verdict(case, Policy::OURS.name(), &rivals).map(Note::Listing));
+    notes.extend(case.notes.iter().cloned().map(Note::Text));
+    let anomaly = |(kind, count): &(String, u64)| Note::Text(format!("anomaly: {kind} {count}"));
+    notes.extend(case.anomalies.iter().map(anomaly));
+    Tabled {
+        caption: format!("{}: {} operations", case.name, case.ops),
+        grid: case_grid(case),
+        notes,
     }
-    for note in &case.notes {
-        text += &format!("{note}\n");
+}
+
+/// What a page shows of a case: its table, and memory over time under each policy of `shows`.
+pub(super) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bool) -> Vec<Item> {
+    let Replayed { case, outcomes } = replayed;
+    let films: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| shows(outcome.policy))
+        .filter_map(|outcome| Some((outcome.policy, outcome.film.as_ref()?)))
+        .collect();
+    let mut items = vec![Item::Table(case_table(case))];
+    if films.is_empty() {
+        return items;
     }
-    for (kind, count) in &case.anomalies {
-        text += &format!("anomaly: {kind} {count}\n");
+    let over_time = |title: &str, note: &str, value: fn(&Sample) -> u64| {
+        let line = |&(policy, film): &(&str, &Film)| {
+            let point = |picture: &Picture| {
+                let sample = &picture.sample;
+                (
+                    sample.ms as f64 / 1000.0,
+                    value(sample) as f64 / FRAMES_PER_MIB,
+                )
+            };
+            Line {
+                name: named(policy),
+                accent: accent(policy),
+                points: film.pictures.iter().map(point).collect(),
+            }
+        };
+        Item::OverTime(OverTime {
+            title: format!("{}: {title}", case.name),
+            across: "seconds of the trace",
+            scale: Scale::Linear,
+            value: "MiB",
+            lines: films.iter().map(line).collect(),
+            note: note.into(),
+        })
+    };
+    items.push(over_time(
+        "free memory",
+        "Frames that no allocation holds. The programs ask the same of every policy, so lines part only \
+         where requests fail.",
+        Sample::free_frames,
+    ));
+    items.push(over_time(
+        "free memory in whole blocks of 2 MiB",
+        "What a huge page could be made of without moving anything.",
+        |sample| sample.free_2m_blocks() << 9,
+    ));
+    items.push(Item::Map(Map {
+        title: format!("{}: what each block of memory holds", case.name),
+        films: films
+            .into_iter()
+            .map(|(policy, film)| (named(policy), film.clone()))
+            .collect(),
+    }));
+    items
+}
+
+const FRAMES_PER_MIB: f64 = 256.0;
+
+/// A policy's name, with that of its column where it has one.
+fn named(policy: &str) -> String {
+    match accent(policy).map(Accent::name) {
+        Some(column) => format!("{policy} ({column})"),
+        None => policy.to_owned(),
     }
-    text
+}
+
+/// How the figures of a replay are taken.
+pub(super) const METHOD: &str = "\
+A replay asks each policy for what the recording was asked for, in its order. An observer outside notes which frames \
+are handed out and freed, the same for every policy, and every figure that policies are compared by comes from it; an \
+allocator that hands a frame out twice stops the replay. Means are over samples, one a trace second. \
+replay_ns_per_op is wall time, allocator and observer together.
+
+The model's error is how far the replay of the recording kernel's own rules is from what that kernel did: the mean of \
+the absolute differences over the samples. A figure marked ~ differs from the first policy's by no more than that.
+
+docs/metrics.md in the repository has each formula.";
+
+fn page(info: RunInfo, replayed: &[Replayed]) -> Page {
+    let section = |(nth, one): (usize, &Replayed)| Section {
+        id: format!("case-{}", nth + 1),
+        title: one.case.name.clone(),
+        introduction: String::new(),
+        items: case_items(one, |_| true),
+        method: METHOD,
+        summary: Vec::new(),
+    };
+    Page {
+        title: "What memory would have looked like".into(),
+        lead: "A recording of what a kernel's page allocator was asked for, replayed under several \
+               policies. The programs go on as recorded whatever becomes of memory: compare policies \
+               with each other, not a policy with a running system."
+            .into(),
+        info,
+        sections: replayed.iter().enumerate().map(section).collect(),
+    }
 }
 
 fn printed(format: Format, replayed: &[Replayed]) -> String {
     let mut text = String::new();
     for Replayed { case, outcomes } in replayed {
         match format {
-            Format::Table => text += &case_text(case),
+            Format::Table => text += &case_table(case).text(),
             Format::Pagetypeinfo | Format::Buddyinfo => {
                 for outcome in outcomes {
                     text += &format!("# {} {}\n", case.name, outcome.policy);

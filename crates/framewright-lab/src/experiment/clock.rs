@@ -1,4 +1,5 @@
 use crate::measure::Quantile;
+use crate::report::Distribution;
 use hdrhistogram::Histogram;
 use std::time::Instant;
 
@@ -67,6 +68,16 @@ impl Latencies {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// All of them, as those of `call`.
+    pub(super) fn distribution(
+        &self,
+        case: &str,
+        variant: &'static str,
+        call: &'static str,
+    ) -> Distribution {
+        Distribution::of(case, variant, call, &self.0)
     }
 
     pub(super) fn at(&self, quantile: Quantile) -> f64 {

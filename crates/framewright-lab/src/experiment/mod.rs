@@ -47,7 +47,8 @@ pub mod vmap_blocks;
 pub use clock::Clock;
 pub use subject::{Allocator, Counters, Subject};
 
-use crate::report::Source;
+use crate::measure::RangeMetric;
+use crate::report::{Distribution, Figure, Source};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError, SetupError};
 use std::fmt;
@@ -113,6 +114,38 @@ pub struct Options {
     pub repeat: u32,
     /// Of the random numbers.
     pub seed: u64,
+}
+
+/// What an experiment found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Findings<M = RangeMetric> {
+    /// The figures.
+    pub figures: Vec<Figure<M>>,
+    /// How long calls took, of those whose calls were timed one by one.
+    pub latencies: Vec<Distribution>,
+}
+
+impl<M> Findings<M> {
+    /// Takes the other's in.
+    pub fn add(&mut self, other: Self) {
+        self.figures.extend(other.figures);
+        self.latencies.extend(other.latencies);
+    }
+}
+
+impl<M> Default for Findings<M> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<M> From<Vec<Figure<M>>> for Findings<M> {
+    fn from(figures: Vec<Figure<M>>) -> Self {
+        Self {
+            figures,
+            latencies: Vec::new(),
+        }
+    }
 }
 
 /// Why an experiment ended without figures.

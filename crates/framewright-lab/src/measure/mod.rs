@@ -5,6 +5,7 @@
 //! virtual ranges measure, [`KvMetric`] what that on objects does, `GcmaMetric` that on contiguous memory, `PressureMetric` what memory under
 //! pressure costs. `docs/metrics.md` explains them to a reader.
 
+mod film;
 #[cfg(target_os = "linux")]
 mod gcma;
 mod kv;
@@ -15,6 +16,7 @@ mod pressure;
 mod range;
 mod sample;
 
+pub use film::{Film, Holds, MapCell, Picture};
 #[cfg(target_os = "linux")]
 pub use gcma::{GcmaMetric, Of};
 pub use kv::KvMetric;

@@ -1,4 +1,4 @@
-use super::Sample;
+use super::{Holds, MapCell, Sample};
 use framewright::{Frame, Mobility, Order, Run};
 use std::fmt;
 
@@ -304,6 +304,27 @@ impl Observer {
         word.is_none_or(|w| w & 1 << (frame.0 % 64) != 0)
     }
 
+    /// What the 2 MiB blocks hold, so many of them a cell. Time: O(frames / 64).
+    #[must_use]
+    pub fn cells(&self, blocks_per_cell: u64) -> Vec<MapCell> {
+        let (words, _) = self.taken.as_chunks::<BLOCK_WORDS>();
+        let block = |(words, held): (&[u64; BLOCK_WORDS], &Use)| {
+            let is_full = words.iter().all(|&taken| taken == !0);
+            let holds = match (held.nonmovable() > 0, held.movable() > 0) {
+                (false, false) if is_full => Holds::Absent,
+                (false, false) => Holds::Free,
+                (false, true) => Holds::Movable,
+                (true, false) => Holds::Fixed,
+                (true, true) => Holds::Mixed,
+            };
+            MapCell { holds, is_full }
+        };
+        let blocks: Vec<MapCell> = words.iter().zip(&self.blocks).map(block).collect();
+        let per_cell = usize::try_from(blocks_per_cell).map_or(usize::MAX, |n| n.max(1));
+        let cell = |blocks: &[MapCell]| MapCell::of_blocks(blocks.iter().copied());
+        blocks.chunks(per_cell).map(cell).collect()
+    }
+
     /// What memory looks like now. Time: O(frames / 64); independent of what came before.
     #[must_use]
     pub fn sample(&self, ms: u64) -> Sample {
@@ -333,6 +354,9 @@ impl Observer {
         sample
     }
 }
+
+/// Words of a 2 MiB block.
+const BLOCK_WORDS: usize = (BLOCK_FRAMES / 64) as usize;
 
 /// Words of a block of [`MAX_ORDER`].
 const GROUP: usize = 1 << (MAX_ORDER as u8 - WORD_ORDER);

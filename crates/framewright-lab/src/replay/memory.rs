@@ -15,6 +15,8 @@ pub struct Memory<'a> {
     pub cpus: u16,
     /// Allocations in the trace, those that failed on the recording machine left out.
     pub allocs: usize,
+    /// Milliseconds from the first operation to the last.
+    pub ms: u64,
 }
 
 /// Why a trace cannot be replayed.
@@ -67,10 +69,11 @@ impl<'a> Memory<'a> {
         if trace.nframes == 0 || trace.nframes > Objects::MAX_FRAMES {
             return Err(MemoryError::Frames(trace.nframes));
         }
-        let (mut cpus, mut allocs) = (1, 0);
+        let (mut cpus, mut allocs, mut ms) = (1, 0, 0);
         for (index, op) in trace.ops.iter().enumerate() {
             let kind = op.kind();
             if kind == OpKind::Tick {
+                ms += u64::from(op.value);
                 continue;
             }
             if op.order().index() > MAX_ORDER {
@@ -87,6 +90,7 @@ impl<'a> Memory<'a> {
             labels: labels_by_content(trace),
             cpus,
             allocs,
+            ms,
         })
     }
 }

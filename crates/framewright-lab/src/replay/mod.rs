@@ -12,6 +12,7 @@
 //! recording kernel did besides allocating: it neither reclaims nor compacts, so an allocation
 //! that fails stays failed, its object is absent, and the object's frees are passed over.
 
+mod camera;
 mod engine;
 mod error;
 mod many;

@@ -1,5 +1,6 @@
+use super::camera::Camera;
 use super::{Memory, Objects, ReplayError, Stalls, Start, Subject, start};
-use crate::measure::{ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
+use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
 use crate::trace::OpKind;
 use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Mobility, Order};
@@ -22,6 +23,8 @@ pub struct Options {
     pub every_ms: Option<u64>,
     /// Requests that cannot be served at once reclaim and compact.
     pub reclaim: Option<Reclaim>,
+    /// Take at most so many pictures of the pageblocks, evenly over trace time; none with 0.
+    pub pictures: u32,
 }
 
 /// What a replay that reclaims does besides.
@@ -41,6 +44,7 @@ impl Options {
             probe: None,
             every_ms: None,
             reclaim: None,
+            pictures: 0,
         }
     }
 }
@@ -90,6 +94,8 @@ pub struct Outcome {
     pub series: Vec<Point>,
     /// The state after the last operation.
     pub end: Sample,
+    /// Pictures of the pageblocks, where some were asked for.
+    pub film: Option<Film>,
     /// Failed allocations, by order.
     pub failures: [u64; MAX_ORDER + 1],
     /// Failed requests, probes included, while a free block of the order existed.
@@ -125,6 +131,7 @@ impl Outcome {
             lists: ListMeans::default(),
             series: Vec::new(),
             end: Sample::default(),
+            film: None,
             failures: [0; MAX_ORDER + 1],
             false_failures: 0,
             retries: [Tries::default(); MAX_ORDER + 1],
@@ -261,6 +268,7 @@ struct Run<'a> {
     next_point_ms: u64,
     fallbacks_at_start: [[u64; 3]; 3],
     listing: Duration,
+    camera: Option<Camera>,
     outcome: Outcome,
 }
 
@@ -282,6 +290,10 @@ impl<'a> Run<'a> {
         )?;
         let mut outcome = Outcome::new(subject.name(), memory.trace.ops.len() as u64);
         outcome.unplaced = unplaced;
+        let mut camera = Camera::new(options.pictures, memory);
+        if let Some(camera) = &mut camera {
+            camera.look(0, &observer);
+        }
         Ok(Self {
             subject,
             options,
@@ -293,6 +305,7 @@ impl<'a> Run<'a> {
             next_point_ms: 0,
             fallbacks_at_start: [[0; 3]; 3],
             listing: Duration::ZERO,
+            camera,
             outcome,
         })
     }
@@ -358,6 +371,9 @@ impl<'a> Run<'a> {
 
     fn tick(&mut self, ms: u64, op: usize) -> Result<(), ReplayError> {
         self.now_ms += ms;
+        if let Some(camera) = &mut self.camera {
+            camera.look(self.now_ms, &self.observer);
+        }
         let sample_due = self.now_ms >= self.next_sample_ms;
         let point_due = self.options.every_ms.is_some() && self.now_ms >= self.next_point_ms;
         if !sample_due && !point_due {
@@ -407,6 +423,8 @@ impl<'a> Run<'a> {
 
     fn finish(mut self) -> Outcome {
         self.outcome.end = self.observer.sample(self.now_ms);
+        let camera = self.camera.take();
+        self.outcome.film = camera.map(|camera| camera.developed(self.now_ms, &self.observer));
         self.outcome.fallbacks = self.fallbacks();
         self.outcome.labels = self.subject.labels();
         self.outcome.free_blocks = self.subject.free_blocks();

@@ -1,9 +1,8 @@
 use super::number::grouped;
-use super::{RunInfo, Source, json};
+use super::{Accent, Grid, Heading, Row, RunInfo, Source, json};
 #[cfg(target_os = "linux")]
 use crate::measure::{GcmaMetric, PressureMetric};
 use crate::measure::{KvMetric, RangeMetric};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use serde_json::Number;
 use std::collections::BTreeSet;
 
@@ -180,29 +179,24 @@ pub fn figure_lines<M: FigureMetric>(
 /// The figures as a table: a block of rows a case, a column a variant, the documents' beside ours.
 /// Only metrics that `shows` says; rows without a figure are left out.
 #[must_use]
-pub fn figure_table<M: FigureMetric>(figures: &[Figure<M>], shows: impl Fn(M) -> bool) -> String {
-    figure_table_of(&COLUMNS, figures, shows)
+pub fn figure_grid<M: FigureMetric>(figures: &[Figure<M>], shows: impl Fn(M) -> bool) -> Grid {
+    figure_grid_of(&COLUMNS, figures, shows)
 }
 
 /// The same with other columns.
 #[must_use]
-pub fn figure_table_of<M: FigureMetric>(
+pub fn figure_grid_of<M: FigureMetric>(
     columns: &[FigureColumn],
     figures: &[Figure<M>],
     shows: impl Fn(M) -> bool,
-) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_style(TableComponent::HeaderLines, '-');
-    // Never wrapped: a figure cut in two cannot be read, and a pager can scroll.
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    let mut header = vec![Cell::new(""), Cell::new("")];
-    header.extend(
-        columns
-            .iter()
-            .map(|(_, _, title)| right((*title).to_owned())),
-    );
-    table.set_header(header);
+) -> Grid {
+    let headings = columns
+        .iter()
+        .map(|&(variant, is_published, title)| Heading {
+            title: title.to_owned(),
+            accent: Accent::of(variant),
+            is_published,
+        });
     let mut cases: Vec<&str> = Vec::new();
     for figure in figures {
         if !cases.contains(&figure.case.as_str()) {
@@ -211,6 +205,7 @@ pub fn figure_table_of<M: FigureMetric>(
     }
     let all = figures.iter().map(|figure| figure.metric);
     let metrics: BTreeSet<M> = all.filter(|&metric| shows(metric)).collect();
+    let mut rows = Vec::new();
     for case in cases {
         let mut title = case;
         for &metric in &metrics {
@@ -229,21 +224,22 @@ pub fn figure_table_of<M: FigureMetric>(
             if values.iter().all(Option::is_none) {
                 continue;
             }
-            let mut row = vec![Cell::new(title), Cell::new(metric.name())];
-            row.extend(
-                values.into_iter().map(|figure| {
-                    right(figure.map_or_else(|| "-".into(), |f| metric.shown(f.value)))
-                }),
-            );
-            table.add_row(row);
+            let shown = |figure: Option<&Figure<M>>| {
+                figure.map_or_else(|| "-".into(), |f| metric.shown(f.value))
+            };
+            rows.push(Row {
+                labels: vec![title.to_owned(), metric.name()],
+                unit: metric.unit().to_owned(),
+                cells: values.into_iter().map(shown).collect(),
+            });
             title = "";
         }
     }
-    table.to_string()
-}
-
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
+    Grid {
+        labels: 2,
+        headings: headings.collect(),
+        rows,
+    }
 }
 
 #[cfg(test)]
@@ -268,7 +264,7 @@ mod tests {
             figure("exhaust", "before", 1001.0, Source::Simulated),
             figure("exhaust", "framewright", 17.0, Source::Simulated),
         ];
-        let text = figure_table(&figures, |_| true);
+        let text = figure_grid(&figures, |_| true).text();
         let row = text.lines().last().unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
         let expected = [
@@ -283,7 +279,7 @@ mod tests {
             "17",
         ];
         assert_eq!(cells, expected);
-        assert_eq!(figure_table(&figures, |_| false).lines().count(), 3);
+        assert_eq!(figure_grid(&figures, |_| false).text().lines().count(), 3);
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl std::error::Error for WriteError {}
 /// work only. What is no fault here may still be one when it is written.
 ///
 /// # Errors
-/// If its folder is not there, or a folder has its name.
+/// If its folder is not there or may not be written into, or a folder has its name.
 pub fn has_place(path: &Path) -> Result<(), WriteError> {
     let error = |cause| WriteError {
         path: path.to_owned(),
@@ -41,11 +41,28 @@ pub fn has_place(path: &Path) -> Result<(), WriteError> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let there = fs::metadata(folder.unwrap_or(".".as_ref())).map_err(error)?;
-    if there.is_dir() {
-        Ok(())
-    } else {
-        Err(error(io::ErrorKind::NotADirectory.into()))
+    if !there.is_dir() {
+        return Err(error(io::ErrorKind::NotADirectory.into()));
     }
+    // Into a device or a pipe, or beside what is there.
+    let is_file = fs::metadata(path).map_or(true, |there| there.is_file());
+    let into = if is_file {
+        folder.unwrap_or(".".as_ref())
+    } else {
+        path
+    };
+    may_write(into).map_err(error)
+}
+
+/// Whether this process may write into that folder or file, as far as the system says without trying.
+#[cfg(target_os = "linux")]
+fn may_write(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn may_write(_path: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// Writes `bytes` to `path` whole or not at all: into a file beside it, which then takes its
@@ -133,6 +150,22 @@ mod tests {
             let text = no_place(none);
             assert!(text.contains(": cannot write: "), "{text}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_may_not_be_written_into_is_no_place() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.html");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
+        if fs::write(&file, b"").is_ok() {
+            println!("skipped: this user may write into any folder");
+        } else {
+            let error = has_place(&file).unwrap_err().to_string();
+            assert!(error.contains("a.html: cannot write: "), "{error}");
+        }
+        has_place("/dev/null".as_ref()).unwrap();
     }
 
     #[cfg(unix)]

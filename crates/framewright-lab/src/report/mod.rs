@@ -8,13 +8,17 @@
 mod assertion;
 mod calibrate;
 mod case;
+mod distribution;
 mod figure;
 #[cfg(target_os = "linux")]
 mod figure_assertion;
 mod file;
+mod grid;
+pub mod html;
 mod json;
 mod number;
 mod proc;
+mod section;
 mod series;
 mod statement;
 mod table;
@@ -23,13 +27,16 @@ mod verdict;
 pub use assertion::Assertion;
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Case, Column, Deviation, Source};
-pub use figure::{Figure, FigureColumn, FigureMetric, figure_lines, figure_table, figure_table_of};
+pub use distribution::Distribution;
+pub use figure::{Figure, FigureColumn, FigureMetric, figure_grid, figure_grid_of, figure_lines};
 #[cfg(target_os = "linux")]
 pub use figure_assertion::FigureAssertion;
 pub use file::{WriteError, has_place, write_whole};
+pub use grid::{Accent, Grid, Heading, Row};
 pub use json::{Machine, RunInfo, json_lines};
 pub use proc::{buddyinfo, pagetypeinfo};
+pub use section::{Item, Latency, Line, Map, Note, OverTime, Scale, Section, Tabled};
 pub use series::series_csv;
 pub use statement::{AssertionError, Held};
-pub use table::table;
-pub use verdict::verdict;
+pub use table::{accent, case_grid};
+pub use verdict::{standing, verdict};

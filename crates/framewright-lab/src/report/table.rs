@@ -1,6 +1,6 @@
-use super::{Calibration, Case, Column, LINUX, number::shown};
+use super::{Accent, Calibration, Case, Column, Grid, Heading, LINUX, Row, number::shown};
 use crate::measure::Metric;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
+use crate::replay::Policy;
 
 /// What the table shows; JSON has everything.
 fn rows(case: &Case) -> Vec<Metric> {
@@ -55,42 +55,49 @@ fn rows(case: &Case) -> Vec<Metric> {
 /// `~` behind a figure says that it differs from that of the first policy by no more than the
 /// calibration error, which the last column holds.
 #[must_use]
-pub fn table(case: &Case) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_style(TableComponent::HeaderLines, '-');
-    // Never wrapped: a figure cut in two cannot be read, and a pager can scroll.
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    let mut header = vec![Cell::new("")];
-    header.extend(
-        case.columns
-            .iter()
-            .map(|c| right(broken_at_hyphens(&c.variant))),
-    );
+pub fn case_grid(case: &Case) -> Grid {
+    let mut headings: Vec<Heading> = case
+        .columns
+        .iter()
+        .map(|column| Heading {
+            title: broken_at_hyphens(&column.variant),
+            accent: accent(&column.variant),
+            is_published: false,
+        })
+        .collect();
     if case.calibration.is_some() {
-        header.push(right("model\nerror".into()));
+        headings.push(Heading {
+            title: "model\nerror".into(),
+            accent: None,
+            is_published: false,
+        });
     }
-    table.set_header(header);
     let base = base(case);
-    for metric in rows(case) {
-        let mut row = vec![Cell::new(metric.name())];
-        for column in &case.columns {
-            row.push(right(figure(
-                metric,
-                column,
-                base,
-                case.calibration.as_ref(),
-            )));
-        }
+    let row = |metric: Metric| {
+        let of = |column| figure(metric, column, base, case.calibration.as_ref());
+        let mut cells: Vec<String> = case.columns.iter().map(of).collect();
         if let Some(calibration) = &case.calibration {
             let error = calibration.deviations.get(&metric);
-            row.push(right(
-                error.map_or(String::new(), |d| shown(metric, d.error)),
-            ));
+            cells.push(error.map_or(String::new(), |d| shown(metric, d.error)));
         }
-        table.add_row(row);
+        Row {
+            labels: vec![metric.name()],
+            unit: metric.unit().to_owned(),
+            cells,
+        }
+    };
+    Grid {
+        labels: 1,
+        headings,
+        rows: rows(case).into_iter().map(row).collect(),
     }
-    table.to_string()
+}
+
+/// Which of the three columns of every experiment a policy is.
+#[must_use]
+pub fn accent(policy: &str) -> Option<Accent> {
+    let alias = Policy::ALIASES.iter().find(|(_, name)| *name == policy);
+    alias.and_then(|(alias, _)| Accent::of(alias))
 }
 
 /// The column that the others are marked against: the first policy.
@@ -124,10 +131,6 @@ fn figure(
     };
     let mark = within_error().unwrap_or_default();
     format!("{}{mark}", shown(metric, value))
-}
-
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
 /// `linux-6.12-nofragment` over three lines, so that eight columns fit a terminal.

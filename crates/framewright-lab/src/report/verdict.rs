@@ -18,36 +18,87 @@ const JUDGED: [Metric; 12] = [
     Metric::HugeProbesServed,
 ];
 
+/// A metric of a candidate, and the best rival's.
+struct Judged<'a> {
+    metric: Metric,
+    value: f64,
+    rival: &'a str,
+    best: f64,
+}
+
+impl Judged<'_> {
+    /// By how much the candidate is better, below 0 if it is worse. What cannot be told apart in the
+    /// figures shown is not called a difference.
+    fn gain(&self) -> f64 {
+        if shown(self.metric, self.value) == shown(self.metric, self.best) {
+            return 0.0;
+        }
+        match self.metric.better() {
+            Better::Higher => self.value - self.best,
+            _ => self.best - self.value,
+        }
+    }
+}
+
+fn judged<'a>(case: &'a Case, candidate: &str, rivals: &[&str]) -> Option<Vec<Judged<'a>>> {
+    let ours = case.column(candidate)?;
+    let rivals: Vec<&Column> = rivals.iter().filter_map(|name| case.column(name)).collect();
+    if rivals.is_empty() {
+        return None;
+    }
+    let one = |metric| {
+        let value = *ours.values.get(&metric)?;
+        let (rival, best) = best(metric, &rivals)?;
+        Some(Judged {
+            metric,
+            value,
+            rival,
+            best,
+        })
+    };
+    Some(JUDGED.into_iter().filter_map(one).collect())
+}
+
+/// In how many metrics `candidate` is better than the best of `rivals`, equal to it, and worse.
+///
+/// `None` if the case lacks the candidate or every rival.
+#[must_use]
+pub fn standing(case: &Case, candidate: &str, rivals: &[&str]) -> Option<[usize; 3]> {
+    let all = judged(case, candidate, rivals)?;
+    let count = |is: fn(f64) -> bool| all.iter().filter(|one| is(one.gain())).count();
+    Some([
+        count(|gain| gain > 0.0),
+        count(|gain| gain == 0.0),
+        count(|gain| gain < 0.0),
+    ])
+}
+
 /// `candidate` against the best of `rivals`, metric by metric: better or worse, by how much, and
 /// whether that is more than the calibration error.
 ///
 /// `None` if the case lacks the candidate or every rival.
 #[must_use]
 pub fn verdict(case: &Case, candidate: &str, rivals: &[&str]) -> Option<String> {
-    let ours = case.column(candidate)?;
-    let rivals: Vec<&Column> = rivals.iter().filter_map(|name| case.column(name)).collect();
-    if rivals.is_empty() {
-        return None;
-    }
-    let mut text = format!("{candidate} against the best of {} others:\n", rivals.len());
-    for metric in JUDGED {
-        let Some(&value) = ours.values.get(&metric) else {
-            continue;
-        };
-        let Some((rival, best)) = best(metric, &rivals) else {
-            continue;
-        };
-        let gain = match metric.better() {
-            Better::Higher => value - best,
-            _ => best - value,
-        };
+    let all = judged(case, candidate, rivals)?;
+    let present = rivals.iter().filter(|name| case.column(name).is_some());
+    let mut text = format!(
+        "{candidate} against the best of {} others:\n",
+        present.count()
+    );
+    for one in all {
+        let Judged {
+            metric,
+            value,
+            rival,
+            best,
+        } = one;
+        let gain = one.gain();
         let tells = case
             .calibration
             .as_ref()
             .and_then(|c| c.tells_apart(metric, value, best));
         let (ours, theirs) = (shown(metric, value), shown(metric, best));
-        // What cannot be told apart in the figures shown is not called a difference.
-        let difference = if ours == theirs {
+        let difference = if gain == 0.0 {
             "equal".to_owned()
         } else {
             let word = if gain > 0.0 { "better" } else { "worse" };
@@ -87,7 +138,7 @@ fn best<'a>(metric: Metric, rivals: &[&'a Column]) -> Option<(&'a str, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Calibration, Deviation, LINUX, Source, table};
+    use crate::report::{Calibration, Deviation, LINUX, Source, case_grid};
 
     fn column(variant: &str, contaminated: f64, free_2m: f64, failures: f64) -> Column {
         let values = [
@@ -140,13 +191,14 @@ mod tests {
         assert!(lines[2].ends_with("9.5 (b): worse by 0.5, within the model's error"));
         assert!(lines[3].ends_with("5 (a): worse by 1"), "{text}");
         assert_eq!(lines.len(), 4);
+        assert_eq!(standing(&case(), "ours", &["a", "b"]), Some([1, 0, 2]));
         assert_eq!(verdict(&case(), "absent", &["a"]), None);
         assert_eq!(verdict(&case(), "ours", &["absent"]), None);
     }
 
     #[test]
     fn the_table_marks_differences_from_the_first_policy_within_the_error() {
-        let text = table(&case());
+        let text = case_grid(&case()).text();
         let row = |name: &str| -> Vec<&str> {
             let line = text
                 .lines()

@@ -51,6 +51,66 @@ fn the_table_has_a_column_a_policy_and_a_verdict() {
 }
 
 #[test]
+fn a_page_has_a_map_of_each_policy_and_each_row_of_the_table() {
+    let folder = Folder::new();
+    let page = folder.path("page.html");
+    fs::write(&page, "an earlier one").unwrap();
+    let args = [
+        "replay",
+        folder.trace(),
+        "--html",
+        as_str(&page),
+        "--policy",
+    ];
+    let other: &[&str] = &["before,linux-6.12,framewright"];
+    let reclaiming: &[&str] = &["before,proposed,framewright", "--reclaim"];
+    for more in [other, reclaiming] {
+        let (code, out, error) = run(&[&args[..], more].concat());
+        assert_eq!(code, Some(0), "{error}");
+        let text = fs::read_to_string(&page).unwrap();
+        assert!(text.starts_with("<!DOCTYPE html>"), "{}", &text[..40]);
+        let parsed = scraper::Html::parse_document(&text);
+        assert_eq!(parsed.errors, Vec::<String>::new());
+        let select = |selector: &str| -> Vec<String> {
+            let selector = scraper::Selector::parse(selector).unwrap();
+            let text = |e: scraper::ElementRef<'_>| e.text().collect::<String>();
+            parsed.select(&selector).map(text).collect()
+        };
+        let names = select("tbody th[scope=row]");
+        let rows: Vec<&str> = out
+            .lines()
+            .skip_while(|line| !line.starts_with("--"))
+            .skip(1)
+            .take_while(|line| line.starts_with(' '))
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
+        assert!(rows.len() > 5, "{out}");
+        for row in rows {
+            assert!(
+                names.iter().any(|name| name.starts_with(row)),
+                "no row {row}"
+            );
+        }
+        // Three moments of three policies, without a script.
+        assert_eq!(select("figure.map .printed figure svg").len(), 9);
+        assert_eq!(select("figure.plot").len(), 2);
+        assert!(!text.contains("http"), "nothing is loaded");
+    }
+}
+
+#[test]
+fn a_page_that_has_no_place_is_told_before_the_replay() {
+    let folder = Folder::new();
+    let page = folder.path("none/page.html");
+    let (code, out, error) = run(&["replay", "no-such-trace", "--html", as_str(&page)]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(error.contains("page.html: cannot write: "), "{error}");
+    let (code, _, error) = run(&["replay", folder.trace(), "--html", "-"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("expected a file's name"), "{error}");
+}
+
+#[test]
 fn linux_s_own_layouts_are_printed_of_the_final_state() {
     let folder = Folder::new();
     let args = [

@@ -137,6 +137,31 @@ pub fn series(jobs: &[Job], outcomes: &[Outcome]) -> String {
     text
 }
 
+/// What of a life is looked at over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Course {
+    /// Free memory, in MiB.
+    FreeMib,
+    /// Pageblocks that hold movable frames and others.
+    MixedPageblocks,
+    /// Requests so far that reclaimed.
+    Stalls,
+}
+
+impl Outcome {
+    /// Hours awake and values, where the life has points.
+    #[must_use]
+    pub fn course(&self, of: Course) -> Vec<(f64, f64)> {
+        let value = |point: &Point| match of {
+            Course::FreeMib => frames(&point.free_blocks) * FRAME_KIB / 1024,
+            Course::MixedPageblocks => point.lived.mixed_pageblocks,
+            Course::Stalls => point.stalls.iter().sum(),
+        };
+        let point = |point: &Point| (point.awake_s as f64 / 3600.0, value(point) as f64);
+        self.points.iter().map(point).collect()
+    }
+}
+
 fn values(point: &Point) -> impl Iterator<Item = u64> {
     let Point {
         labels,

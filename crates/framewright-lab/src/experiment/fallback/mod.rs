@@ -29,7 +29,7 @@ mod test_kernel;
 #[cfg(test)]
 mod tests;
 
-pub use figures::{case, figures, middles, series};
+pub use figures::{Course, case, figures, middles, series};
 pub use params::{Params, ParamsError};
 pub use policy::Policy;
 

@@ -1,4 +1,4 @@
-use super::super::clock::least_and_middle;
+use super::super::clock::{Latencies, least_and_middle};
 use super::super::{BEFORE, FRAMEWRIGHT, published};
 use super::case;
 use super::journal::Measured;
@@ -116,10 +116,7 @@ impl<'r> Summary<'r> {
             (M::Waits, self.total(|run| run.waits)),
             (M::Calls, calls),
         ];
-        let mut latencies = super::super::clock::Latencies::new();
-        self.runs
-            .iter()
-            .for_each(|run| latencies.add(&run.latencies));
+        let latencies = latencies(self.runs);
         if !latencies.is_empty() {
             values.extend(Quantile::ALL.map(|q| (M::KvmallocNs(q), latencies.at(q))));
         }
@@ -140,6 +137,13 @@ impl<'r> Summary<'r> {
         }
         sums
     }
+}
+
+/// How long the calls took that were timed one by one, of all repetitions.
+pub(super) fn latencies(runs: &[Measured]) -> Latencies {
+    let mut latencies = Latencies::new();
+    runs.iter().for_each(|run| latencies.add(&run.latencies));
+    latencies
 }
 
 /// What locks counted in so many calls; of those that were taken.

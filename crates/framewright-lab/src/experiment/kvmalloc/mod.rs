@@ -45,11 +45,10 @@ pub use plan::{MEMORY_BYTES, Options, batch_items};
 pub const FRAGMENTED: u32 = 99;
 
 use super::clock::Clock;
-use super::{BEFORE, FRAMEWRIGHT, Failure, PROPOSED, Progress};
+use super::{BEFORE, FRAMEWRIGHT, Failure, Findings, PROPOSED, Progress};
 use crate::before::journal::tenants::Tenants;
 use crate::before::journal::{Rule, Wake};
 use crate::measure::KvMetric;
-use crate::report::Figure;
 use framewright::Frame;
 use journal::Measured;
 use machine::Machine;
@@ -65,7 +64,7 @@ const VARIANTS: [&str; 3] = [BEFORE, PROPOSED, FRAMEWRIGHT];
 ///
 /// # Errors
 /// If the objects do not fit, memory cannot be had, or anything is lost.
-pub fn run(options: Options, progress: Progress<'_>) -> Result<Vec<Figure<KvMetric>>, Failure> {
+pub fn run(options: Options, progress: Progress<'_>) -> Result<Findings<KvMetric>, Failure> {
     let plan = Plan::new(options)?;
     let clock = Clock::calibrated();
     let mut runs: [Vec<Measured>; 3] = Default::default();
@@ -80,7 +79,14 @@ pub fn run(options: Options, progress: Progress<'_>) -> Result<Vec<Figure<KvMetr
             progress.step();
         }
     }
-    Ok(figures::of(&plan, &VARIANTS, &runs, &locks))
+    let latencies = VARIANTS.iter().zip(&runs);
+    let latencies = latencies.map(|(variant, runs)| {
+        figures::latencies(runs).distribution(&case(options), variant, "kvmalloc")
+    });
+    Ok(Findings {
+        figures: figures::of(&plan, &VARIANTS, &runs, &locks),
+        latencies: latencies.collect(),
+    })
 }
 
 /// How many steps of progress a run has.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::experiment::Mapper;
-use crate::report::Source;
+use crate::report::{Figure, Source};
 use std::sync::atomic::AtomicU64;
 
 /// 32 MiB, two threads, a few dozen commits.
@@ -20,7 +20,7 @@ fn tiny() -> Options {
 
 fn figures(options: Options) -> Vec<Figure<KvMetric>> {
     let steps = AtomicU64::new(0);
-    let figures = run(options, Progress::new(&steps)).unwrap();
+    let figures = run(options, Progress::new(&steps)).unwrap().figures;
     assert_eq!(steps.into_inner(), super::steps(options));
     figures
 }

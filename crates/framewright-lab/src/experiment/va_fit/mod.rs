@@ -16,9 +16,9 @@ pub(super) use timing::{bind, cpu_ns, joined};
 
 use super::clock::Clock;
 use super::{
-    FRAMEWRIGHT, Failure, Options, PROPOSED, Progress, WINDOW_PAGES, WINDOW_START, published,
+    FRAMEWRIGHT, Failure, Findings, Options, PROPOSED, Progress, WINDOW_PAGES, WINDOW_START,
+    published,
 };
-use crate::report::Figure;
 use framewright::PageRange;
 use framewright::policy::RangeConfig;
 use timed::Timed;
@@ -34,51 +34,47 @@ const LOOPS_HOST: u64 = 2_000;
 ///
 /// # Errors
 /// If memory cannot be had, or a request fails that should not.
-pub fn run(
-    cases: &[Case],
-    options: Options,
-    progress: Progress<'_>,
-) -> Result<Vec<Figure>, Failure> {
+pub fn run(cases: &[Case], options: Options, progress: Progress<'_>) -> Result<Findings, Failure> {
     let clock = Clock::calibrated();
-    let mut figures = Vec::new();
+    let mut findings = Findings::default();
     for &case in cases {
-        figures.extend(published::va_fit(case.name()));
-        figures.extend(one(case, options, clock)?);
+        findings.add(published::va_fit(case.name()).into());
+        findings.add(one(case, options, clock)?);
         progress.step();
     }
-    Ok(figures)
+    Ok(findings)
 }
 
-fn one(case: Case, options: Options, clock: Clock) -> Result<Vec<Figure>, Failure> {
+fn one(case: Case, options: Options, clock: Clock) -> Result<Findings, Failure> {
     let timed = Timed {
         case: case.name(),
         options,
         clock,
     };
     match case {
-        Case::LeFit => timed.figures::<body::LeFit>(),
-        Case::BFit => timed.figures::<body::BFit>(),
-        Case::NeFit => timed.figures::<body::NeFit>(),
-        Case::FixSize => timed.figures::<body::FixSize>(),
-        Case::FullFit => timed.figures::<body::FullFit>(),
-        Case::LongBusyList => timed.figures::<body::LongBusyList<15_000, true>>(),
-        Case::LongBusyListClean => timed.figures::<body::LongBusyList<15_000, false>>(),
-        Case::RandomSize => timed.figures::<body::RandomSize>(),
-        Case::FixAlign => timed.figures::<body::FixAlign>(),
-        Case::RandomSizeAlign => timed.figures::<body::RandomSizeAlign>(),
-        Case::AlignShift => timed.figures::<body::AlignShift>(),
-        Case::SteadyRandom => timed.figures::<body::SteadyRandom>(),
-        Case::Churn => timed.figures::<body::Churn>(),
-        Case::VmMapRam(1) => timed.figures::<body::MapRam<1>>(),
-        Case::VmMapRam(4) => timed.figures::<body::MapRam<4>>(),
-        Case::VmMapRam(16) => timed.figures::<body::MapRam<16>>(),
-        Case::VmMapRam(_) => timed.figures::<body::MapRam<64>>(),
-        Case::RemoteFree => remote::figures(options, clock),
-        Case::AlignedHoles => limits::aligned_holes(),
-        Case::PinnedBlocks => limits::pinned_blocks(),
-        Case::Occupancy => limits::occupancy(options.seed),
-        Case::LongBusyList1m => limits::long_busy_list_1m(options, clock),
-        Case::Backlog => limits::backlog(options, clock),
+        Case::LeFit => timed.findings::<body::LeFit>(),
+        Case::BFit => timed.findings::<body::BFit>(),
+        Case::NeFit => timed.findings::<body::NeFit>(),
+        Case::FixSize => timed.findings::<body::FixSize>(),
+        Case::FullFit => timed.findings::<body::FullFit>(),
+        Case::LongBusyList => timed.findings::<body::LongBusyList<15_000, true>>(),
+        Case::LongBusyListClean => timed.findings::<body::LongBusyList<15_000, false>>(),
+        Case::RandomSize => timed.findings::<body::RandomSize>(),
+        Case::FixAlign => timed.findings::<body::FixAlign>(),
+        Case::RandomSizeAlign => timed.findings::<body::RandomSizeAlign>(),
+        Case::AlignShift => timed.findings::<body::AlignShift>(),
+        Case::SteadyRandom => timed.findings::<body::SteadyRandom>(),
+        Case::Churn => timed.findings::<body::Churn>(),
+        Case::VmMapRam(1) => timed.findings::<body::MapRam<1>>(),
+        Case::VmMapRam(4) => timed.findings::<body::MapRam<4>>(),
+        Case::VmMapRam(16) => timed.findings::<body::MapRam<16>>(),
+        Case::VmMapRam(_) => timed.findings::<body::MapRam<64>>(),
+        Case::RemoteFree => remote::figures(options, clock).map(Findings::from),
+        Case::AlignedHoles => limits::aligned_holes().map(Findings::from),
+        Case::PinnedBlocks => limits::pinned_blocks().map(Findings::from),
+        Case::Occupancy => limits::occupancy(options.seed).map(Findings::from),
+        Case::LongBusyList1m => limits::long_busy_list_1m(options, clock).map(Findings::from),
+        Case::Backlog => limits::backlog(options, clock).map(Findings::from),
     }
 }
 

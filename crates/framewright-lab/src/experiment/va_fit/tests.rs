@@ -5,7 +5,7 @@ use crate::experiment::engine::{Engine, with_space};
 use crate::experiment::null::{Null, Numbers};
 use crate::experiment::{Allocator, BEFORE, Counters, Mapper};
 use crate::measure::RangeMetric as M;
-use crate::report::Source;
+use crate::report::{Figure, Source};
 use std::sync::atomic::AtomicU64;
 
 const SETTING: Setting = Setting {
@@ -92,7 +92,7 @@ fn options(threads: u16) -> Options {
 
 fn figures(cases: &[Case], options: Options) -> Vec<Figure> {
     let steps = AtomicU64::new(0);
-    run(cases, options, Progress::new(&steps)).unwrap()
+    run(cases, options, Progress::new(&steps)).unwrap().figures
 }
 
 /// The value of a metric, for each variant.

@@ -2,12 +2,12 @@ use super::body::{Body, Setting};
 use super::timing::{Lane, Rate, Seen, Threads, watched};
 use super::{LOOPS_HOST, LOOPS_NULL, configs, cpus, window};
 use crate::before::busy_list::BusyList;
-use crate::experiment::clock::{Clock, least_and_middle};
+use crate::experiment::clock::{Clock, Latencies, least_and_middle};
 use crate::experiment::engine::{Engine, with_space};
 use crate::experiment::host::{HostedBusy, with_host};
 use crate::experiment::null::{Null, Numbers};
 use crate::experiment::{
-    Allocator, BEFORE, Counters, FRAMEWRIGHT, Failure, Mapper, Options, PROPOSED,
+    Allocator, BEFORE, Counters, FRAMEWRIGHT, Failure, Findings, Mapper, Options, PROPOSED,
 };
 use crate::measure::{Quantile, RangeMetric as M};
 use crate::report::{Figure, Source};
@@ -31,16 +31,22 @@ struct Pass {
 
 impl Timed {
     /// All that is measured of the case.
-    pub(super) fn figures<B: Body>(&self) -> Result<Vec<Figure>, Failure> {
+    pub(super) fn findings<B: Body>(&self) -> Result<Findings, Failure> {
         let rates = match self.options.mapper {
             Mapper::Null => self.batches_null::<B>(),
             Mapper::Host => self.batches_host::<B>(),
         };
-        let mut figures = self.times(&rates.map_err(|e| e.of(self.case, "batches"))?);
+        let times = self.times(&rates.map_err(|e| e.of(self.case, "batches"))?);
+        let mut findings = Findings::from(times);
         for pass in self.passes::<B>()? {
-            figures.extend(self.counted(&pass, B::BEFORE_DIVISOR.is_some()));
+            let counted = self.counted(&pass, B::BEFORE_DIVISOR.is_some());
+            findings.figures.extend(counted);
+            let of =
+                |latencies: &Latencies, call| latencies.distribution(self.case, pass.variant, call);
+            let calls = [of(&pass.seen.allocs, "alloc"), of(&pass.seen.frees, "free")];
+            findings.latencies.extend(calls);
         }
-        Ok(figures)
+        Ok(findings)
     }
 
     fn loops<B: Body>(&self, variant: &'static str) -> u64 {

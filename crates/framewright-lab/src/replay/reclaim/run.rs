@@ -3,6 +3,7 @@ use super::programs::{Freed, Held, Programs};
 use super::{Content, HugeProbes, Stalls};
 use crate::measure::{MAX_ORDER, Observer};
 use crate::pressure::{Gives, Impose, LIST_NAMES, Request};
+use crate::replay::camera::Camera;
 use crate::replay::run::probe_mobility;
 use crate::replay::{Memory, Options, Outcome, Point, ReplayError, SAMPLE_MS, Start};
 use crate::trace::{Op, OpKind};
@@ -57,9 +58,11 @@ pub fn replay_with_reclaim(
         listing: Duration::ZERO,
         outcome: Outcome::new(policy, trace.ops.len() as u64),
         stalls: Stalls::default(),
+        camera: Camera::new(options.pictures, memory),
     };
     run.begin(memory)?;
     run.squeeze(objects as u32)?;
+    run.look();
     run.at_start = run.kernel.stats();
     let reclaimed_at_start = programs.reclaimed();
     let begun = Instant::now();
@@ -77,6 +80,9 @@ pub fn replay_with_reclaim(
     run.stalls.stats = run.kernel.stats().since(&run.at_start);
     run.stalls.reclaimed_objects = programs.reclaimed() - reclaimed_at_start;
     run.outcome.end = programs.observe(|observer| observer.sample(run.now_ms));
+    let (camera, now_ms) = (run.camera.take(), run.now_ms);
+    run.outcome.film =
+        camera.map(|camera| programs.observe(|observer| camera.developed(now_ms, observer)));
     run.outcome.labels = movable_only(run.kernel.labels());
     run.outcome.free_blocks = movable_only(run.kernel.free_blocks());
     if let Some(reclaim) = options.reclaim {
@@ -110,9 +116,18 @@ struct Run<'r, 'a> {
     listing: Duration,
     outcome: Outcome,
     stalls: Stalls,
+    camera: Option<Camera>,
 }
 
 impl Run<'_, '_> {
+    /// A picture, if it is time for one.
+    fn look(&mut self) {
+        if let Some(camera) = &mut self.camera {
+            let now = self.now_ms;
+            self.programs.observe(|observer| camera.look(now, observer));
+        }
+    }
+
     /// Puts the initial objects in place.
     fn begin(&mut self, memory: &Memory<'_>) -> Result<(), ReplayError> {
         let trace = memory.trace;
@@ -279,6 +294,7 @@ impl Run<'_, '_> {
         let frames = ms.saturating_mul(BACKGROUND_FRAMES_PER_MS);
         self.kernel.background(&self.held, frames);
         self.check(Some(op))?;
+        self.look();
         let sample_due = self.now_ms >= self.next_sample_ms;
         let point_due = self.options.every_ms.is_some() && self.now_ms >= self.next_point_ms;
         if !sample_due && !point_due {

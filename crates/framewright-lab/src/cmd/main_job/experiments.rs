@@ -1,0 +1,419 @@
+//! The published experiments, one section a document.
+
+use super::{Size, summary};
+use crate::cmd::CommandError;
+use crate::cmd::{fallback, gcma, kvmalloc, lab};
+use crate::experiment::fallback::{Course, Params, Policy as Kernels, Span};
+use crate::experiment::gcma as contiguous;
+use crate::experiment::kvmalloc as objects;
+use crate::experiment::va_fit::Case;
+use crate::experiment::vmap_blocks::Scenario;
+use crate::experiment::{self, Findings, Mapper};
+use crate::measure::{GcmaMetric, KvMetric, Of, PressureMetric, RangeMetric};
+use crate::report::{
+    Accent, Distribution, Figure, Item, Latency, Line, OverTime, Scale, Section, Source,
+};
+
+/// What each experiment is run with.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// Of `vmap-blocks`, whose counts depend on the document's number of iterations.
+    pub(super) scenarios: Vec<Scenario>,
+    pub(super) blocks: experiment::Options,
+    /// Of `va-fit`, for each mapper.
+    pub(super) cases: Vec<Case>,
+    pub(super) fits: Vec<experiment::Options>,
+    pub(super) shows_fit: fn(RangeMetric) -> bool,
+    /// Of `kvmalloc`, for each mapper.
+    pub(super) objects: Vec<objects::Options>,
+    pub(super) shows_objects: fn(KvMetric) -> bool,
+    /// Of `fallback`.
+    pub(super) span: Span,
+    pub(super) shows_pressure: fn(PressureMetric) -> bool,
+    /// Of `gcma`.
+    pub(super) contiguous: contiguous::Options,
+    pub(super) shows_contiguous: fn(GcmaMetric) -> bool,
+}
+
+impl Plan {
+    pub(super) fn of(size: Size) -> Self {
+        let is_full = size == Size::Full;
+        let ranges = |mapper, loops: Option<u64>, repeat| experiment::Options {
+            mapper,
+            threads: 1,
+            loops: if is_full { None } else { loops },
+            repeat,
+            seed: experiment::SEED,
+        };
+        let kv = |mapper| objects::Options {
+            mapper,
+            threads: 2,
+            object_bytes: 64 << 10,
+            fragmented: objects::FRAGMENTED,
+            seconds: if is_full { 2.0 } else { 0.3 },
+            seed: experiment::SEED,
+            repeat: if is_full { 3 } else { 1 },
+            read_in: None,
+            memory_bytes: objects::MEMORY_BYTES,
+        };
+        let repeat = if is_full { 5 } else { 3 };
+        Self {
+            scenarios: Scenario::ALL.to_vec(),
+            blocks: ranges(Mapper::Host, None, 1),
+            cases: Case::ALL.to_vec(),
+            // Some 20 ms a case and variant.
+            fits: vec![
+                ranges(Mapper::Null, Some(20_000), repeat),
+                ranges(Mapper::Host, Some(500), repeat),
+            ],
+            shows_fit: if is_full { lab::in_full } else { lab::in_short },
+            objects: vec![kv(Mapper::Null), kv(Mapper::Host)],
+            shows_objects: if is_full {
+                kvmalloc::in_full
+            } else {
+                kvmalloc::in_short
+            },
+            // In the quick form some 70 minutes, of which the phone is awake for 50.
+            span: Span {
+                days_milli: if is_full {
+                    fallback::PUBLISHED_DAYS_MILLI
+                } else {
+                    50
+                },
+                every_s: Some(if is_full { 900 } else { 20 }),
+            },
+            shows_pressure: if is_full {
+                PressureMetric::is_in_table
+            } else {
+                PressureMetric::is_in_short_table
+            },
+            // The document has 32.
+            contiguous: gcma::quick(if is_full { 32 } else { 8 }),
+            shows_contiguous: if is_full {
+                gcma::in_full
+            } else {
+                gcma::in_short
+            },
+        }
+    }
+}
+
+/// Each section, as soon as it is done.
+pub(super) fn each(
+    size: Size,
+    threads: usize,
+    told: &mut impl FnMut(Section) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let plan = Plan::of(size);
+    match experiment::available() {
+        Ok(()) => {
+            told(blocks(&plan)?)?;
+            told(fits(&plan)?)?;
+            told(kv(&plan)?)?;
+            told(reserve(&plan)?)?;
+        }
+        Err(lacking) => {
+            for (id, title) in [BLOCKS, FITS, OBJECTS, RESERVE] {
+                told(missing(id, title, &lacking))?;
+            }
+        }
+    }
+    told(pressure(&plan, threads)?)
+}
+
+/// An experiment that this machine has not what it takes for.
+fn missing(id: &str, title: &str, lacking: &experiment::Failure) -> Section {
+    Section {
+        id: id.into(),
+        title: title.into(),
+        introduction: format!("Not shown on this machine: {lacking}\n"),
+        items: Vec::new(),
+        method: "",
+        summary: vec![format!("not run: {lacking}")],
+    }
+}
+
+const BLOCKS: (&str, &str) = (
+    "vmap-blocks",
+    "How much address space does a sequence of short mappings use up?",
+);
+
+const BLOCKS_INTRODUCTION: &str = "\
+vm_map_ram cuts small mappings from blocks of 1024 pages. R. Pen, 2015: a block that has room for a page is
+asked first by every request for two, so blocks pile up (before: a new block is put in front of the others;
+proposed: behind them; framewright: slots of a block are used again as soon as they were flushed).
+";
+
+/// `vmap-blocks`, on real mappings.
+pub(super) fn blocks(plan: &Plan) -> Result<Section, CommandError> {
+    let figures = lab::measured_blocks(&plan.scenarios, plan.blocks)?;
+    let (id, title) = BLOCKS;
+    Ok(Section {
+        id: id.into(),
+        title: title.into(),
+        introduction: BLOCKS_INTRODUCTION.into(),
+        items: vec![Item::Table(lab::blocks_table(&figures, plan.blocks))],
+        method: "\
+map and unmap: the mean over all calls of a scenario, each timed by itself, less what reading the clock takes. Areas and \
+blocks: counted by the allocator during the same run, which begins with an empty window. va_span_bytes: from the lowest \
+to the highest byte that was handed out. lazy_pages_peak: the most pages that were unmapped by their user and not yet \
+flushed.",
+        summary: summary::blocks(&figures),
+    })
+}
+
+const FITS: (&str, &str) = ("va-fit", "How long does it take to find address space?");
+
+const FITS_INTRODUCTION: &str = "\
+U. Rezki, 2018: vmalloc walked a list of busy areas (before), and a tree of gaps under one lock takes its place
+(proposed); framewright has spans that belong to a CPU. First the address-space level alone, then with frames
+taken and mapped.
+";
+
+/// Cases whose latencies are drawn.
+const DRAWN: [&str; 3] = ["full_fit", "long_busy_list", "random_size_align"];
+
+/// `va-fit` with each mapper.
+pub(super) fn fits(plan: &Plan) -> Result<Section, CommandError> {
+    let mut items = Vec::new();
+    let mut told = Vec::new();
+    for &options in &plan.fits {
+        let Findings { figures, latencies } = lab::measured_fits(&plan.cases, options)?;
+        items.push(Item::Table(lab::fits_table(
+            &figures,
+            options,
+            plan.shows_fit,
+        )));
+        for case in DRAWN {
+            let of = |one: &&Distribution| one.case == case && one.call == "alloc";
+            let of: Vec<Distribution> = latencies.iter().filter(of).cloned().collect();
+            items.extend(drawn(
+                format!(
+                    "{case}, mapper {}: how long an allocation takes",
+                    options.mapper.name()
+                ),
+                of,
+            ));
+        }
+        told.extend(summary::fits(&figures, options.mapper));
+    }
+    let (id, title) = FITS;
+    Ok(Section {
+        id: id.into(),
+        title: title.into(),
+        introduction: FITS_INTRODUCTION.into(),
+        items,
+        method: "\
+op_ns: a repetition is a batch of operations between two readings of the thread's CPU time; the variants take turns, \
+repetition by repetition, so that caches and neighbours are the same for all of them; the middle repetition is shown. \
+time_vs_before: the middle ones' ratio. Latencies: a pass of its own with a reading of the clock before and after each \
+call, less what two readings take by themselves. Counts: from that second pass, on an allocator that has done nothing \
+before.
+
+The document's own times are of a whole test, of which it does not say how many operations it has; so only its ratio \
+is beside ours.",
+        summary: told,
+    })
+}
+
+/// A plot of latencies, if there are any.
+fn drawn(title: String, of: Vec<Distribution>) -> Option<Item> {
+    let of: Vec<Distribution> = of.into_iter().filter(|one| one.shares.len() > 1).collect();
+    (!of.is_empty()).then(|| {
+        Item::Latency(Latency {
+            title,
+            of,
+            note: "Each call timed by itself; both axes are logarithmic, the lower one in what is left: the \
+                   further right, the rarer."
+                .into(),
+        })
+    })
+}
+
+const OBJECTS: (&str, &str) = (
+    "kvmalloc",
+    "What does a large buffer cost where memory is in pieces?",
+);
+
+const OBJECTS_INTRODUCTION: &str = "\
+D. Chinner, 2023: a journal on two threads asks for 64 KiB at a high rate. `before` compacts and reclaims before
+it maps pages, `proposed` maps them at once, both under one lock for all address space; framewright maps at
+once, and has no lock that all share on that way. First with pages in a table of the experiment's own, which
+costs what a kernel pays; then with mmap, which costs some twenty times that.
+";
+
+/// `kvmalloc` with each mapper.
+pub(super) fn kv(plan: &Plan) -> Result<Section, CommandError> {
+    let mut items = Vec::new();
+    let mut told = Vec::new();
+    for options in &plan.objects {
+        let all = [*options];
+        let Findings { figures, latencies } = kvmalloc::measured(&all)?;
+        items.push(Item::Table(kvmalloc::table(
+            &figures,
+            &all,
+            plan.shows_objects,
+        )));
+        let mapper = options.mapper.name();
+        items.extend(drawn(
+            format!("mapper {mapper}: how long a kvmalloc takes"),
+            latencies,
+        ));
+        told.extend(summary::kv(&figures, options.mapper));
+    }
+    let (id, title) = OBJECTS;
+    Ok(Section {
+        id: id.into(),
+        title: title.into(),
+        introduction: OBJECTS_INTRODUCTION.into(),
+        items,
+        method: "\
+A thread reads its CPU time between the phases of a commit, so a call's CPU time is the mean of a batch. In every fourth \
+commit each call is timed by the wall clock instead; the plots are of those. Shares are of all CPU time of the threads \
+and the background. Counts (compact_stall, allocstall) are of all repetitions. Frames, who has which of them, items and \
+their order are the same for every variant.",
+        summary: told,
+    })
+}
+
+const PRESSURE: (&str, &str) = (
+    "fallback",
+    "What does a fallback cost a phone, request by request?",
+);
+
+const PRESSURE_INTRODUCTION: &str = "\
+ChengYi He, 2016: a synthetic phone lives on the document's kernel as it was (before), with the document's patch
+(proposed), and on this engine (framewright): requests of order 2 and 3 that had to reclaim or compact, and
+pageblocks that mix what can be moved with what cannot.
+";
+
+/// `fallback` with one seed.
+pub(super) fn pressure(plan: &Plan, threads: usize) -> Result<Section, CommandError> {
+    let seeds = [1];
+    let lives = fallback::lived(
+        &Params::default(),
+        &Kernels::ALL,
+        &seeds,
+        plan.span,
+        threads,
+    )?;
+    let table = fallback::table(&lives.figures, &seeds, plan.span, plan.shows_pressure);
+    let over_time = |title: &str, value, note: &str, course| {
+        let line = |(name, points): (&'static str, _)| Line {
+            name: name.into(),
+            accent: Accent::of(name),
+            points,
+        };
+        Item::OverTime(OverTime {
+            title: title.into(),
+            across: "hours awake",
+            scale: Scale::Linear,
+            value,
+            lines: lives.courses(course).into_iter().map(line).collect(),
+            note: note.into(),
+        })
+    };
+    let items = vec![
+        Item::Table(table),
+        over_time(
+            "Free memory of the phone",
+            "MiB",
+            "Frames on the kernel's free lists.",
+            Course::FreeMib,
+        ),
+        over_time(
+            "Pageblocks that hold movable frames and others",
+            "pageblocks of 4 MiB",
+            "Seen from outside, from what the phone holds, the same for all three.",
+            Course::MixedPageblocks,
+        ),
+        over_time(
+            "Requests that had to reclaim before they were served, so far",
+            "requests",
+            "Of all orders.",
+            Course::Stalls,
+        ),
+    ];
+    let (id, title) = PRESSURE;
+    Ok(Section {
+        id: id.into(),
+        title: title.into(),
+        introduction: PRESSURE_INTRODUCTION.into(),
+        items,
+        method: "\
+Virtual time: nothing here is measured with a clock. The phone's demand is drawn from one seed and is the same for all \
+three kernels; what was killed or evicted is asked for again. allocstall: requests that reclaimed themselves. \
+compact_stall: requests that compacted. Lists and pageblocks: at the end. docs/design/0009-fallback-and-reclaim.md says how \
+the phone was fitted, and how far each row is off.",
+        summary: summary::pressure(&lives.figures, plan.span),
+    })
+}
+
+const RESERVE: (&str, &str) = (
+    "gcma",
+    "What does it cost to take back memory that was lent?",
+);
+
+const RESERVE_INTRODUCTION: &str = "\
+S. Park, 2015: requests for 1 to 32,000 contiguous frames, each released at once. CMA lends the area to whatever can
+be moved and moves it away (cma); the proposal lends it to pages that may be dropped (gcma); framewright drops them by
+moving a generation on.
+";
+
+/// `gcma`, beside a guest that is always busy.
+pub(super) fn reserve(plan: &Plan) -> Result<Section, CommandError> {
+    let figures = gcma::measured(&plan.contiguous)?;
+    let table = gcma::table(&figures, &plan.contiguous, plan.shows_contiguous);
+    let (id, title) = RESERVE;
+    Ok(Section {
+        id: id.into(),
+        title: title.into(),
+        introduction: RESERVE_INTRODUCTION.into(),
+        items: vec![
+            Item::Table(table),
+            by_frames("Longest latency of a request", Of::Max, &figures),
+            by_frames("Mean latency of a request", Of::Avg, &figures),
+        ],
+        method: "\
+From a request's call to its return, served or not, less what reading the clock takes; of as many requests of each size as \
+the caption says. Between two requests the guests fill the area again, which is not timed. pages_discarded and \
+pages_migrated: what was dropped and what was moved for the requests. preempted: requests during which the scheduler took \
+the CPU away. The document's machine had four CPUs of 1 GHz: compare columns of one machine.",
+        summary: summary::reserve(&figures),
+    })
+}
+
+/// Latency over the number of frames, the document's lines behind ours.
+fn by_frames(title: &str, of: Of, figures: &[Figure<GcmaMetric>]) -> Item {
+    let mut lines: Vec<Line> = Vec::new();
+    for figure in figures
+        .iter()
+        .filter(|f| f.metric == GcmaMetric::LatencyUs(of))
+    {
+        let is_published = figure.source == Source::Published;
+        let (name, accent) = if is_published {
+            (format!("published {}", figure.variant), None)
+        } else {
+            (figure.variant.to_owned(), Accent::of(figure.variant))
+        };
+        let Ok(frames) = figure.case.parse::<f64>() else {
+            continue;
+        };
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push((frames, figure.value)),
+            None => lines.push(Line {
+                name,
+                accent,
+                points: vec![(frames, figure.value)],
+            }),
+        }
+    }
+    Item::OverTime(OverTime {
+        title: title.into(),
+        across: "frames asked for",
+        value: "microseconds",
+        scale: Scale::Logarithmic,
+        lines,
+        note: "Both axes are logarithmic. The document's lines are of another machine.".into(),
+    })
+}

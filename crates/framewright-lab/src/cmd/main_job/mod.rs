@@ -1,0 +1,105 @@
+//! The main job: the sample trace and all published experiments, as text and as one page.
+//!
+//! `framewright` alone and `framewright lab all` are the same; `lab all --full` differs in its [`Size`].
+
+#[cfg(target_os = "linux")]
+mod experiments;
+mod page;
+mod sample;
+#[cfg(target_os = "linux")]
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub(super) use page::PageArgs;
+
+use super::CommandError;
+use super::input;
+use crate::report::html::Page;
+use crate::report::{Machine, RunInfo, Section, write_whole};
+use std::collections::BTreeMap;
+
+/// How long everything is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// Less than two minutes in all.
+    Quick,
+    /// As long as the documents did.
+    Full,
+}
+
+impl Size {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
+
+const LEAD: &str = "\
+Framewright is a memory manager as a library, and this is its laboratory: five proposals for Linux's memory management, \
+each repeated beside the behaviour it complains about (before) and beside what this project does instead (framewright); \
+and a recording of a real machine, replayed under eight policies. Figures called published are the documents' own.";
+
+/// Runs everything, tells each part as soon as it is done, and writes the page at the end.
+///
+/// # Errors
+/// Before anything is run if the page has no place; later if an experiment fails or an output cannot
+/// be written.
+pub(super) fn run(size: Size, args: &PageArgs) -> Result<(), CommandError> {
+    let place = args.place()?;
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut sections = Vec::new();
+    let mut told = |section: Section| {
+        let gap = if sections.is_empty() { "" } else { "\n" };
+        let text = format!("{gap}{}", section.text());
+        sections.push(section);
+        tell(&text)
+    };
+    told(sample::section(&input::sample()?, threads)?)?;
+    #[cfg(target_os = "linux")]
+    experiments::each(size, threads, &mut told)?;
+    tell(&summary(&sections))?;
+    if let Some(path) = place {
+        let page = Page {
+            title: "Framewright: five proposals and a recording".into(),
+            lead: LEAD.into(),
+            info: info(size),
+            sections,
+        };
+        let text = page.render().map_err(CommandError::input)?;
+        write_whole(&path, text.as_bytes()).map_err(CommandError::input)?;
+        tell(&format!(
+            "\nThe same with plots and maps: {}\n",
+            path.display()
+        ))?;
+    }
+    Ok(())
+}
+
+fn tell(text: &str) -> Result<(), CommandError> {
+    write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)
+}
+
+/// What came out, in a line each.
+fn summary(sections: &[Section]) -> String {
+    let mut text = String::from("\nWhat came out\n");
+    for section in sections {
+        for line in &section.summary {
+            text += &format!("  {}: {line}\n", section.id);
+        }
+    }
+    text
+}
+
+fn info(size: Size) -> RunInfo {
+    RunInfo {
+        experiment: "all",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: 0,
+        options: BTreeMap::from([("size", size.name().to_owned())]),
+        machine: Machine::this(),
+    }
+}

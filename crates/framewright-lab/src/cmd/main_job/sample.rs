@@ -1,0 +1,78 @@
+//! The sample trace under all policies, from three starts.
+
+use crate::cmd::CommandError;
+use crate::cmd::input::Loaded;
+use crate::cmd::replay::{METHOD, PICTURES, case_items, replay_case};
+use crate::replay::{Options, Policy, Start};
+use crate::report::{Item, Section, accent, standing};
+
+/// Frames held back in the third case: a fifth of those that are free when the sample begins.
+pub(super) const SQUEEZE: u64 = 40_000;
+
+const TITLE: &str = "What would this memory have looked like under another policy?";
+
+const INTRODUCTION: &str = "\
+The first 1.4 seconds of a recording of a memory-tight machine (6 GiB; forks, compiles, file
+readers, bursts of sockets), replayed under each policy: from Linux's own layout (imposed), from
+one that the policy made itself (fresh), and with 160 MB less memory (b40000).
+";
+
+const READING: &str = "\
+Order-2 and order-3 requests fail on a device that has memory when requests for one kind of page
+keep breaking up the pages of another: contaminated blocks are the 2 MiB blocks that hold a frame
+which cannot be moved, so no compaction can ever make a huge page or a large buffer of them, and
+unusable_index_order3 is the share of the free memory that an order-3 request cannot use.
+`~` marks a figure whose difference from the first policy's is not larger than the error that the
+replay of the recording kernel's own rules makes against what that kernel really did.
+
+A replay cannot see what the machine would have done about a failure: it does not reclaim, does not
+compact, and the programs go on as recorded. Compare policies with each other, not a policy with a
+running system; and this sample is too short to show how far contamination spreads in hours. For
+your own machine: framewright record -o FILE -- COMMAND, then framewright replay FILE.
+";
+
+/// The section.
+pub(super) fn section(loaded: &Loaded, threads: usize) -> Result<Section, CommandError> {
+    let cases = [
+        (Start::Imposed, 0),
+        (Start::Fresh, 0),
+        (Start::Fresh, SQUEEZE),
+    ];
+    let last = cases.len() - 1;
+    let mut items = Vec::new();
+    let mut standings = [0; 3];
+    for (nth, (start, squeeze)) in cases.into_iter().enumerate() {
+        let options = Options {
+            squeeze,
+            // Of the case in which memory is short enough for policies to differ.
+            pictures: if nth == last { PICTURES } else { 0 },
+            ..Options::new(start)
+        };
+        let replayed = replay_case(loaded, Policy::COMPARED, options, threads)?;
+        let rivals = Policy::HISTORICAL.map(Policy::name);
+        let standing = standing(&replayed.case, Policy::OURS.name(), &rivals).unwrap_or_default();
+        standings
+            .iter_mut()
+            .zip(standing)
+            .for_each(|(sum, n)| *sum += n);
+        let recording = Policy::RECORDING_KERNEL.name();
+        let is_shown = |policy: &str| accent(policy).is_some() || policy == recording;
+        items.extend(case_items(&replayed, is_shown));
+    }
+    items.push(Item::Text(READING.into()));
+    let [better, equal, worse] = standings;
+    let name = Policy::OURS.name();
+    Ok(Section {
+        id: "replay".into(),
+        title: TITLE.into(),
+        introduction: INTRODUCTION.into(),
+        items,
+        method: METHOD,
+        summary: vec![format!(
+            "{name} against the best of {} policies of Linux's history in each figure of three cases: better in \
+             {better}, equal in {equal}, worse in {worse}. The sample is 1.4 seconds, too short to judge by; the \
+             recordings behind it are minutes (README).",
+            Policy::HISTORICAL.len(),
+        )],
+    })
+}

@@ -1,0 +1,253 @@
+use super::*;
+use crate::cmd::input::{load, sample as carried};
+use crate::report::html::tests::{check, has_rows};
+use crate::report::{Item, Tabled};
+use crate::trace::OpKind;
+
+fn tables(section: &Section) -> Vec<&Tabled> {
+    fn table(item: &Item) -> Option<&Tabled> {
+        match item {
+            Item::Table(tabled) => Some(tabled),
+            _ => None,
+        }
+    }
+    section.items.iter().filter_map(table).collect()
+}
+
+/// The page of these sections, which has every row that their text has.
+fn page(sections: Vec<Section>) -> String {
+    let page = Page {
+        title: "t".into(),
+        lead: LEAD.into(),
+        info: info(Size::Quick),
+        sections,
+    };
+    let text = page.render().unwrap();
+    let parsed = check(&text);
+    for tabled in page.sections.iter().flat_map(tables) {
+        has_rows(&parsed, &tabled.grid);
+    }
+    text
+}
+
+#[test]
+fn the_introduction_says_what_the_sample_is() {
+    let trace = carried().unwrap().trace;
+    let free = trace.nframes - trace.init.len() as u64;
+    let squeeze = sample::SQUEEZE;
+    assert!(
+        squeeze < free / 4 && squeeze > free / 6,
+        "a fifth of {free}"
+    );
+    let ticks = trace.ops.iter().filter(|op| op.kind() == OpKind::Tick);
+    let ms: u64 = ticks.map(|op| u64::from(op.value)).sum();
+    assert_eq!(ms / 100, 14, "1.4 seconds");
+    assert_eq!(
+        trace.nframes >> 18,
+        5,
+        "6 GiB, rounded: {} frames",
+        trace.nframes
+    );
+}
+
+/// On a small trace: the sample takes seconds even when optimised.
+#[test]
+fn every_policy_is_shown_from_three_starts_and_a_map_of_the_last() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../traces/fork-storm.ftrace.gz"
+    );
+    let loaded = load(path.as_ref(), None).unwrap();
+    let section = || sample::section(&loaded, 2).unwrap();
+    let mut section = section();
+    let text = section.text();
+    for case in ["imposed/b0", "fresh/b0", "fresh/b40000"] {
+        assert!(
+            text.contains(&format!("\nfork-storm/{case}: 15175 operations")),
+            "{case}"
+        );
+    }
+    assert_eq!(
+        text.matches("concentrated against the best of 5 others")
+            .count(),
+        3
+    );
+    assert_eq!(text.matches("model error: ").count(), 3);
+    assert_eq!(text.matches("For\nyour own machine: ").count(), 1);
+    let maps = |item: &&Item| matches!(item, Item::Map(_));
+    assert_eq!(section.items.iter().filter(maps).count(), 1);
+    // Its page, but for the wall time that a replay took, is the same each time.
+    let replay_ns = |tabled: &mut Tabled| tabled.grid.rows.retain(|row| row.unit != "ns");
+    let without_times = |section: &mut Section| {
+        for item in &mut section.items {
+            if let Item::Table(tabled) = item {
+                replay_ns(tabled);
+            }
+        }
+    };
+    let mut again = sample::section(&loaded, 1).unwrap();
+    without_times(&mut section);
+    without_times(&mut again);
+    assert_eq!(page(vec![section]), page(vec![again]));
+}
+
+#[cfg(target_os = "linux")]
+mod of_experiments {
+    use super::*;
+    use crate::experiment::Mapper;
+    use crate::experiment::fallback::Span;
+    use crate::experiment::va_fit::Case;
+    use crate::experiment::vmap_blocks::Scenario;
+    use experiments::Plan;
+
+    /// Everything, as little of it as there can be.
+    fn tiny() -> Plan {
+        let mut plan = Plan::of(Size::Quick);
+        plan.scenarios = vec![Scenario::Exhaust];
+        plan.blocks.mapper = Mapper::Null;
+        plan.cases = vec![Case::FullFit, Case::LongBusyList, Case::AlignedHoles];
+        for fits in &mut plan.fits {
+            (fits.loops, fits.repeat) = (Some(100), 1);
+        }
+        for objects in &mut plan.objects {
+            objects.seconds = 0.02;
+            objects.memory_bytes = 32 << 20;
+            objects.object_bytes = 16 << 10;
+        }
+        plan.span = Span {
+            days_milli: 1,
+            every_s: Some(10),
+        };
+        plan.contiguous.requests = 1;
+        (plan.contiguous.ram_bytes, plan.contiguous.reserve_bytes) = (32 << 20, 8 << 20);
+        plan
+    }
+
+    fn has(section: Section, rows: &[&str], plots: usize) {
+        let text = section.text();
+        for row in rows {
+            assert!(text.contains(row), "{row} is missing:\n{text}");
+        }
+        assert!(!section.summary.is_empty());
+        let is_plot = |item: &&Item| matches!(item, Item::Latency(_) | Item::OverTime(_));
+        let drawn = section.items.iter().filter(is_plot).count();
+        assert_eq!(drawn, plots, "{} has other plots", section.id);
+        page(vec![section]);
+    }
+
+    #[test]
+    fn virtual_ranges_are_shown_with_their_latencies() {
+        let plan = tiny();
+        let rows = ["exhaust", "va_span_bytes"];
+        let section = experiments::blocks(&plan).unwrap();
+        let told = section.summary[0].clone();
+        assert!(told.contains("4 of 4 published counts come out"), "{told}");
+        assert!(told.contains("exhaust 10 instead of 993"), "{told}");
+        has(section, &rows, 0);
+        let section = experiments::fits(&plan).unwrap();
+        assert!(
+            !section.text().contains("alloc_ns_p50"),
+            "the quick form is short"
+        );
+        assert!(
+            section.summary[0].contains("long_busy_list 0."),
+            "{:?}",
+            section.summary
+        );
+        assert!(
+            section.summary[0].contains("(0.27)"),
+            "{:?}",
+            section.summary
+        );
+        has(
+            section,
+            &["mapper null", "mapper host", "full_fit", "served"],
+            4,
+        );
+    }
+
+    #[test]
+    fn kvmalloc_is_shown_with_both_mappers() {
+        let section = experiments::kv(&tiny()).unwrap();
+        assert!(
+            !section.text().contains("kvmalloc_ns_p50"),
+            "the quick form is short"
+        );
+        assert_eq!(section.summary.len(), 2);
+        let rows = [
+            "mapper null",
+            "mapper host",
+            "commits_per_s",
+            "kvmalloc_share",
+            "allocstall",
+        ];
+        has(section, &rows, 2);
+    }
+
+    #[test]
+    fn contiguous_memory_is_shown_by_size() {
+        let section = experiments::reserve(&tiny()).unwrap();
+        let told = section.summary[0].clone();
+        assert!(told.starts_with("2048 frames: gcma's"), "{told}");
+        has(section, &["latency_us_max", "failures", "2048"], 2);
+    }
+
+    #[test]
+    fn the_phone_is_shown_on_every_kernel() {
+        let section = experiments::pressure(&tiny(), 2).unwrap();
+        let text = section.text();
+        for row in ["blocks_movable", "mixed_pageblocks", "allocstall_order_2"] {
+            let line = text.lines().find(|line| line.contains(row)).unwrap();
+            assert!(
+                !line.trim_end().ends_with('-'),
+                "{row} of framewright: {line}"
+            );
+        }
+        assert!(
+            !text.contains("compact_isolated"),
+            "the quick form is short"
+        );
+        has(section, &["published: counts of 2.5 days"], 3);
+    }
+
+    #[test]
+    fn the_full_size_is_the_documents() {
+        let plan = Plan::of(Size::Full);
+        assert_eq!(plan.span.days_milli, 2500);
+        assert_eq!(plan.blocks.loops, None);
+        assert!(plan.fits.iter().all(|fits| fits.loops.is_none()));
+        assert_eq!(
+            Plan::of(Size::Quick).blocks.loops,
+            None,
+            "its counts depend on it"
+        );
+    }
+}
+
+#[test]
+fn a_page_takes_the_place_of_an_earlier_one_only_unless_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |args: &PageArgs| args.place_in(folder.path());
+    let said = |args: &PageArgs| match place(args).unwrap_err() {
+        CommandError::Input(said) | CommandError::Assertion(said) => said,
+    };
+    let default = PageArgs::default();
+    let path = folder.path().join("framewright.html");
+    assert_eq!(place(&default).unwrap(), Some(path.clone()));
+    std::fs::write(&path, page(Vec::new())).unwrap();
+    assert_eq!(place(&default).unwrap(), Some(path.clone()));
+    std::fs::write(&path, "<title>mine</title>").unwrap();
+    let error = said(&default);
+    assert!(error.contains("framewright has not written it"), "{error}");
+    assert!(error.contains("framewright.html: "), "{error}");
+    let named = PageArgs::named(&path);
+    assert_eq!(place(&named).unwrap(), Some(path.clone()));
+    assert_eq!(std::fs::read(&path).unwrap(), b"<title>mine</title>");
+    let nowhere = PageArgs::named(&folder.path().join("none/a.html"));
+    let error = said(&nowhere);
+    assert!(error.contains("a.html: cannot write: "), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(said(&default).contains("--no-html writes none"));
+    assert!(said(&PageArgs::named("-".as_ref())).contains("expected a file's name"));
+}

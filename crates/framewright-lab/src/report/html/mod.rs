@@ -1,0 +1,339 @@
+//! A page: one HTML file that needs no network and no script.
+//!
+//! ```text
+//!   Section ──▶ tables (here), plots (plot), maps (map) ──▶ one file: style, pictures and data in it
+//! ```
+//!
+//! A reader without scripts sees everything but the moments between those of the printed maps; with
+//! them a map can be moved through time. Colours are the page's own variables, light and dark; what
+//! a colour says is said by a line's dashes or by words too.
+//!
+//! The same sections give the same bytes: nothing here asks for the time or the machine.
+
+mod map;
+mod plot;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use plot::PlotError;
+
+use super::{Accent, Grid, Heading, Item, Map, Note, RunInfo, Section, Tabled};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("scrub.js");
+
+/// What the file says it was made by: whoever would replace a file of that name looks for it.
+pub const GENERATOR: &str = "framewright laboratory";
+
+/// A page.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Its title.
+    pub title: String,
+    /// What it is, in a few sentences.
+    pub lead: String,
+    /// What ran, where, and with what.
+    pub info: RunInfo,
+    /// What came out.
+    pub sections: Vec<Section>,
+}
+
+impl Page {
+    /// The whole file.
+    ///
+    /// # Errors
+    /// If a plot cannot be drawn.
+    pub fn render(&self) -> Result<String, PlotError> {
+        let films: usize = self.maps().map(|map| map.films.len()).sum();
+        let budget = map::Budget::of(films);
+        let sections: Result<Vec<Markup>, PlotError> = self
+            .sections
+            .iter()
+            .map(|one| section(one, budget))
+            .collect();
+        let has_maps = films > 0;
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="generator" content=(GENERATOR);
+                    meta name="color-scheme" content="light dark";
+                    title { (self.title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    header {
+                        h1 { (self.title) }
+                        p { (self.lead) }
+                        (self.run_line())
+                    }
+                    main {
+                        (self.summary())
+                        (self.contents())
+                        @for section in sections? { (section) }
+                    }
+                    @if has_maps { script { (PreEscaped(SCRIPT)) } }
+                }
+            }
+        };
+        let mut text = page.into_string();
+        text.push('\n');
+        Ok(text)
+    }
+
+    fn maps(&self) -> impl Iterator<Item = &Map> {
+        let items = self.sections.iter().flat_map(|section| &section.items);
+        items.filter_map(|item| match item {
+            Item::Map(map) => Some(map),
+            _ => None,
+        })
+    }
+
+    fn run_line(&self) -> Markup {
+        let (info, machine) = (&self.info, &self.info.machine);
+        let options: Vec<String> = info
+            .options
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        html! {
+            dl class="run" {
+                dt { "Program" }
+                dd { "framewright " (info.version) ", commit " (info.commit) }
+                dt { "Run" }
+                dd { (info.experiment) @if !options.is_empty() { ": " (options.join(", ")) } }
+                dt { "Machine" }
+                dd {
+                    (machine.cpu) ", " (machine.cpus) " CPUs, "
+                    (format!("{:.1}", machine.memory_kib as f64 / f64::from(1 << 20))) " GiB, "
+                    (machine.os) ", " (machine.arch)
+                }
+            }
+        }
+    }
+
+    fn summary(&self) -> Markup {
+        let told: Vec<&Section> = self
+            .sections
+            .iter()
+            .filter(|s| !s.summary.is_empty())
+            .collect();
+        html! {
+            @if !told.is_empty() {
+                section aria-labelledby="summary" {
+                    h2 id="summary" { "What came out" }
+                    dl class="summary" {
+                        @for section in told {
+                            dt { a href={ "#" (section.id) } { (section.id) } }
+                            @for line in &section.summary { dd { (line) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn contents(&self) -> Markup {
+        html! {
+            @if self.sections.len() > 1 {
+                nav aria-label="Contents" {
+                    ol {
+                        @for section in &self.sections {
+                            li { a href={ "#" (section.id) } { (section.title) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn section(section: &Section, budget: map::Budget) -> Result<Markup, PlotError> {
+    let parts: Result<Vec<Part>, PlotError> = section
+        .items
+        .iter()
+        .enumerate()
+        .map(|(nth, item)| part(&format!("{}-{nth}", section.id), item, budget))
+        .collect();
+    let parts = parts?;
+    Ok(html! {
+        section aria-labelledby=(section.id) {
+            h2 id=(section.id) { (section.title) }
+            (paragraphs(&section.introduction))
+            // Plots that follow one another stand side by side where there is room.
+            @for group in parts.chunk_by(|a, b| a.is_plot && b.is_plot) {
+                @if group[0].is_plot {
+                    div class="plots" { @for part in group { (part.markup) } }
+                } @else {
+                    @for part in group { (part.markup) }
+                }
+            }
+            @if !section.method.is_empty() {
+                details {
+                    summary { "How each figure was measured" }
+                    (paragraphs(section.method))
+                }
+            }
+        }
+    })
+}
+
+/// A part of a section, as it will stand there.
+struct Part {
+    is_plot: bool,
+    markup: Markup,
+}
+
+fn part(id: &str, item: &Item, budget: map::Budget) -> Result<Part, PlotError> {
+    let is_plot = matches!(item, Item::OverTime(_) | Item::Latency(_));
+    let markup = match item {
+        Item::Table(tabled) => table(tabled),
+        Item::Text(lines) => paragraphs(lines),
+        Item::OverTime(plot) => {
+            let svg = plot::over_time(id, plot)?;
+            let lines = plot
+                .lines
+                .iter()
+                .map(|line| (line.name.clone(), line.accent));
+            figure(&plot.title, &plot.note, &svg, &legend(lines))
+        }
+        Item::Latency(latency) => {
+            let svg = plot::latency(id, latency)?;
+            let lines = latency
+                .of
+                .iter()
+                .map(|one| (one.variant.to_owned(), Accent::of(one.variant)));
+            figure(&latency.title, &latency.note, &svg, &legend(lines))
+        }
+        Item::Map(map) => map::figure(id, map, budget),
+    };
+    Ok(Part { is_plot, markup })
+}
+
+/// Text broken for a terminal, as paragraphs: an empty line ends one.
+fn paragraphs(text: &str) -> Markup {
+    html! {
+        @for paragraph in text.split("\n\n").map(str::trim).filter(|p| !p.is_empty()) {
+            p { (paragraph) }
+        }
+    }
+}
+
+fn table(tabled: &Tabled) -> Markup {
+    let grid = &tabled.grid;
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(tabled.caption) {
+            table {
+                caption { (tabled.caption) }
+                thead { tr {
+                    @if grid.labels > 1 { th scope="col" { "case" } }
+                    th scope="col" { "figure" }
+                    @for column in &grid.headings {
+                        th scope="col" class=(class(column)) { (title(column)) }
+                    }
+                } }
+                @for (first, rows) in groups(grid) {
+                    tbody {
+                        @for (nth, row) in rows.iter().enumerate() {
+                            tr {
+                                @if grid.labels > 1 && nth == 0 {
+                                    th scope="rowgroup" rowspan=(rows.len()) { (first) }
+                                }
+                                th scope="row" {
+                                    (row.labels.last().map_or("", String::as_str))
+                                    @if !row.unit.is_empty() && row.unit != "1" {
+                                        " " small { (row.unit) }
+                                    }
+                                }
+                                @for (column, cell) in grid.headings.iter().zip(&row.cells) {
+                                    td class=(class(column)) { (cell) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @for note in &tabled.notes {
+            @match note {
+                Note::Text(lines) => (paragraphs(lines)),
+                Note::Listing(lines) => pre { (lines) },
+            }
+        }
+    }
+}
+
+/// The rows by their first label, of which an empty one stands for the one above.
+fn groups(grid: &Grid) -> Vec<(&str, &[super::Row])> {
+    if grid.labels < 2 {
+        return vec![("", &grid.rows)];
+    }
+    let first = |row: &super::Row| row.labels.first().is_some_and(|label| !label.is_empty());
+    let mut starts: Vec<usize> = (0..grid.rows.len())
+        .filter(|&n| n == 0 || first(&grid.rows[n]))
+        .collect();
+    starts.push(grid.rows.len());
+    let group = |ends: &[usize]| {
+        let rows = &grid.rows[ends[0]..ends[1]];
+        (rows[0].labels[0].as_str(), rows)
+    };
+    starts.windows(2).map(group).collect()
+}
+
+fn class(column: &Heading) -> String {
+    let accent = column.accent.map_or("other", Accent::name);
+    let published = if column.is_published {
+        " published"
+    } else {
+        ""
+    };
+    format!("{accent}{published}")
+}
+
+/// A title on one line: behind a hyphen nothing is put in for a break.
+fn title(column: &Heading) -> String {
+    column.title.replace("-\n", "-").replace('\n', " ")
+}
+
+/// What a plot's lines are, each once; those without an accent together.
+fn legend(lines: impl Iterator<Item = (String, Option<Accent>)>) -> Vec<(String, &'static str)> {
+    let mut named: Vec<(String, &'static str)> = Vec::new();
+    let mut others: Vec<String> = Vec::new();
+    for (name, accent) in lines {
+        match accent {
+            Some(accent) if named.iter().all(|(n, _)| *n != name) => {
+                named.push((name, accent.name()))
+            }
+            None if !others.contains(&name) => others.push(name),
+            _ => {}
+        }
+    }
+    if !others.is_empty() {
+        named.push((others.join(", "), "other"));
+    }
+    named
+}
+
+/// A plot with its title, what its lines are, and its note.
+fn figure(title: &str, note: &str, svg: &str, legend: &[(String, &'static str)]) -> Markup {
+    html! {
+        figure class="plot" {
+            figcaption { (title) }
+            ul class="legend" {
+                @for (name, accent) in legend {
+                    li {
+                        svg class="swatch" viewBox="0 0 28 8" aria-hidden="true" {
+                            path class={ "line-" (accent) } d="M0 4h28" {}
+                        }
+                        (name)
+                    }
+                }
+            }
+            (PreEscaped(svg))
+            @if !note.is_empty() { p class="note" { (note) } }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Plots, drawn by `plotters` in colours that the page's style maps to its own.
+
+use crate::report::{Accent, Latency, Line, OverTime, Scale};
+use maud::{Markup, html};
+use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
+use plotters::coord::ranged1d::ValueFormatter;
+use plotters::prelude::*;
+use std::fmt;
+
+/// Units of a plot's own coordinates; the page scales it.
+const SIZE: (u32, u32) = (720, 300);
+
+/// More points than a line's pixels cannot be seen.
+const POINTS_MAX: usize = 360;
+
+/// Stand-ins: the style gives each of them the page's colour, in its light and its dark form.
+const INK: RGBColor = RGBColor(0x11, 0x11, 0x11);
+const RULE: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
+const OTHER: RGBColor = RGBColor(0x88, 0x88, 0x88);
+const ACCENTS: [RGBColor; 3] = [
+    RGBColor(0xb4, 0x53, 0x09),
+    RGBColor(0x03, 0x69, 0xa1),
+    RGBColor(0x04, 0x78, 0x57),
+];
+
+/// A plot that cannot be drawn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlotError(String);
+
+impl fmt::Display for PlotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot draw a plot: {}", self.0)
+    }
+}
+
+impl std::error::Error for PlotError {}
+
+impl PlotError {
+    fn of(cause: impl fmt::Display) -> Self {
+        Self(cause.to_string())
+    }
+}
+
+fn colour(accent: Option<Accent>) -> RGBColor {
+    accent.map_or(OTHER, |accent| ACCENTS[accent as usize])
+}
+
+/// Values over time, or over another quantity.
+pub(super) fn over_time(id: &str, plot: &OverTime) -> Result<String, PlotError> {
+    let points = || plot.lines.iter().flat_map(|line| &line.points);
+    let end = positive(points().map(|point| point.0).fold(0.0, f64::max));
+    let top = positive(points().map(|point| point.1).fold(0.0, f64::max));
+    let svg = drawn(|area| match plot.scale {
+        Scale::Linear => {
+            let mut chart = builder(area)
+                .build_cartesian_2d(0.0..end, 0.0..top * 1.05)
+                .map_err(PlotError::of)?;
+            let mut mesh = chart.configure_mesh();
+            mesh.x_label_formatter(&|x| number(*x))
+                .y_label_formatter(&|y| number(*y));
+            styled(&mut mesh, plot.across, plot.value)?;
+            lines(&mut chart, &plot.lines)
+        }
+        Scale::Logarithmic => {
+            let above = |value: f64| value > 0.0;
+            let least = |of: fn(&(f64, f64)) -> f64, most: f64| {
+                let least = points().map(of).filter(|&v| above(v)).fold(most, f64::min);
+                10f64.powf(least.log10().floor()).min(most / 10.0)
+            };
+            let (start, low) = (least(|p| p.0, end), least(|p| p.1, top));
+            let mut chart = builder(area)
+                .build_cartesian_2d((start..end).log_scale(), (low..top * 1.2).log_scale())
+                .map_err(PlotError::of)?;
+            let mut mesh = chart.configure_mesh();
+            mesh.x_label_formatter(&|x| number(*x))
+                .y_label_formatter(&|y| number(*y));
+            styled(&mut mesh, plot.across, plot.value)?;
+            let placed = |line: &Line| Line {
+                points: line
+                    .points
+                    .iter()
+                    .copied()
+                    .filter(|p| above(p.0) && above(p.1))
+                    .collect(),
+                ..line.clone()
+            };
+            lines(
+                &mut chart,
+                &plot.lines.iter().map(placed).collect::<Vec<_>>(),
+            )
+        }
+    })?;
+    let said = plot.lines.iter().filter_map(|line| {
+        let (_, value) = line.points.last()?;
+        Some(format!("{} ends at {}", line.name, number(*value)))
+    });
+    Ok(labelled(
+        id,
+        &plot.title,
+        &said.collect::<Vec<_>>().join("; "),
+        &svg,
+    ))
+}
+
+/// Draws the lines, those without an accent behind the others.
+fn lines<X, Y>(
+    chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
+    lines: &[Line],
+) -> Result<(), PlotError>
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    for (name, accent, points) in ordered(lines) {
+        let line = LineSeries::new(thinned(points), colour(accent).stroke_width(2));
+        let drawn = chart.draw_series(line);
+        drawn.map_err(|e| PlotError(format!("{name}: {e}")))?;
+    }
+    Ok(())
+}
+
+/// Latencies: what share of the calls took at most how long, the tail spread out.
+pub(super) fn latency(id: &str, latency: &Latency) -> Result<String, PlotError> {
+    let lines: Vec<Line> = latency
+        .of
+        .iter()
+        .map(|one| Line {
+            name: one.variant.to_owned(),
+            accent: Accent::of(one.variant),
+            points: one
+                .shares
+                .iter()
+                .map(|&(share, ns)| (nines(share), ns))
+                .collect(),
+        })
+        .collect();
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let end = points().map(|point| point.0).fold(1.0, f64::max).ceil();
+    let top = points().map(|point| point.1).fold(10.0, f64::max);
+    let low = points().map(|point| point.1).fold(top, f64::min).max(1.0);
+    let low = 10f64.powf(low.log10().floor());
+    let svg = drawn(|area| {
+        let mut chart = builder(area)
+            .build_cartesian_2d(0.0..end, (low..top * 1.2).log_scale())
+            .map_err(PlotError::of)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_labels(end as usize + 1)
+            .x_label_formatter(&|x| share(*x))
+            .y_label_formatter(&|y| time(*y));
+        styled(
+            &mut mesh,
+            "share of the calls that took no longer",
+            "time of a call",
+        )?;
+        self::lines(&mut chart, &lines)
+    })?;
+    let at = |one: &crate::report::Distribution, share: f64| {
+        let found = one.shares.iter().find(|step| step.0 >= share);
+        found.map_or_else(|| "-".into(), |step| time(step.1))
+    };
+    let said: Vec<String> = latency
+        .of
+        .iter()
+        .map(|one| {
+            format!(
+                "{}: half within {}, 99 % within {}",
+                one.variant,
+                at(one, 0.5),
+                at(one, 0.99)
+            )
+        })
+        .collect();
+    Ok(labelled(id, &latency.title, &said.join("; "), &svg))
+}
+
+/// Lines without an accent first, so that they lie behind the others.
+fn ordered(lines: &[Line]) -> impl Iterator<Item = (&str, Option<Accent>, &[(f64, f64)])> {
+    let by = |has: bool| {
+        lines
+            .iter()
+            .filter(move |line| line.accent.is_some() == has)
+    };
+    let all = by(false).chain(by(true));
+    all.map(|line| (line.name.as_str(), line.accent, line.points.as_slice()))
+}
+
+type Area<'s> = DrawingArea<SVGBackend<'s>, Shift>;
+
+/// What `draw` draws, as SVG.
+fn drawn(draw: impl FnOnce(&Area<'_>) -> Result<(), PlotError>) -> Result<String, PlotError> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        draw(&area)?;
+        area.present().map_err(PlotError::of)?;
+    }
+    Ok(svg)
+}
+
+fn builder<'a, 's>(area: &'a Area<'s>) -> ChartBuilder<'a, 's, SVGBackend<'s>> {
+    let mut builder = ChartBuilder::on(area);
+    builder
+        .margin(6)
+        .margin_right(24)
+        .x_label_area_size(44)
+        .y_label_area_size(72);
+    builder
+}
+
+fn styled<X, Y>(
+    mesh: &mut plotters::chart::MeshStyle<'_, '_, X, Y, SVGBackend<'_>>,
+    x: &str,
+    y: &str,
+) -> Result<(), PlotError>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let text = ("sans-serif", 13).into_font().color(&INK);
+    mesh.x_desc(x)
+        .y_desc(y)
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RULE)
+        .axis_style(INK)
+        .label_style(text.clone())
+        .axis_desc_style(text)
+        .draw()
+        .map_err(PlotError::of)
+}
+
+/// The picture with its name and a description in place of the size and the namespace that a file of
+/// its own would need.
+fn labelled(id: &str, title: &str, said: &str, svg: &str) -> String {
+    let inner = svg
+        .split_once('>')
+        .map_or(svg, |(_, inner)| inner)
+        .trim_start();
+    let (width, height) = SIZE;
+    let mut text = format!(
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">"
+    );
+    let head: Markup = html! {
+        title id={ (id) "-t" } { (title) }
+        desc id={ (id) "-d" } { (said) }
+    };
+    text += &head.into_string();
+    // Opaque is what everything is anyway.
+    text += &inner.replace(" opacity=\"1\"", "");
+    text
+}
+
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= POINTS_MAX {
+        return points.to_vec();
+    }
+    let last = points.len() - 1;
+    (0..POINTS_MAX)
+        .map(|nth| points[nth * last / (POINTS_MAX - 1)])
+        .collect()
+}
+
+/// A value that an axis can end at.
+fn positive(value: f64) -> f64 {
+    if value.is_finite() && value > 0.0 {
+        value
+    } else {
+        1.0
+    }
+}
+
+/// How many nines a share has: 0 for none, 1 for 90 %, 2 for 99 %.
+fn nines(share: f64) -> f64 {
+    -(1.0 - share).log10()
+}
+
+/// The share with so many nines.
+fn share(nines: f64) -> String {
+    match nines.round() as i32 {
+        ..=0 => "0 %".into(),
+        1 => "90 %".into(),
+        2 => "99 %".into(),
+        more => format!("99.{} %", "9".repeat(more as usize - 2)),
+    }
+}
+
+/// Nanoseconds in the unit that suits them.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "µs"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", number(value))
+}
+
+/// With as many digits as matter.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        large if large >= 100.0 => 0,
+        small if small < 1.0 => 2,
+        _ => 1,
+    };
+    let text = format!("{value:.digits$}");
+    match text.split_once('.') {
+        Some(_) => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_say_shares_and_times_as_a_reader_wants_them() {
+        assert_eq!(
+            [0.0, 1.0, 2.0, 3.0, 4.0].map(share),
+            ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]
+        );
+        assert_eq!(
+            [7.0, 1500.0, 2e6, 3.25e9].map(time),
+            ["7 ns", "1.5 µs", "2 ms", "3.2 s"]
+        );
+        assert!((nines(0.999) - 3.0).abs() < 1e-9);
+        assert_eq!(
+            [0.0, 0.2, 0.25, 1.5, 20.0, 1234.5].map(number),
+            ["0", "0.2", "0.25", "1.5", "20", "1234"]
+        );
+    }
+
+    #[test]
+    fn a_long_line_keeps_its_ends() {
+        let points: Vec<(f64, f64)> = (0..5000).map(|n| (f64::from(n), 0.0)).collect();
+        let few = thinned(&points);
+        assert_eq!(few.len(), POINTS_MAX);
+        assert_eq!((few[0].0, few[POINTS_MAX - 1].0), (0.0, 4999.0));
+    }
+}

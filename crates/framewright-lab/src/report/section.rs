@@ -1,0 +1,151 @@
+//! What a report says, before it has a form: text and page are made from the same.
+
+use super::{Accent, Distribution, Grid};
+use crate::measure::Film;
+
+/// Something that stands below a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// Sentences, broken where a terminal breaks them.
+    Text(String),
+    /// Lines in columns, shown as they stand.
+    Listing(String),
+}
+
+/// A table with what stands above and below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tabled {
+    /// What it is a table of.
+    pub caption: String,
+    /// The figures.
+    pub grid: Grid,
+    /// What a reader must know of them.
+    pub notes: Vec<Note>,
+}
+
+impl Tabled {
+    /// As text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.caption, self.grid.text());
+        for note in &self.notes {
+            let (Note::Text(lines) | Note::Listing(lines)) = note;
+            text += lines;
+            if !lines.ends_with('\n') {
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
+/// A line of a plot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// What it is of.
+    pub name: String,
+    /// Its column, if it has one; lines without are drawn behind the others.
+    pub accent: Option<Accent>,
+    /// Time, or what is in its place, and value; ascending.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How axes are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Both from 0 on, evenly.
+    Linear,
+    /// Both by powers of ten; what is 0 or less has no place.
+    Logarithmic,
+}
+
+/// Values over time, or over another quantity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OverTime {
+    /// What it shows.
+    pub title: String,
+    /// The horizontal axis, with its unit.
+    pub across: &'static str,
+    /// Of both axes.
+    pub scale: Scale,
+    /// The vertical axis, with its unit.
+    pub value: &'static str,
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// What a reader must know.
+    pub note: String,
+}
+
+/// How long calls took: of each the share that took no longer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Latency {
+    /// What it shows.
+    pub title: String,
+    /// A line a variant.
+    pub of: Vec<Distribution>,
+    /// What a reader must know.
+    pub note: String,
+}
+
+/// Pageblocks over time, a map a policy.
+#[derive(Debug, Clone)]
+pub struct Map {
+    /// What it shows.
+    pub title: String,
+    /// The policies and what became of memory under each, at the same moments.
+    pub films: Vec<(String, Film)>,
+}
+
+/// A part of a section.
+#[derive(Debug, Clone)]
+pub enum Item {
+    /// A table, in every form of a report.
+    Table(Tabled),
+    /// Sentences, in every form.
+    Text(String),
+    /// On a page only.
+    OverTime(OverTime),
+    /// On a page only.
+    Latency(Latency),
+    /// On a page only.
+    Map(Map),
+}
+
+/// What one question came to.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// Its name in addresses: letters and hyphens.
+    pub id: String,
+    /// The question.
+    pub title: String,
+    /// What was done, broken where a terminal breaks it.
+    pub introduction: String,
+    /// What came out.
+    pub items: Vec<Item>,
+    /// How each kind of figure was taken, for a page, which has room for it.
+    pub method: &'static str,
+    /// In one line: what was reproduced, by how much it differs, and why.
+    pub summary: Vec<String>,
+}
+
+impl Section {
+    /// As text: what plots and maps show is left out.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n{}", self.title, self.introduction);
+        for item in &self.items {
+            match item {
+                Item::Table(table) => {
+                    text.push('\n');
+                    text += &table.text();
+                }
+                Item::Text(lines) => {
+                    text.push('\n');
+                    text += lines;
+                }
+                Item::OverTime(_) | Item::Latency(_) | Item::Map(_) => {}
+            }
+        }
+        text
+    }
+}
