@@ -2,9 +2,10 @@
 
 use super::FileCache;
 use super::stats::count;
-use super::table::State;
-use framewright::reclaim::{Migrate, Move, MoveState};
+use super::table::{NONE, State};
+use framewright::reclaim::{Discard, Migrate, Move, MoveState};
 use framewright::{Frame, Order, Run};
+use std::sync::PoisonError;
 
 impl Migrate for FileCache<'_> {
     /// One after the other: nobody has a translation of such a page, so that there is nothing that
@@ -16,9 +17,56 @@ impl Migrate for FileCache<'_> {
             }
         }
     }
+
+    /// Clean pages that nobody uses, by way of the cleancache like one that is evicted, however lately
+    /// they were read; and empty frames of the stock, which have no contents to move.
+    fn discard(&self, blocks: &mut [Discard]) {
+        let single = |block: &&mut Discard| !block.is_dropped && block.order == Order::ZERO;
+        let mut is_any_empty = false;
+        for block in blocks.iter_mut().filter(single) {
+            let Some(id) = self.table.id_of(block.frame) else {
+                continue;
+            };
+            let slot = self.table.slot(id);
+            match slot.state() {
+                State::Held => is_any_empty = true,
+                State::Ready if self.leave(slot.key(), id) => {
+                    slot.reset(State::Free);
+                    block.is_dropped = true;
+                }
+                _ => {}
+            }
+        }
+        if is_any_empty {
+            self.drop_from_stock(blocks);
+        }
+    }
 }
 
 impl FileCache<'_> {
+    /// Takes those frames out of the stock that are there.
+    fn drop_from_stock(&self, blocks: &mut [Discard]) {
+        let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut at, mut before) = (*stock, NONE);
+        while at != NONE {
+            let slot = self.table.slot(at);
+            let (frame, next) = (self.table.frame(at), slot.next());
+            match blocks.iter_mut().find(|block| block.frame == frame) {
+                Some(block) => {
+                    if before == NONE {
+                        *stock = next;
+                    } else {
+                        self.table.slot(before).set_next(next);
+                    }
+                    slot.reset(State::Free);
+                    block.is_dropped = true;
+                }
+                None => before = at,
+            }
+            at = next;
+        }
+    }
+
     fn move_page(&self, from: Frame, to: Frame) -> MoveState {
         let Some(id) = self.table.id_of(from) else {
             return MoveState::Unknown;

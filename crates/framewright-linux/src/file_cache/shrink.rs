@@ -53,7 +53,7 @@ impl FileCache<'_> {
     }
 
     /// The page leaves its slot, if it is clean and nobody uses it: its frame is the caller's then.
-    fn leave(&self, key: PageKey, id: u32) -> bool {
+    pub(super) fn leave(&self, key: PageKey, id: u32) -> bool {
         let slot = self.table.slot(id);
         let locked = self.table.lock(key);
         let may_go = locked.is(id, State::Ready)

@@ -74,7 +74,8 @@ pub trait Migrate {
     /// nobody uses the frames: they are the caller's then, who frees them. What it does not know, or what
     /// is dirty, pinned, in use or not worth dropping, it leaves as it is.
     ///
-    /// Must not wait. Under no lock of the engine, in no busy seat. Unless overridden nothing is dropped.
+    /// Must not wait for I/O. Under no lock of the engine, in no busy seat. Unless overridden nothing is
+    /// dropped.
     fn discard(&self, blocks: &mut [Discard]) {
         _ = blocks;
     }

@@ -1,8 +1,9 @@
 //! Pages move under those who use them, unless they are pinned.
 
 use super::*;
-use framewright::policy::ReclaimConfig;
-use framewright::reclaim::{Migrate, Move, MoveState, Reclaim};
+use framewright::policy::{ContigConfig, ReclaimConfig};
+use framewright::reclaim::{Clients, Migrate, Move, MoveState, Reclaim};
+use framewright::reserve::MigrateArea;
 use framewright::{Mobility, Order as BlockOrder};
 use std::sync::atomic::AtomicBool;
 
@@ -90,6 +91,49 @@ fn a_pinned_page_that_is_truncated_keeps_its_frame_until_it_is_unpinned() {
     drop((first, second, third, again));
     assert_eq!(cleared(&cache, &mut seat), 0);
     drop((cache, file, seat));
+    all_is_back(&host);
+}
+
+#[test]
+fn where_a_contiguous_run_is_taken_clean_pages_are_dropped_and_dirty_ones_move() {
+    let host = host(4096);
+    let mut words = vec![0; Reclaim::words_needed(host.zone())];
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut words).unwrap();
+    let area = Run::new(Frame(FIRST.0 + 2048), 2048).unwrap();
+    let mut words = vec![0; MigrateArea::<Linux<Fenced>>::words_needed(area)];
+    let area = MigrateArea::new(&reclaim, area, &ContigConfig::LINUX, &mut words).unwrap();
+    let memory = Memory::new(patterns(3000));
+    let file = cache.add_medium(memory.clone(), true).unwrap();
+    assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == patterns(3000));
+    for page in (0..3000).step_by(3) {
+        cache
+            .write(&mut seat, &file, page * PAGE, &pattern(page))
+            .unwrap();
+    }
+    // Frames of the stock lie in the area, too.
+    cache.truncate(&file, 2900 * PAGE).unwrap();
+    let movers: [&dyn Migrate; 1] = [&cache];
+    let clients = Clients {
+        shrink: &[],
+        migrate: &movers,
+    };
+    let taken = area.alloc_contig(&mut seat, 2048, 1, &clients).unwrap();
+    let stats = area.stats();
+    assert!(
+        stats.pages_discarded > stats.pages_migrated && stats.pages_migrated > 100,
+        "{stats:?}"
+    );
+    cache.verify().unwrap();
+    for frame in taken.start().0..taken.end().0 {
+        host.ram().write(Frame(frame), &[0xaa; 4096]).unwrap();
+    }
+    assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == patterns(2900));
+    area.release(&mut seat, taken).unwrap();
+    area.verify().unwrap();
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    assert!(*memory.bytes() == patterns(2900));
+    drop(seat);
     all_is_back(&host);
 }
 
