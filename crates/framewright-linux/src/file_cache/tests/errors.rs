@@ -46,6 +46,42 @@ fn each_read_that_fails_is_said_for_its_page_and_the_next_one_succeeds() {
 }
 
 #[test]
+fn transfers_that_are_short_or_interrupted_go_on() {
+    let host = host(1024);
+    let mut seat = host.seat().unwrap();
+    let mut expected = patterns(70);
+    expected.truncate(69 * FRAME_BYTES + 9);
+    let mut calls = Vec::new();
+    for (nth, times) in [(1, 0), (1, 4), (2, 4), (9, 4)] {
+        let medium = Arc::new(Memory {
+            bytes: Mutex::new(expected.clone()),
+            read_pages: 3,
+            chunk: 5000,
+            ..Memory::default()
+        });
+        let cache = cache(&host);
+        let file = cache.add_medium(medium.clone(), true).unwrap();
+        medium.reads.at(nth, times, EINTR);
+        assert!(read_all(&cache, &mut seat, &file, 10_000).unwrap() == expected);
+        calls.push(medium.reads.calls() - times);
+        medium.writes.at(nth, times, EINTR);
+        expected
+            .iter_mut()
+            .for_each(|byte| *byte = byte.wrapping_add(1));
+        let written = cache.write(&mut seat, &file, 0, &expected);
+        assert_eq!(written, Ok(expected.len()));
+        cache.sync(&file).unwrap();
+        assert!(*medium.bytes() == expected);
+        assert_eq!(cleared(&cache, &mut seat), 0);
+    }
+    // As many as without interruptions, and at least one for three pages.
+    assert!(
+        calls[0] >= 70 / 3 && calls.iter().all(|one| *one == calls[0]),
+        "{calls:?}"
+    );
+}
+
+#[test]
 fn a_write_back_that_fails_keeps_the_page_dirty_and_is_said_by_each_sync_until_it_succeeds() {
     // 70 pages in three transfers; a write takes 3000 bytes at once.
     let transfers = (70 * 4096u64).div_ceil(3000) + 3;

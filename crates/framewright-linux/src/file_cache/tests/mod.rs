@@ -113,6 +113,8 @@ struct Memory {
     lens: Fail,
     /// A write takes so many bytes at most; 0 is all.
     chunk: u64,
+    /// A read gives so many pages at most; 0 is all.
+    read_pages: usize,
 }
 
 #[derive(Default)]
@@ -123,6 +125,7 @@ struct Fail {
     errno: AtomicU64,
 }
 
+const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
@@ -166,7 +169,11 @@ impl Medium for Memory {
         self.reads.call()?;
         let bytes = self.bytes();
         let rest = bytes.get(offset as usize..).unwrap_or(&[]);
-        let len = rest.len().min(into.len());
+        let most = match self.read_pages {
+            0 => into.len(),
+            pages => pages * FRAME_BYTES,
+        };
+        let len = rest.len().min(into.len()).min(most);
         into[..len].copy_from_slice(&rest[..len]);
         Ok(len)
     }
