@@ -144,3 +144,16 @@ Guaranteed: 1000 frames in one piece
 ";
     assert_eq!(out, expected);
 }
+
+#[test]
+fn a_files_pages_give_way_to_a_reserve_and_that_to_its_owner() {
+    let out = output(env!("CARGO_BIN_EXE_files"));
+    let expected = "\
+in the file: true
+freed: 266 frames
+the same: true, 266 pages from the reserve, 0 from the file
+the device has 1024 frames
+the same: true, 0 pages from the reserve, 266 from the file
+";
+    assert_eq!(out, expected);
+}

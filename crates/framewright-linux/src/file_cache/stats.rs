@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct FileStats {
     /// Uses that found their page.
     pub hits: u64,
-    /// Uses that did not.
+    /// Uses that did not: it came from the cleancache or the file.
     pub misses: u64,
     /// Hits that were the first use of a page that was read ahead.
     pub ahead_hits: u64,
@@ -33,7 +33,7 @@ pub struct FileStats {
 }
 
 impl FileStats {
-    /// Pages that did not have to be read from a file, in thousandths of all that were asked for.
+    /// Uses that did not wait for a file, in thousandths of all: hits, and what came from the cleancache.
     #[must_use]
     pub fn hit_permille(&self) -> u64 {
         let asked = self.hits + self.misses;
@@ -60,4 +60,23 @@ pub(super) struct Counters {
 /// Adds to a counter, which orders nothing.
 pub(super) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_use_that_waits_for_a_file_is_no_hit_and_one_that_is_read_ahead_is() {
+        let stats = FileStats {
+            hits: 700,
+            misses: 300,
+            from_disk: 400,
+            ahead_pages: 200,
+            from_cleancache: 150,
+            ..FileStats::default()
+        };
+        assert_eq!(stats.hit_permille(), 800);
+        assert_eq!(FileStats::default().hit_permille(), 0);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::files::{Inode, Io, OpenFile};
 use super::fill::Filling;
+use super::stats::count;
 use super::table::{Held, PageKey, State};
 use super::{FileCache, FileError, PAGE};
 use crate::tenancy::Supply;
@@ -126,6 +127,7 @@ impl FileCache<'_> {
             if let Err(error) = filling.load_from_disk(inode, io) {
                 return (Err(error), true);
             }
+            count(&self.counters.misses, 1);
         }
         (Ok(filling.publish()), true)
     }
