@@ -18,6 +18,7 @@ use crate::platform::Slots;
 use framewright::frame::{AllocError, Seat as FrameSeat};
 use framewright::platform::{Barrier, Contents, PageWords, Relax};
 use framewright::reclaim::{self, Clients};
+pub use framewright::reserve::Supply;
 use framewright::reserve::{Cleaned, Guest, Key, Reserve, Store};
 use framewright::{Context, CpuId, Frame, Mobility, Order};
 use std::fmt;
@@ -36,42 +37,6 @@ pub trait Tenancy: Sync {
     fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
         let _ = (pages, write);
         Cleaned::default()
-    }
-}
-
-/// Where frames come from, and where they go back to: one at a time, for contents that can move. It is
-/// the calling thread's.
-pub trait Supply {
-    /// A frame, [movable](Mobility::Movable), whose contents are undefined. The caller holds no lock that a client of
-    /// reclaim takes: it may be asked to give memory back.
-    ///
-    /// # Errors
-    /// There is none, and what the supply may do about that has been done.
-    fn frame(&mut self) -> Result<Frame, AllocError>;
-
-    /// Takes back a frame that it, or another supply of the same zone, gave out. Never waits.
-    fn free(&mut self, frame: Frame);
-}
-
-/// The frames' own seat: what is there, regardless of watermarks. Nobody is asked for memory.
-impl<P: Relax + Barrier> Supply for FrameSeat<'_, '_, P> {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
-        self.alloc(Order::ZERO, Mobility::Movable)
-    }
-
-    fn free(&mut self, frame: Frame) {
-        let freed = FrameSeat::free(self, frame, Order::ZERO);
-        debug_assert!(freed.is_ok(), "a supply's frame: {freed:?}");
-    }
-}
-
-impl<S: Supply + ?Sized> Supply for &mut S {
-    fn frame(&mut self) -> Result<Frame, AllocError> {
-        (**self).frame()
-    }
-
-    fn free(&mut self, frame: Frame) {
-        (**self).free(frame);
     }
 }
 

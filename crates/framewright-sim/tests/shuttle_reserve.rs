@@ -4,9 +4,11 @@
 //! framewright-sim --test shuttle_reserve`
 #![cfg(shuttle)]
 
+use framewright::frame::AllocError;
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reserve::{
-    Guest, Key, PoolConfig, PoolId, Refused, ReservationError, Reserve, ReserveLayout,
+    Guest, Key, PoolConfig, PoolId, Refused, ReservationError, Reserve, ReserveLayout, Supply,
+    TakeError,
 };
 use framewright::{CpuId, Frame, Run};
 use shuttle::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -50,11 +52,17 @@ type Whole = Reserve<'static, Ends>;
 type Seat = Guest<'static, 'static, Ends>;
 
 fn whole(frames: u64, cpus: u16) -> (&'static Whole, Ends) {
-    let ends = (0..frames).map(|_| [0, 0].map(AtomicU64::new)).collect();
-    let ends = Ends(Vec::leak(ends));
+    beside(frames, cpus, 0)
+}
+
+/// A reserve, and behind it so many ordinary frames that pages may be put back into.
+fn beside(frames: u64, cpus: u16, ordinary: u32) -> (&'static Whole, Ends) {
+    let ends = (0..frames + u64::from(ordinary)).map(|_| [0, 0].map(AtomicU64::new));
+    let ends = Ends(Vec::leak(ends.collect()));
     let layout = ReserveLayout {
         pools: 2,
         values: 0,
+        ordinary,
         ..ReserveLayout::new(Run::new(Frame(0), frames).unwrap()).with_cpus(cpus)
     };
     let memory = vec![0; layout.words_needed().unwrap()].leak();
@@ -241,6 +249,166 @@ fn c7_a_page_put_again_or_forgotten_while_it_is_written_is_not_written_for_anoth
         assert!(seat.get(key(pool, 0), &mut out) && stamp(&out) == 11);
         cleaner.join().unwrap();
         drop(seat);
+        reserve.verify().unwrap();
+    });
+}
+
+const PUT_BACK: PoolConfig = PoolConfig {
+    put_back: true,
+    ..PoolConfig::SWAP
+};
+
+/// Ordinary frames; what is given back is poisoned at once.
+struct Ordinary {
+    ends: Ends,
+    free: Vec<Frame>,
+}
+
+impl Supply for Ordinary {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        thread::yield_now();
+        self.free.pop().ok_or(AllocError::Exhausted)
+    }
+
+    fn free(&mut self, frame: Frame) {
+        self.ends.poison(Run::new(frame, 1).unwrap());
+        assert!(!self.free.contains(&frame), "given back twice");
+        self.free.push(frame);
+    }
+}
+
+fn ordinary(ends: Ends, from: u64, frames: u64) -> Ordinary {
+    let free = (from..from + frames).map(Frame).collect();
+    Ordinary { ends, free }
+}
+
+/// Takes some runs with whatever is in them, and poisons them.
+fn owner_who_puts_back(reserve: &Whole, ends: Ends, supply: &mut Ordinary, sizes: &[u64]) -> usize {
+    let takes =
+        sizes.iter().filter(
+            |frames| match reserve.alloc_contig_with(**frames, 1, supply) {
+                Ok(run) => {
+                    ends.poison(run);
+                    reserve.release(run).unwrap();
+                    true
+                }
+                Err(TakeError::NoRoom | TakeError::NoMemory(_)) => false,
+                Err(other) => panic!("{other}"),
+            },
+        );
+    takes.count()
+}
+
+#[test]
+fn c7_a_page_is_got_in_one_place_or_the_other_while_an_owner_has_it_moved() {
+    explore(400, || {
+        let (reserve, ends) = beside(4, 2, 4);
+        let pool = reserve.open_pool(&PUT_BACK).unwrap();
+        let mut seat = reserve.guest(CpuId(0)).unwrap();
+        for index in 0..3 {
+            seat.put_dirty(key(pool, index), &page(index + 1)).unwrap();
+        }
+        let reader = thread::spawn(move || {
+            let mut seat = reserve.guest(CpuId(1)).unwrap();
+            let mut out = [0; 512];
+            for index in [0, 1, 2, 0] {
+                assert!(seat.get(key(pool, index), &mut out), "C7: page {index}");
+                assert_eq!(stamp(&out), index + 1);
+            }
+        });
+        let mut supply = ordinary(ends, 4, 4);
+        let taken = owner_who_puts_back(reserve, ends, &mut supply, &[4, 2]);
+        assert_eq!(taken, 2, "nothing was in the way");
+        reader.join().unwrap();
+        assert_eq!(reserve.stats().put_back_pages, 3);
+        seat.invalidate_object(pool, 0);
+        reserve.collect(&mut supply);
+        assert_eq!(supply.free.len(), 4);
+        drop(seat);
+        reserve.verify().unwrap();
+    });
+}
+
+#[test]
+fn c5_c6_a_page_that_is_put_again_or_forgotten_while_it_is_moved_is_not_found_again() {
+    explore(600, || {
+        let (reserve, ends) = beside(4, 2, 4);
+        let pool = reserve.open_pool(&PUT_BACK).unwrap();
+        let mut seat = reserve.guest(CpuId(0)).unwrap();
+        for index in 0..3 {
+            seat.put_dirty(key(pool, index), &page(index + 1)).unwrap();
+        }
+        let guest = thread::spawn(move || {
+            let mut seat = reserve.guest(CpuId(1)).unwrap();
+            let mut out = [0; 512];
+            let again = seat.put_dirty(key(pool, 0), &page(11)).is_ok();
+            assert_eq!(seat.get(key(pool, 0), &mut out), again, "C7");
+            assert!(!again || stamp(&out) == 11, "C5");
+            seat.invalidate_page(key(pool, 1));
+            assert!(!seat.get(key(pool, 1), &mut out), "C6");
+            seat.invalidate_object(pool, 0);
+            for index in 0..3 {
+                assert!(!seat.get(key(pool, index), &mut out), "C6: page {index}");
+            }
+        });
+        let mut supply = ordinary(ends, 4, 4);
+        owner_who_puts_back(reserve, ends, &mut supply, &[3, 4]);
+        guest.join().unwrap();
+        let mut out = [0; 512];
+        assert!((0..3).all(|index| !seat.get(key(pool, index), &mut out)));
+        drop(seat);
+        reserve.collect(&mut supply);
+        assert_eq!(supply.free.len(), 4, "none leaks");
+        assert_eq!(reserve.stats().frontswap.held_pages, 0);
+        reserve.verify().unwrap();
+    });
+}
+
+#[test]
+fn c7_pages_are_got_away_and_written_while_an_owner_has_them_moved() {
+    explore(600, || {
+        let (reserve, ends) = beside(4, 2, 4);
+        let config = PoolConfig {
+            exclusive: true,
+            ..PUT_BACK
+        };
+        let pool = reserve.open_pool(&config).unwrap();
+        let mut seat = reserve.guest(CpuId(0)).unwrap();
+        for index in 0..4 {
+            seat.put_dirty(key(pool, index), &page(index + 1)).unwrap();
+        }
+        let cleaner = thread::spawn(move || {
+            let mut seat = reserve.guest(CpuId(1)).unwrap();
+            seat.clean(1, |key, frame| {
+                let mut page = [1; 512];
+                ends.load(frame, &mut page);
+                assert_eq!(stamp(&page), key.index + 1);
+                true
+            })
+        });
+        let guest = thread::spawn(move || {
+            let mut out = [0; 512];
+            for index in 1..3 {
+                // What was written may have been dropped since.
+                if seat.get(key(pool, index), &mut out) {
+                    assert_eq!(stamp(&out), index + 1);
+                }
+                assert!(!seat.get(key(pool, index), &mut out), "it is the getter's");
+            }
+            seat
+        });
+        let mut supply = ordinary(ends, 4, 4);
+        owner_who_puts_back(reserve, ends, &mut supply, &[4]);
+        let cleaned = cleaner.join().unwrap();
+        let mut seat = guest.join().unwrap();
+        let mut out = [0; 512];
+        let there = [0, 3].map(|index| seat.get(key(pool, index), &mut out));
+        let lost = there.iter().filter(|there| !**there).count();
+        assert!(lost as u64 <= cleaned.written, "C7");
+        assert!(seat.invalidate_pool(pool));
+        drop(seat);
+        reserve.collect(&mut supply);
+        assert_eq!(supply.free.len(), 4, "none leaks");
         reserve.verify().unwrap();
     });
 }

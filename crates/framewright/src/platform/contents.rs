@@ -11,6 +11,13 @@ pub trait Contents {
     /// Copies `frame` into `page`. An owner may write the frame at the same moment: what comes then
     /// is any mixture, and is thrown away. It must be no fault of memory, and no undefined behaviour.
     fn load(&self, frame: Frame, page: &mut PageWords);
+
+    /// Copies frame `from`, which nobody writes meanwhile, into frame `to`, which nobody else does.
+    fn copy(&self, from: Frame, to: Frame) {
+        let mut page = [0; 512];
+        self.load(from, &mut page);
+        self.store(to, &page);
+    }
 }
 
 impl<T: Contents + ?Sized> Contents for &T {
@@ -22,5 +29,10 @@ impl<T: Contents + ?Sized> Contents for &T {
     #[inline]
     fn load(&self, frame: Frame, page: &mut PageWords) {
         (**self).load(frame, page);
+    }
+
+    #[inline]
+    fn copy(&self, from: Frame, to: Frame) {
+        (**self).copy(from, to);
     }
 }

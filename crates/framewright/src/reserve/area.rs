@@ -24,6 +24,8 @@ pub struct ReserveLayout {
     pub pools: u16,
     /// How many pages of one repeated word may be there without a frame.
     pub values: u32,
+    /// How many pages may be in ordinary frames, because an owner took theirs (put-back).
+    pub ordinary: u32,
 }
 
 /// Where everything lies in the words handed in.
@@ -31,6 +33,9 @@ pub struct ReserveLayout {
 struct Shape {
     frames: usize,
     values: usize,
+    /// The first descriptor for a page in an ordinary frame.
+    ordinary: usize,
+    ids: usize,
     shards: [usize; 2],
     objects: usize,
     seat_words: usize,
@@ -50,8 +55,9 @@ impl Shape {
         if frames == 0 || frames > FRAMES_MAX {
             return Err(SetupError::Frames(frames));
         }
-        if layout.values > VALUES_MAX {
-            return Err(SetupError::Values(layout.values));
+        if layout.values > VALUES_MAX || layout.ordinary > VALUES_MAX - layout.values {
+            let values = u64::from(layout.values) + u64::from(layout.ordinary);
+            return Err(SetupError::Values(values));
         }
         if layout.cpus == 0 || layout.cpus > 1023 {
             return Err(SetupError::Cpus(layout.cpus));
@@ -62,10 +68,14 @@ impl Shape {
         let frames = frames as usize;
         let rounded = frames.next_multiple_of(BLOCK);
         let values = layout.values as usize;
-        let ids = rounded + values;
+        let ordinary = match layout.ordinary {
+            0 => rounded + values,
+            _ => (rounded + values).next_multiple_of(BLOCK),
+        };
+        let ids = ordinary + layout.ordinary as usize;
         let blocks = ids.div_ceil(BLOCK);
         let frame_blocks = rounded / BLOCK;
-        let shards = [frame_blocks, blocks - frame_blocks].map(|b| Order::shards(layout.cpus, b));
+        let shards = [frame_blocks, values.div_ceil(BLOCK)].map(|b| Order::shards(layout.cpus, b));
         // One in eight pages is in an object of its own; more objects share generations.
         let objects = ids.div_ceil(8);
         let pools = usize::from(layout.pools * KINDS);
@@ -85,6 +95,8 @@ impl Shape {
         Ok(Self {
             frames,
             values,
+            ordinary,
+            ids,
             shards,
             objects,
             seat_words,
@@ -105,6 +117,7 @@ impl ReserveLayout {
             cpus: 1,
             pools: 16,
             values: (run.frames() / 4) as u32,
+            ordinary: 0,
         }
     }
 
@@ -112,6 +125,13 @@ impl ReserveLayout {
     #[must_use]
     pub const fn with_cpus(mut self, cpus: u16) -> Self {
         self.cpus = cpus;
+        self
+    }
+
+    /// The same with room for so many pages in ordinary frames: 88 to 112 bytes of metadata each.
+    #[must_use]
+    pub const fn with_ordinary(mut self, pages: u32) -> Self {
+        self.ordinary = pages;
         self
     }
 
@@ -194,11 +214,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             pools: Pools::new(pools, objects),
             orders: [Order::new(of_frames), Order::new(of_values)],
             seats,
-            table: Table::new(states, descs, blocks, shape.frames),
+            table: Table::new(states, descs, blocks, shape.frames, shape.ordinary),
             index: Index::new(index),
         };
         let values = shape.frames.next_multiple_of(BLOCK);
-        for id in (0..shape.frames).chain(values..values + shape.values) {
+        let descriptors = (0..shape.frames).chain(values..values + shape.values);
+        for id in descriptors.chain(shape.ordinary..shape.ids) {
             reserve.table.set_free(id);
         }
         for order in reserve.orders {
@@ -246,7 +267,7 @@ impl<'m, P> Reserve<'m, P> {
 
     /// Descriptors, those of frames rounded up to a block.
     pub(super) const fn ids(&self) -> usize {
-        self.shape.frames.next_multiple_of(BLOCK) + self.shape.values
+        self.shape.ids
     }
 
     pub(super) fn seat_words(&self, cpu: CpuId) -> Option<&'m [AtomicU64]> {
@@ -259,7 +280,16 @@ impl<'m, P> Reserve<'m, P> {
         self.seats.chunks(self.shape.seat_words)
     }
 
-    /// The frame of a descriptor that has one.
+    /// Whether there is such a descriptor: between their kinds there are numbers without one.
+    pub(super) const fn is_descriptor(&self, id: usize) -> bool {
+        let Shape { frames, values, .. } = self.shape;
+        let first_value = frames.next_multiple_of(BLOCK);
+        id < frames
+            || id >= first_value && id < first_value + values
+            || id >= self.shape.ordinary && id < self.shape.ids
+    }
+
+    /// The frame of the reserve that a descriptor is for.
     #[inline]
     pub(super) const fn frame(&self, id: usize) -> Frame {
         Frame(self.run.start().0 + id as u64)
@@ -269,20 +299,23 @@ impl<'m, P> Reserve<'m, P> {
     pub(super) fn blocks_of(&self, values: bool) -> Range<usize> {
         let frames = self.table.frame_blocks();
         if values {
-            frames..self.table.blocks()
+            frames..frames + self.shape.values.div_ceil(BLOCK)
         } else {
             0..frames
         }
     }
 
-    /// The shard of a descriptor, and the order that it belongs to.
-    pub(super) fn shard_of(&self, id: usize) -> (Order<'m>, usize) {
+    /// A descriptor is free: its shard is looked through again. Those for ordinary frames have none.
+    pub(super) fn tell_free(&self, id: usize) {
+        if self.table.is_ordinary(id) {
+            return;
+        }
         let (block, frames) = (id / BLOCK, self.table.frame_blocks());
         let (which, local) = match block.checked_sub(frames) {
             Some(local) => (1, local),
             None => (0, block),
         };
         let order = self.orders[which];
-        (order, local % order.len())
+        order.tell_free(local % order.len());
     }
 }

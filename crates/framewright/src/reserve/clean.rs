@@ -34,9 +34,11 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
         let Some(_cleaner) = Lock::new(&reserve.own[CLEANER]).try_lock() else {
             return cleaned;
         };
-        let frames = reserve.table.frames();
-        let start = reserve.own[CLEAN_CURSOR].load(Relaxed) as usize % frames;
-        for ids in [start..frames, 0..start] {
+        let (frames, ordinary) = (reserve.table.frames(), reserve.table.ordinary());
+        let start = reserve.own[CLEAN_CURSOR].load(Relaxed) as usize % reserve.ids();
+        let halves = [start..frames, start.max(ordinary.start)..ordinary.end];
+        let others = [0..start.min(frames), ordinary.start..start];
+        for ids in halves.into_iter().chain(others) {
             let mut at = ids.start;
             while at < ids.end {
                 let word = reserve.table.lane(at / 64)[DIRTY].load(Relaxed) >> (at % 64);
@@ -92,7 +94,12 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
             // Also if `write` panics: the page is as dirty as before.
             after: word,
         };
-        if !is_dead && write(&key, reserve.frame(id)) {
+        let frame = if table.is_ordinary(id) {
+            reserve.ordinary_frame(id)
+        } else {
+            Some(reserve.frame(id))
+        };
+        if !is_dead && frame.is_some_and(|frame| write(&key, frame)) {
             end.after = word.with_state(State::Cached);
         }
         let written = end.after != word;
@@ -132,9 +139,17 @@ impl<P: Relax + Contents> End<'_, '_, '_, P> {
         let stays_dirty = self.after.state() == State::Dirty;
         if !stays_dirty {
             // Before it can be dropped, and the frame hold another dirty page.
-            table.set_dirty(self.id, false);
+            table.set_clean(self.id);
         }
-        if !is_dead && table.change(self.id, self.writing, self.after) {
+        if !is_dead && !stays_dirty && table.is_ordinary(self.id) {
+            // Ordinary memory is not for pages that can be had from a device.
+            let gone = self.writing.next(State::Filling, self.writing.pool());
+            if table.change(self.id, self.writing, gone) {
+                reserve.pools.end_dirty(self.writing.pool());
+                self.guest.release(self.id, gone, &inside);
+                return Ended::Stays;
+            }
+        } else if !is_dead && table.change(self.id, self.writing, self.after) {
             if !stays_dirty {
                 reserve.pools.end_dirty(self.writing.pool());
             }

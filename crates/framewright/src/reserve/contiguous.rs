@@ -1,6 +1,6 @@
 //! What an owner asks of an area of contiguous frames, of whichever kind it is.
 
-use super::{ReleaseError, Reservation, ReservationError, Reserve, TakeError};
+use super::{ReleaseError, Reservation, ReservationError, Reserve, Supply, TakeError};
 use crate::platform::{Contents, Relax};
 use crate::reclaim::Obstacle;
 use crate::units::{Frame, Run};
@@ -91,7 +91,7 @@ pub enum ContigError {
         why: Obstacle,
     },
     /// What is in the way finds no room elsewhere (`-ENOMEM`), of which this block was the first. Only
-    /// where contents are [moved](AreaKind::Migrate): other places would not be any better.
+    /// where contents are [moved](AreaKind::Migrate), or put back: other places would not be any better.
     NoMemory(Frame),
 }
 
@@ -119,21 +119,42 @@ impl From<TakeError> for ContigError {
             TakeError::Unknown => Self::Unknown,
             TakeError::Malformed => Self::Malformed,
             TakeError::NoRoom => Self::NoRoom,
+            TakeError::NoMemory(frame) => Self::NoMemory(frame),
         }
     }
 }
 
 /// An owner's access to a [`Reserve`], where runs are had by discarding.
-#[derive(Debug)]
 pub struct Guaranteed<'r, 'm, P> {
     reserve: &'r Reserve<'m, P>,
+    supply: Option<&'r mut dyn Supply>,
+}
+
+impl<P: fmt::Debug> fmt::Debug for Guaranteed<'_, '_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guaranteed")
+            .field("reserve", self.reserve)
+            .field("puts_back", &self.supply.is_some())
+            .finish()
+    }
 }
 
 impl<'r, 'm, P> Guaranteed<'r, 'm, P> {
     /// Access to `reserve`.
     #[must_use]
     pub const fn new(reserve: &'r Reserve<'m, P>) -> Self {
-        Self { reserve }
+        Self {
+            reserve,
+            supply: None,
+        }
+    }
+
+    /// The same, where pages that are on no device yet may be [put back](Reserve::alloc_contig_with)
+    /// into frames of `supply`.
+    #[must_use]
+    pub fn with_supply(mut self, supply: &'r mut dyn Supply) -> Self {
+        self.supply = Some(supply);
+        self
     }
 }
 
@@ -143,7 +164,10 @@ impl<P: Relax + Contents> Contiguous for Guaranteed<'_, '_, P> {
     }
 
     fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
-        Ok(self.reserve.alloc_contig(frames, align)?)
+        Ok(match &mut self.supply {
+            Some(supply) => self.reserve.alloc_contig_with(frames, align, *supply)?,
+            None => self.reserve.alloc_contig(frames, align)?,
+        })
     }
 
     fn release(&mut self, run: Run) -> Result<(), ReleaseError> {

@@ -21,6 +21,8 @@ pub(super) const TAKEN_HOT: usize = 7;
 pub(super) const CLEANER: usize = 8;
 /// Where he goes on.
 pub(super) const CLEAN_CURSOR: usize = 9;
+/// Pages copied into ordinary frames; added to under no lock.
+pub(super) const PUT_BACK: usize = 10;
 /// Pools opened, by kind.
 const OPENED: usize = 16;
 /// Words of the reserve's own: whole cache lines.
@@ -79,6 +81,7 @@ impl<P> Reserve<'_, P> {
             taken_cold: own(TAKEN_COLD),
             taken_hot: own(TAKEN_HOT),
             released_frames: own(RELEASED),
+            put_back_pages: own(PUT_BACK),
         }
     }
 
@@ -133,9 +136,13 @@ impl<P> Reserve<'_, P> {
                 State::Writing => occupancy.writing += 1,
             }
         }
-        let values = table.frame_blocks() * super::table::BLOCK..self.ids();
-        let values = values.filter(|&id| table.state(id).has_page());
-        occupancy.without_frame = values.count() as u64;
+        for id in table.frame_blocks() * super::table::BLOCK..self.ids() {
+            let has_page = u64::from(table.state(id).has_page());
+            match table.is_ordinary(id) {
+                true => occupancy.put_back += has_page,
+                false => occupancy.without_frame += has_page,
+            }
+        }
         occupancy
     }
 

@@ -1,4 +1,4 @@
-use crate::units::Run;
+use crate::units::{Frame, Run};
 use core::fmt;
 
 /// Why a reserve was not made.
@@ -6,8 +6,8 @@ use core::fmt;
 pub enum SetupError {
     /// No frame, or more than 2^30.
     Frames(u64),
-    /// More than 2^29 pages without a frame.
-    Values(u32),
+    /// More than 2^29 pages without a frame of the reserve.
+    Values(u64),
     /// No CPU, or more than 1023.
     Cpus(u16),
     /// More than 256 pools, or none.
@@ -27,7 +27,7 @@ impl fmt::Display for SetupError {
             Self::Frames(n) => write!(f, "a reserve of {n} frames, expected 1 to {}", 1u64 << 30),
             Self::Values(n) => write!(
                 f,
-                "{n} pages without a frame, expected at most {}",
+                "{n} pages without a frame of the reserve, expected at most {}",
                 1u32 << 29
             ),
             Self::Cpus(n) => write!(f, "a reserve for {n} CPUs, expected 1 to 1023"),
@@ -85,6 +85,9 @@ pub enum TakeError {
     Malformed,
     /// No run of that length and alignment exists beside reservations and what is owned.
     NoRoom,
+    /// There would be one if ordinary memory were found for pages that are on no device yet: there
+    /// was none for the one in this frame.
+    NoMemory(Frame),
 }
 
 impl fmt::Display for TakeError {
@@ -98,6 +101,9 @@ impl fmt::Display for TakeError {
             Self::NoRoom => f.write_str(
                 "no run of that length and alignment is left beside reservations and what is owned",
             ),
+            Self::NoMemory(frame) => {
+                write!(f, "no ordinary memory for the page in frame {frame}")
+            }
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct Key {
 }
 
 impl Key {
-    fn object_hash(&self) -> u64 {
+    pub(super) fn object_hash(&self) -> u64 {
         mixed(u64::from(self.pool.0) << 48 ^ self.object)
     }
 }
@@ -208,7 +208,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         }
         if let Some(debt) = debt {
             debt.stays();
-            table.set_dirty(claim.id, true);
+            table.set_dirty(claim.id, reserve.pools.is_put_back(key.pool));
         }
         table.publish(claim.id, claim.word.with_state(state));
         locked.change();
@@ -226,13 +226,13 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     ///
     /// What `page` holds after a miss is not defined. 0.1 µs besides the copy.
     pub fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
-        let hit = self.try_get(&key, page).is_some();
+        let hit = self.try_get(&key, page).is_some() || self.get_moved(&key, page).is_some();
         let counter = if hit { count::LOADED } else { count::MISSED };
         self.count(key.pool.0.into(), counter);
         hit
     }
 
-    fn try_get(&self, key: &Key, page: &mut PageWords) -> Option<()> {
+    pub(super) fn try_get(&self, key: &Key, page: &mut PageWords) -> Option<()> {
         let reserve = self.reserve;
         let table = &reserve.table;
         let object_hash = key.object_hash();
@@ -246,6 +246,10 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         if reserve.pools.is_exclusive(key.pool) {
             self.take_away(id, word, page)?;
         } else {
+            // An ordinary frame stays ours for as long as somebody is inside.
+            let _inside = table
+                .is_ordinary(id)
+                .then(|| table.enter(id, &reserve.platform));
             self.copy(id, page);
             if table.state_after_reading(id).generation() != word.generation() || !bucket.has(entry)
             {
@@ -261,22 +265,48 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     fn take_away(&self, id: usize, word: Word, page: &mut PageWords) -> Option<()> {
         let table = &self.reserve.table;
         let inside = table.enter(id, &self.reserve.platform);
-        let loading = word.with_state(State::Loading);
-        if !table.change(id, word.with_state(State::Cached), loading) {
-            return None;
+        let mut now = word;
+        loop {
+            match now.state() {
+                State::Cached | State::Dirty => {
+                    let loading = now.with_state(State::Loading);
+                    if table.change(id, now, loading) {
+                        self.copy(id, page);
+                        // Whoever forgot the page meanwhile has moved its generation on (C6): `drop_page`.
+                        let gone = loading.next(State::Filling, loading.pool());
+                        let is_mine = table.change(id, loading, gone);
+                        if now.is_dirty() {
+                            self.reserve.dirty_no_more(id, now.pool());
+                        }
+                        self.release(id, table.state(id), &inside);
+                        return is_mine.then_some(());
+                    }
+                }
+                // Whoever copies it too gives the frame back when he is done: `drop_page`.
+                State::Writing => {
+                    self.copy(id, page);
+                    if table.change(id, now, now.next(State::Writing, now.pool())) {
+                        return Some(());
+                    }
+                }
+                _ => return None,
+            }
+            now = table.state(id);
+            if now.generation() != word.generation() {
+                return None;
+            }
         }
-        self.copy(id, page);
-        // Whoever forgot the page meanwhile has moved its generation on (C6): `drop_page`.
-        let gone = loading.next(State::Filling, loading.pool());
-        let is_mine = table.change(id, loading, gone);
-        self.release(id, table.state(id), &inside);
-        is_mine.then_some(())
     }
 
     fn copy(&self, id: usize, page: &mut PageWords) {
         let reserve = self.reserve;
         if reserve.table.has_frame(id) {
             reserve.platform.load(reserve.frame(id), page);
+        } else if reserve.table.is_ordinary(id) {
+            // If there is none the page is gone, and the caller's look at its state says so.
+            if let Some(frame) = reserve.ordinary_frame(id) {
+                reserve.platform.load(frame, page);
+            }
         } else {
             page.fill(reserve.table.desc(id)[VALUE].load(Relaxed));
         }
@@ -314,12 +344,17 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         // Puts that are under way are overtaken, and those that are done are found.
         pools.begin_walk(pool);
         let table = &self.reserve.table;
+        let is_of = |word: Word| word.pool() == usize::from(pool.0);
         for id in 0..self.reserve.ids() {
-            let word = table.state(id);
-            if word.has_page()
-                && word.pool() == usize::from(pool.0)
-                && table.desc(id)[OBJECT].load(Relaxed) == object
-            {
+            let mut word = table.state(id);
+            let mut attempt = 0;
+            // What is on its way in is waited for, one copy at most, so that it does not arrive behind us.
+            while is_of(word) && word.state() == State::Filling {
+                self.reserve.platform.relax(attempt);
+                attempt = attempt.saturating_add(1);
+                word = table.state(id);
+            }
+            if is_of(word) && word.has_page() && table.desc(id)[OBJECT].load(Relaxed) == object {
                 self.drop_page(Entry::new(id, word.generation()));
             }
         }
@@ -339,12 +374,12 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     fn bucket(&self, key: &Key, object_hash: u64) -> Bucket<'m> {
-        self.reserve.index.bucket(mixed(object_hash ^ key.index))
+        self.reserve.bucket(key, object_hash)
     }
 
     /// Where the page of `entry` is, if it is `key`'s.
     #[inline]
-    fn page_of(&self, entry: Entry, key: &Key) -> Option<(usize, Word)> {
+    pub(super) fn page_of(&self, entry: Entry, key: &Key) -> Option<(usize, Word)> {
         let table = &self.reserve.table;
         let word = table.state(entry.id());
         if !word.has_page()
@@ -405,8 +440,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             .publish(id, word.next(State::Free, word.pool()));
         self.hold(word.pool(), 1u64.wrapping_neg());
         reserve.table.set_free(id);
-        let (order, shard) = reserve.shard_of(id);
-        order.tell_free(shard);
+        reserve.tell_free(id);
     }
 
     fn give_back(&self, claim: &Claim<'_>) {
@@ -574,11 +608,15 @@ impl Wanted {
     }
 }
 
-impl<P> Reserve<'_, P> {
+impl<'m, P> Reserve<'m, P> {
     /// The page that a descriptor has is not dirty any more, or is none.
     pub(super) fn dirty_no_more(&self, id: usize, pool: usize) {
-        self.table.set_dirty(id, false);
+        self.table.set_clean(id);
         self.pools.end_dirty(pool);
+    }
+
+    pub(super) fn bucket(&self, key: &Key, object_hash: u64) -> Bucket<'m> {
+        self.index.bucket(mixed(object_hash ^ key.index))
     }
 
     /// Whether the page's object or pool was invalidated.

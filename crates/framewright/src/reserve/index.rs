@@ -158,6 +158,22 @@ impl Locked<'_> {
         }
     }
 
+    /// Whether `entry` still stands in it.
+    pub(super) fn has(&self, entry: Entry) -> bool {
+        self.words[1..]
+            .iter()
+            .any(|word| word.load(Relaxed) == entry.0)
+    }
+
+    /// Puts `new` in the place of `entry`, which stands in it: whoever looks finds one of the two.
+    pub(super) fn replace(&mut self, entry: Entry, new: Entry) {
+        let mut words = self.words[1..].iter();
+        if let Some(word) = words.find(|word| word.load(Relaxed) == entry.0) {
+            // Release, as where one is put.
+            word.store(new.0, Release);
+        }
+    }
+
     /// Puts `entry` where nothing is, or something stale. Whether there was such a place.
     pub(super) fn insert(&mut self, entry: Entry, table: &Table<'_>) -> bool {
         let is_stale = |word: &&AtomicU64| {

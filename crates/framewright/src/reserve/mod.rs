@@ -4,7 +4,7 @@
 //!              put: claim            publish
 //!     Free ────────────────▶ Filling ────────▶ Cached ◀──── cleaned ──── Writing
 //!      ▲ ▲ ▲                   │ ▲              │ │ │                      ▲
-//!      │ │ └── invalidated ────┘ └─── evicted ──┘ │ └──▶ Loading           │ write-back
+//!      │ │ └── invalidated ────┘ └─── evicted ──┘ │ └──▶ Loading           │ write-back, put-back
 //!      │ │                          (next put)    │         │         Dirty ┘
 //!      │ └───── invalidate, exclusive get ────────┴─────────┘           ▲
 //!      │                                          │                     └── publish of a dirty page
@@ -17,7 +17,8 @@
 //! nothing else: for every 512 frames (a *block*) he shuts a gate, waits until those who are inside
 //! have finished their one copy, moves the generations on, and opens the gate.
 //!
-//! Pages that consist of one repeated word have a descriptor, but no frame.
+//! Pages that consist of one repeated word have a descriptor, but no frame. Pages that are on no device
+//! have another one's frame, if an owner wanted theirs and their pool is of those that are put back.
 //!
 //! # Invariants
 //! - **C1** Every frame is in exactly one state, and "in transit" (Filling, Loading, Writing) is one.
@@ -29,7 +30,8 @@
 //!   a miss stays a miss until the next put.
 //! - **C6** After an invalidation has returned, no get returns a page that was put before it, not even a
 //!   get that was under way; and no put that was under way leaves one.
-//! - **C7** A dirty page is not lost: it leaves its frame only for its device, or by invalidation.
+//! - **C7** A dirty page is not lost: it leaves its frame only for its device, for an ordinary frame, or by
+//!   invalidation.
 //! - **C8** An entry of the index that is stale is never followed: its generation is not the frame's.
 //!
 //! # Locks
@@ -43,7 +45,9 @@
 //!
 //! - Beside them the cleaner's lock, which is tried, and which nobody waits for.
 //!
-//! A get that does not take its page away takes none of these.
+//! A get that does not take its page away takes none of these, except where the page is in an ordinary frame:
+//! then it enters a gate. What is called outside, devices and supplies of frames, is called under none
+//! but the cleaner's.
 //!
 //! # What is not here
 //! Files, devices, compression: the guests' users'. Frames of the reserve are in no zone.
@@ -64,6 +68,8 @@ mod index;
 pub mod migrate;
 mod order;
 mod pool;
+mod put_back;
+mod supply;
 mod table;
 mod take;
 mod verify;
@@ -79,5 +85,6 @@ pub use error::{Refused, ReleaseError, ReservationError, SetupError, TakeError};
 pub use guest::{Guest, Key, Put};
 pub use migrate::{AreaError, MigrateArea, Migrating};
 pub use pool::{PoolConfig, PoolId, PoolKind};
+pub use supply::Supply;
 pub use take::Reservation;
 pub use verify::Broken;

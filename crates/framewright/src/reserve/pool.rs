@@ -49,6 +49,10 @@ pub struct PoolConfig {
     /// How many of its pages may be on no device yet, exactly (write-back under a budget): above, a
     /// put of one is [refused](super::Refused::DirtyFull) until some are [cleaned](super::Guest::clean).
     pub dirty_pages_max: u64,
+    /// A page that is on no device yet does not keep an owner from its frame: it is copied into an
+    /// ordinary one first (put-back), where the owner [hands in](super::Reserve::alloc_contig_with) a supply of
+    /// such. Into a reservation it does not go all the same (C3).
+    pub put_back: bool,
     /// Pages that other pools leave to it when they evict.
     pub min_pages: u64,
     /// Pages above which it evicts its own.
@@ -62,6 +66,7 @@ impl PoolConfig {
         exclusive: true,
         may_be_dirty: false,
         dirty_pages_max: u64::MAX,
+        put_back: false,
         min_pages: 0,
         max_pages: u64::MAX,
     };
@@ -85,6 +90,7 @@ const MAY_BE_DIRTY: usize = 4;
 /// How often an object of it was invalidated by a walk.
 const WALKS: usize = 5;
 const DIRTY_MAX: usize = 6;
+const PUT_BACK: usize = 7;
 /// How many of its pages are on no device yet; on a line that gets do not read.
 const DIRTY: usize = 8;
 /// Words of a pool: two cache lines.
@@ -164,6 +170,13 @@ impl<'m> Pools<'m> {
             .is_some_and(|words| words[MAY_BE_DIRTY].load(Relaxed) != 0)
     }
 
+    /// Whether pages of it that are dirty are copied elsewhere for an owner's sake.
+    #[inline]
+    pub(super) fn is_put_back(&self, pool: PoolId) -> bool {
+        self.pool(pool)
+            .is_some_and(|words| words[PUT_BACK].load(Relaxed) != 0)
+    }
+
     /// One page more of it is dirty, if so many may be.
     pub(super) fn begin_dirty(&self, pool: PoolId) -> Option<Debt<'m>> {
         let words = self.pool(pool)?;
@@ -209,6 +222,7 @@ impl<'m> Pools<'m> {
         words[EXCLUSIVE].store(u64::from(config.exclusive), Relaxed);
         words[MAY_BE_DIRTY].store(u64::from(config.may_be_dirty), Relaxed);
         words[DIRTY_MAX].store(config.dirty_pages_max, Relaxed);
+        words[PUT_BACK].store(u64::from(config.put_back), Relaxed);
         words[MIN].store(config.min_pages, Relaxed);
         words[MAX].store(config.max_pages, Relaxed);
         words[GENERATION].fetch_add(1, Release);

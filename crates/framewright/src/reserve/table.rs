@@ -6,6 +6,7 @@ use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
 };
+use core::ops::Range;
 
 /// Frames in a block: what one gate is for.
 pub(super) const BLOCK: usize = 512;
@@ -87,7 +88,8 @@ pub(super) const INDEX: usize = 1;
 pub(super) const BORN: usize = 2;
 /// The neighbours in the order of eviction.
 pub(super) const LINKS: usize = 3;
-/// The word that a page without a frame consists of.
+/// The word that a page without a frame consists of. Of a descriptor for an ordinary frame: that one's
+/// number plus one, or 0 where it has none.
 pub(super) const VALUE: usize = 4;
 /// Words of a descriptor.
 pub(super) const DESC_WORDS: usize = 5;
@@ -108,6 +110,10 @@ pub(super) const VISITED: usize = 2;
 pub(super) const OWNED: usize = 3;
 /// Frames with pages that are not on their device.
 pub(super) const DIRTY: usize = 4;
+/// Of the dirty ones those that may be copied into an ordinary frame.
+pub(super) const MOVABLE: usize = 5;
+/// Descriptors for ordinary frames that have one.
+pub(super) const STOCKED: usize = 6;
 /// Words of a lane.
 const LANE_WORDS: usize = 8;
 
@@ -119,7 +125,8 @@ const BITS: usize = BLOCK / 64;
 /// In a gate: an owner has shut it. Below it the number of those inside.
 const SHUT: u64 = 1 << 63;
 
-/// The frames of a reserve, and after them descriptors without a frame, by number.
+/// The frames of a reserve, by number; after them descriptors without a frame, and descriptors for
+/// ordinary frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<'m> {
     states: &'m [AtomicU64],
@@ -127,6 +134,8 @@ pub(super) struct Table<'m> {
     blocks: &'m [AtomicU64],
     /// How many frames there are; above, rounded up to blocks, pages without a frame.
     frames: usize,
+    /// From here on descriptors are for ordinary frames.
+    ordinary: usize,
 }
 
 impl<'m> Table<'m> {
@@ -135,12 +144,14 @@ impl<'m> Table<'m> {
         descs: &'m [AtomicU64],
         blocks: &'m [AtomicU64],
         frames: usize,
+        ordinary: usize,
     ) -> Self {
         Self {
             states,
             descs,
             blocks,
             frames,
+            ordinary,
         }
     }
 
@@ -162,6 +173,17 @@ impl<'m> Table<'m> {
     /// Whether the descriptor has a frame.
     pub(super) const fn has_frame(&self, id: usize) -> bool {
         id < self.frames
+    }
+
+    /// Whether the descriptor is for a page in an ordinary frame.
+    #[inline]
+    pub(super) const fn is_ordinary(&self, id: usize) -> bool {
+        id >= self.ordinary
+    }
+
+    /// The descriptors for pages in ordinary frames.
+    pub(super) fn ordinary(&self) -> Range<usize> {
+        self.ordinary..self.states.len()
     }
 
     #[inline]
@@ -231,14 +253,20 @@ impl<'m> Table<'m> {
         self.lane(id / 64)[bitmap].load(Relaxed) >> (id % 64) & 1 != 0
     }
 
-    pub(super) fn set_dirty(&self, id: usize, dirty: bool) {
-        let word = &self.lane(id / 64)[DIRTY];
-        let bit = 1u64 << (id % 64);
+    pub(super) fn set_dirty(&self, id: usize, is_movable: bool) {
+        let (lane, bit) = (self.lane(id / 64), 1u64 << (id % 64));
         // Relaxed: looked at with the gate shut, or as a hint.
-        if dirty {
-            word.fetch_or(bit, Relaxed);
-        } else {
-            word.fetch_and(!bit, Relaxed);
+        if is_movable {
+            lane[MOVABLE].fetch_or(bit, Relaxed);
+        }
+        lane[DIRTY].fetch_or(bit, Relaxed);
+    }
+
+    pub(super) fn set_clean(&self, id: usize) {
+        let (lane, bit) = (self.lane(id / 64), 1u64 << (id % 64));
+        lane[DIRTY].fetch_and(!bit, Relaxed);
+        if lane[MOVABLE].load(Relaxed) & bit != 0 {
+            lane[MOVABLE].fetch_and(!bit, Relaxed);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::area::{RESERVATIONS, Reserve};
 use super::counters::{CURSOR, RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
-use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State, VISITED};
+use super::table::{BLOCK, DIRTY, FREE, KEPT, MOVABLE, OWNED, State, VISITED};
 use super::{ReleaseError, ReservationError, TakeError};
 use crate::platform::{Contents, Relax};
 use crate::sync::{
@@ -40,13 +40,17 @@ pub struct Reservation {
 struct Cost {
     /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
     impossible: u32,
-    /// Pages, those got lately counted twice, and and [`DIRTY_PAGES`] where
-    /// one is not yet on its device.
+    /// Pages, those got lately counted twice, those to be put back [`PUT_BACK_PAGES`] times, and
+    /// [`DIRTY_PAGES`] where one is not yet on its device.
     pages: i64,
 }
 
 /// What dirty pages among 64 frames count: more than all pages of a run together.
 const DIRTY_PAGES: i64 = 1 << 32;
+
+/// What a page that is to be put back counts: its copy takes 0.5 to 1 µs, where to discard one and to
+/// have it read again is some ten ns of an owner's time.
+const PUT_BACK_PAGES: i64 = 64;
 
 impl Cost {
     const fn plus(self, other: Self) -> Self {
@@ -167,7 +171,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let _owners = self.lock_owners();
         let mut swept = false;
         for _ in 0..TRIES {
-            let Some(ids) = self.cheapest(frames, align) else {
+            let Some(ids) = self.cheapest(frames, align, false) else {
                 if swept {
                     break;
                 }
@@ -258,7 +262,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         start..start + run.frames() as usize
     }
 
-    fn add(&self, word: usize, by: u64) {
+    pub(super) fn add(&self, word: usize, by: u64) {
         // Under the owners' lock.
         self.own[word].store(self.own[word].load(Relaxed) + by, Relaxed);
     }
@@ -294,7 +298,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     /// The first frame that is in one of the bitmaps.
-    fn first_of(&self, ids: &Range<usize>, bitmaps: &[usize]) -> Option<usize> {
+    pub(super) fn first_of(&self, ids: &Range<usize>, bitmaps: &[usize]) -> Option<usize> {
         words_of(ids).find_map(|(nth, mask)| {
             let bits = self.bits(nth, bitmaps) & mask;
             (bits != 0).then(|| nth * 64 + bits.trailing_zeros() as usize)
@@ -302,7 +306,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     /// Drops dirty pages that are invalid by their pool's generation: nobody waits for them.
-    fn drop_dead(&self, ids: &Range<usize>) {
+    pub(super) fn drop_dead(&self, ids: &Range<usize>) {
         let mut at = ids.start;
         while let Some(id) = self.first_of(&(at..ids.end), &[DIRTY]) {
             at = id + 1;
@@ -317,21 +321,20 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 self.dirty_no_more(id, state.pool());
                 self.count_lost(state.pool());
                 self.table.set_free(id);
-                let (order, shard) = self.shard_of(id);
-                order.tell_free(shard);
+                self.tell_free(id);
             }
         }
     }
 
     /// A page of a pool is gone because of an owner.
-    fn count_lost(&self, pool: usize) {
+    pub(super) fn count_lost(&self, pool: usize) {
         let lost = &self.lost[pool];
         lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// Sets frames aside, or not any more. Who puts a dirty page is inside the gate from his look on
     /// to the end: so when it is open again, he has seen it, or his page is there to be seen.
-    fn set_kept(&self, ids: &Range<usize>, kept: bool) {
+    pub(super) fn set_kept(&self, ids: &Range<usize>, kept: bool) {
         for (nth, mask) in words_of(ids) {
             let _shut = self.table.shut(nth * 64 / BLOCK, &self.platform);
             let word = &self.table.lane(nth)[KEPT];
@@ -343,7 +346,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
 
     /// Makes frames an owner's. `false` if one is in one of the `forbidden` bitmaps: nothing is owned
     /// then.
-    fn discard(&self, ids: &Range<usize>, forbidden: &[usize]) -> bool {
+    pub(super) fn discard(&self, ids: &Range<usize>, forbidden: &[usize]) -> bool {
         let table = &self.table;
         let (mut free, mut cold, mut hot) = (0, 0, 0);
         let mut done = ids.start;
@@ -401,31 +404,30 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         }
         if !ids.is_empty() {
             for block in ids.start / BLOCK..=(ids.end - 1) / BLOCK {
-                let (order, shard) = self.shard_of(block * BLOCK);
-                order.tell_free(shard);
+                self.tell_free(block * BLOCK);
             }
         }
     }
 
     /// The bits of 64 frames in one of several bitmaps.
     #[inline]
-    fn bits(&self, nth: usize, bitmaps: &[usize]) -> u64 {
+    pub(super) fn bits(&self, nth: usize, bitmaps: &[usize]) -> u64 {
         let lane = self.table.lane(nth);
         bitmaps
             .iter()
             .fold(0, |bits, &bitmap| bits | lane[bitmap].load(Relaxed))
     }
 
-    /// What taking `offsets` would cost.
+    /// What taking `offsets` would cost, if what can be put back may be.
     #[inline]
-    fn cost(&self, offsets: &Range<usize>) -> Cost {
+    fn cost(&self, offsets: &Range<usize>, put_back: bool) -> Cost {
         words_of(offsets)
-            .map(|(nth, mask)| self.cost_of_word(nth, mask))
+            .map(|(nth, mask)| self.cost_of_word(nth, mask, put_back))
             .fold(Cost::default(), Cost::plus)
     }
 
     #[inline]
-    fn cost_of_word(&self, nth: usize, mask: u64) -> Cost {
+    fn cost_of_word(&self, nth: usize, mask: u64, put_back: bool) -> Cost {
         let impossible = self.bits(nth, &[KEPT, OWNED]) & mask;
         let pages = mask & !self.bits(nth, &[FREE]);
         if pages == 0 {
@@ -435,7 +437,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             };
         }
         let hot = pages & self.bits(nth, &[VISITED]);
-        let dirty = self.bits(nth, &[DIRTY]) & mask;
+        let mut dirty = self.bits(nth, &[DIRTY]) & mask;
+        let mut moved = 0;
+        if put_back && dirty != 0 {
+            moved = dirty & self.bits(nth, &[MOVABLE]);
+            dirty &= !moved;
+        }
         let count = |bits: u64| match bits {
             0 => 0,
             u64::MAX => 64,
@@ -443,12 +450,15 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         };
         Cost {
             impossible: impossible.count_ones(),
-            pages: count(pages) + count(hot) + if dirty == 0 { 0 } else { DIRTY_PAGES },
+            pages: count(pages)
+                + count(hot)
+                + count(moved) * PUT_BACK_PAGES
+                + if dirty == 0 { 0 } else { DIRTY_PAGES },
         }
     }
 
     /// The cheapest run that can be taken.
-    fn cheapest(&self, frames: u64, align: u64) -> Option<Range<usize>> {
+    pub(super) fn cheapest(&self, frames: u64, align: u64, put_back: bool) -> Option<Range<usize>> {
         let all = self.table.frames() as u64;
         let start = self.run().start().0;
         let first = start.next_multiple_of(align).checked_sub(start)?;
@@ -456,17 +466,27 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             return None;
         }
         if frames == 1 && align == 1 {
-            return self.cheapest_frame();
+            let movable = || {
+                let lanes = (0..self.table.frames().div_ceil(64)).filter(|_| put_back);
+                let mut bits = lanes.map(|nth| {
+                    let obstacles = self.bits(nth, &[KEPT, OWNED]);
+                    (nth, self.bits(nth, &[MOVABLE]) & !obstacles)
+                });
+                let (nth, bits) = bits.find(|(_, bits)| *bits != 0)?;
+                let id = nth * 64 + bits.trailing_zeros() as usize;
+                Some(id..id + 1)
+            };
+            return self.cheapest_frame().or_else(movable);
         }
         // Candidates stand on a grid, so that a window slides over it piece by piece.
         let grid = align.max(frames.next_power_of_two().min(64));
         let (whole, rest) = (frames / grid * grid, frames % grid);
         let range = |from: u64, to: u64| from as usize..to as usize;
-        let mut sum = self.cost(&range(first, first + whole));
+        let mut sum = self.cost(&range(first, first + whole), put_back);
         let mut best: Option<(i64, u64)> = None;
         let mut at = first;
         loop {
-            let tail = self.cost(&range(at + whole, at + whole + rest));
+            let tail = self.cost(&range(at + whole, at + whole + rest), put_back);
             let cost = sum.plus(tail);
             if cost.is_possible() && best.is_none_or(|(pages, _)| cost.pages < pages) {
                 best = Some((cost.pages, at));
@@ -478,26 +498,26 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 break;
             }
             if whole > 0 {
-                sum = sum.minus(self.cost(&range(at, at + grid)));
-                sum = sum.plus(self.cost(&range(at + whole, at + whole + grid)));
+                sum = sum.minus(self.cost(&range(at, at + grid), put_back));
+                sum = sum.plus(self.cost(&range(at + whole, at + whole + grid), put_back));
             }
             at += grid;
         }
         let at = match best {
             Some((_, at)) => at,
-            None => self.first_fit(frames, align)?,
+            None => self.first_fit(frames, align, put_back)?,
         };
         Some(range(at, at + frames))
     }
 
     /// The lowest run that can be taken, on the grid or not.
-    fn first_fit(&self, frames: u64, align: u64) -> Option<u64> {
+    fn first_fit(&self, frames: u64, align: u64, put_back: bool) -> Option<u64> {
         let start = self.run().start().0;
         let mut at = 0;
         // The run of frames that can be taken, which ends before `at`, begins here.
         let mut begin = 0;
         while at < self.table.frames() {
-            if !self.cost(&(at..at + 1)).is_possible() {
+            if !self.cost(&(at..at + 1), put_back).is_possible() {
                 begin = at + 1;
             } else {
                 let aligned = (start + begin as u64).next_multiple_of(align) - start;
@@ -551,7 +571,7 @@ fn of(words: &[AtomicU64]) -> Run {
 }
 
 /// The lanes that a range of frames lies in, and its bits in each.
-fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)> + use<> {
+pub(super) fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (start, end) = (ids.start, ids.end);
     let words = if start < end {
         start / 64..end.div_ceil(64)

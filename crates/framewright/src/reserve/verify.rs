@@ -2,7 +2,7 @@
 
 use super::Reserve;
 use super::pool::KINDS;
-use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State};
+use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, STOCKED, State};
 use core::fmt;
 
 /// As many numbers as pools can have.
@@ -37,8 +37,7 @@ impl<P> Reserve<'_, P> {
         for block in 0..table.blocks() {
             for slot in 0..BLOCK {
                 let id = block * BLOCK + slot;
-                let is_padding = block < table.frame_blocks() && !table.has_frame(id);
-                if is_padding || id >= self.ids() {
+                if !self.is_descriptor(id) {
                     continue;
                 }
                 let broken = |invariant| Err(Broken { invariant, at: id });
@@ -59,6 +58,12 @@ impl<P> Reserve<'_, P> {
                 dirty_pages[word.pool()] += u64::from(is_dirty);
                 if is_dirty && kept {
                     return broken("C3");
+                }
+                if table.is_ordinary(id) {
+                    let has_frame = self.ordinary_frame(id).is_some();
+                    if has_frame != table.has_bit(id, STOCKED) || is_dirty && !has_frame {
+                        return broken("C7");
+                    }
                 }
             }
         }

@@ -96,6 +96,8 @@ pub struct ReserveStats {
     pub taken_hot: u64,
     /// Frames that owners gave back.
     pub released_frames: u64,
+    /// Pages copied into ordinary frames for owners.
+    pub put_back_pages: u64,
 }
 
 impl ReserveStats {
@@ -149,6 +151,7 @@ impl fmt::Display for ReserveStats {
             ("taken_cold", self.taken_cold),
             ("taken_hot", self.taken_hot),
             ("released_frames", self.released_frames),
+            ("put_back_pages", self.put_back_pages),
         ] {
             writeln!(f, "{name} {value}")?;
         }
@@ -178,6 +181,8 @@ pub struct Occupancy {
     pub reserved: u64,
     /// Pages of one repeated word, which have no frame.
     pub without_frame: u64,
+    /// Pages that are in ordinary frames.
+    pub put_back: u64,
 }
 
 impl Occupancy {
@@ -201,6 +206,7 @@ impl fmt::Display for Occupancy {
             ("frames_owned", self.owned),
             ("frames_reserved", self.reserved),
             ("pages_without_frame", self.without_frame),
+            ("pages_put_back", self.put_back),
         ] {
             writeln!(f, "{name} {value}")?;
         }

@@ -14,6 +14,7 @@ mod contract;
 mod counters;
 mod mended;
 mod owners;
+mod put_back;
 mod threads;
 
 /// Frames from `FIRST` on.

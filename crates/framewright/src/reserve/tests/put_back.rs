@@ -1,0 +1,283 @@
+//! Pages that are on no device, and owners who want their frames.
+
+use super::*;
+use crate::frame::AllocError;
+
+/// Frames behind those of the reserve, counted.
+struct Ordinary {
+    free: Vec<Frame>,
+    calls: u64,
+}
+
+impl Ordinary {
+    fn new(from: u64, frames: u64) -> Self {
+        let free = (from..from + frames).rev().map(Frame).collect();
+        Self { free, calls: 0 }
+    }
+}
+
+impl Supply for Ordinary {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        self.calls += 1;
+        self.free.pop().ok_or(AllocError::Exhausted)
+    }
+
+    fn free(&mut self, frame: Frame) {
+        assert!(!self.free.contains(&frame), "given back twice");
+        self.free.push(frame);
+    }
+}
+
+const PUT_BACK: PoolConfig = PoolConfig {
+    put_back: true,
+    ..PoolConfig::SWAP
+};
+
+/// A reserve of so many frames with room for so many pages in ordinary ones, which lie behind it.
+fn beside(frames: u64, ordinary: u64) -> (Box<Reserve<'static, Toy>>, Toy, Ordinary) {
+    let pages = (0..frames + ordinary).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+    let toy = Toy(Arc::new(pages.collect()));
+    let layout = ReserveLayout::new(Run::new(Frame(FIRST), frames).unwrap())
+        .with_cpus(2)
+        .with_ordinary(ordinary as u32);
+    let memory = std::vec![u64::MAX; layout.words_needed().unwrap()].leak();
+    let reserve = Reserve::new(&layout, memory, toy.clone()).unwrap();
+    let supply = Ordinary::new(FIRST + frames, ordinary);
+    (Box::new(reserve), toy, supply)
+}
+
+fn key(pool: PoolId, index: u64) -> Key {
+    Key {
+        pool,
+        object: index % 3,
+        index,
+    }
+}
+
+#[test]
+fn c7_every_dirty_page_is_found_when_an_owner_has_its_frame() {
+    let (reserve, toy, mut supply) = beside(64, 40);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for index in 0..30 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    for index in 30..64 {
+        guest.put(key(pool, index), &page(index)).unwrap();
+    }
+    assert_eq!(reserve.alloc_contig(64, 1), Err(TakeError::NoRoom));
+    let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
+    assert_eq!(run.frames(), 64);
+    toy.fill(run, 0xdead);
+    assert_eq!(supply.free.len(), 10);
+    for _ in 0..2 {
+        for index in 0..30 {
+            assert!(guest.get(key(pool, index), &mut out), "page {index}");
+            assert_eq!(stamp(&out), index);
+        }
+    }
+    assert!((30..64).all(|index| !guest.get(key(pool, index), &mut out)));
+    assert_eq!(reserve.stats().put_back_pages, 30);
+    assert_eq!(reserve.stats().frontswap.held_pages, 30);
+    reserve.verify().unwrap();
+    // Each way in which one ends gives its frame back.
+    guest.invalidate_page(key(pool, 0));
+    guest.put_dirty(key(pool, 1), &page(101)).unwrap_err();
+    assert_eq!(reserve.collect(&mut supply), 2);
+    guest.invalidate_object(pool, 2);
+    assert_eq!(reserve.collect(&mut supply), 10);
+    let mut frames = Vec::new();
+    let cleaned = guest.clean(4, |key, frame| {
+        toy.load(frame, &mut out);
+        assert_eq!(stamp(&out), key.index);
+        frames.push(frame);
+        frames.len() != 2
+    });
+    assert_eq!((cleaned.written, cleaned.failed), (3, 1));
+    assert!(frames.iter().all(|frame| !run.contains(*frame)));
+    assert_eq!(reserve.collect(&mut supply), 3);
+    reserve.verify().unwrap();
+    assert_eq!(reserve.stats().frontswap.held_pages, 15);
+    assert!(guest.invalidate_pool(pool));
+    assert_eq!(reserve.collect(&mut supply), 15);
+    assert_eq!((supply.free.len(), reserve.collect(&mut supply)), (40, 0));
+    assert_eq!(reserve.stats().frontswap.held_pages, 0);
+    reserve.release(run).unwrap();
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn an_exclusive_get_takes_a_dirty_page_away_wherever_it_lies() {
+    let (reserve, toy, mut supply) = beside(16, 16);
+    let config = PoolConfig {
+        exclusive: true,
+        dirty_pages_max: 8,
+        ..PUT_BACK
+    };
+    let pool = reserve.open_pool(&config).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for index in 0..8 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    assert!(guest.get(key(pool, 0), &mut out) && stamp(&out) == 0);
+    assert!(!guest.get(key(pool, 0), &mut out));
+    let run = reserve.alloc_contig_with(16, 1, &mut supply).unwrap();
+    toy.fill(run, 7);
+    assert_eq!(supply.free.len(), 9);
+    for index in 1..8 {
+        assert!(guest.get(key(pool, index), &mut out), "{index}");
+        assert_eq!(stamp(&out), index);
+        assert!(!guest.get(key(pool, index), &mut out));
+    }
+    assert_eq!(reserve.collect(&mut supply), 7);
+    reserve.release(run).unwrap();
+    // None of them counts any more.
+    for index in 0..8 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    // A page that is got while it is written is the getter's; the writer finds that it is nobody's.
+    drop(guest);
+    let mut cleaner = super::guest(&reserve, 0);
+    let mut other = super::guest(&reserve, 1);
+    let cleaned = cleaner.clean(1, |key, _| {
+        assert!(other.get(*key, &mut out) && stamp(&out) == key.index);
+        true
+    });
+    assert_eq!(cleaned.overtaken, 1);
+    assert_eq!(reserve.stats().frontswap.held_pages, 7);
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn without_ordinary_memory_nothing_is_lost_and_a_clean_run_is_taken_if_there_is_one() {
+    let (reserve, _, _) = beside(32, 8);
+    let mut supply = Ordinary::new(FIRST + 32, 3);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for index in 0..8 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    let whole = reserve.alloc_contig_with(32, 1, &mut supply);
+    assert!(matches!(whole, Err(TakeError::NoMemory(_))), "{whole:?}");
+    assert!((0..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
+    reserve.verify().unwrap();
+    let clean = reserve.alloc_contig_with(20, 1, &mut supply).unwrap();
+    reserve.release(clean).unwrap();
+    // As many pages in ordinary frames as may be: the same.
+    let mut plenty = Ordinary::new(FIRST + 32, 0);
+    plenty.free = (3..103).rev().map(|n| Frame(FIRST + 32 + n)).collect();
+    for index in 8..14 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    drop(supply);
+    let whole = reserve.alloc_contig_with(32, 1, &mut plenty);
+    assert!(matches!(whole, Err(TakeError::NoMemory(_))), "{whole:?}");
+    assert_eq!(plenty.free.len(), 100 - 5);
+    assert!((0..14).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
+    reserve.verify().unwrap();
+    // Where no page may go, no page goes, and a reserve without room asks nobody.
+    let (reserve, _, mut supply) = beside(8, 0);
+    let stays = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let mut guest = super::guest(&reserve, 0);
+    guest.put_dirty(key(stays, 0), &page(0)).unwrap();
+    let whole = reserve.alloc_contig_with(8, 1, &mut supply);
+    assert_eq!((whole, supply.calls), (Err(TakeError::NoRoom), 0));
+    guest.invalidate_page(key(stays, 0));
+    let moves = reserve.open_pool(&PUT_BACK).unwrap();
+    guest.put_dirty(key(moves, 0), &page(0)).unwrap();
+    let whole = reserve.alloc_contig_with(8, 1, &mut supply);
+    assert!(matches!(whole, Err(TakeError::NoMemory(_))), "{whole:?}");
+    assert_eq!(supply.calls, 0);
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn pages_to_be_put_back_cost_more_than_clean_ones_and_less_than_none() {
+    let (reserve, _, mut supply) = beside(512, 64);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    // The first 64 frames are dirty, the next 64 clean, the others an owner's.
+    for index in 0..64 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    for index in 64..128 {
+        guest.put(key(pool, index), &page(index)).unwrap();
+    }
+    let others = reserve.alloc_contig(384, 1).unwrap();
+    assert_eq!(others.start(), Frame(FIRST + 128));
+    let clean = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
+    assert_eq!((clean.start(), supply.calls), (Frame(FIRST + 64), 0));
+    let single = reserve.alloc_contig_with(1, 1, &mut supply).unwrap();
+    assert_eq!(reserve.stats().put_back_pages, 1);
+    assert!(single.start() < clean.start());
+    let rest = reserve.alloc_contig_with(63, 1, &mut supply).unwrap();
+    assert_eq!(reserve.stats().put_back_pages, 64);
+    assert_eq!(
+        reserve.alloc_contig_with(1, 1, &mut supply),
+        Err(TakeError::NoRoom)
+    );
+    for run in [others, clean, single, rest] {
+        reserve.release(run).unwrap();
+    }
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn c3_a_reservation_is_placed_and_taken_beside_pages_that_were_put_back() {
+    let (reserve, _, mut supply) = beside(64, 64);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for index in 0..64 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    assert_eq!(reserve.reserve("late", 16, 1), Err(ReservationError::Busy));
+    let run = reserve.alloc_contig_with(32, 1, &mut supply).unwrap();
+    reserve.release(run).unwrap();
+    let reservation = reserve.reserve("late", 32, 1).unwrap();
+    for index in 64..200 {
+        let put = guest.put_dirty(key(pool, index), &page(index));
+        assert_eq!(put, Err(Refused::Full), "C3");
+    }
+    reserve.take(reservation).unwrap();
+    assert!((0..64).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn a_supply_that_panics_leaves_pages_and_frames_as_they_were() {
+    struct Panics(Ordinary, u64);
+    impl Supply for Panics {
+        fn frame(&mut self) -> Result<Frame, AllocError> {
+            self.1 -= 1;
+            assert!(self.1 > 0, "as told");
+            self.0.frame()
+        }
+        fn free(&mut self, frame: Frame) {
+            self.0.free(frame);
+        }
+    }
+    let (reserve, _, supply) = beside(16, 16);
+    let pool = reserve.open_pool(&PUT_BACK).unwrap();
+    let mut guest = guest(&reserve, 0);
+    let mut out = [0; 512];
+    for index in 0..8 {
+        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    let mut supply = Panics(supply, 4);
+    let takes = std::panic::AssertUnwindSafe(|| reserve.alloc_contig_with(16, 1, &mut supply));
+    assert!(std::panic::catch_unwind(takes).is_err());
+    assert!((0..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
+    reserve.verify().unwrap();
+    supply.1 = 100;
+    let run = reserve.alloc_contig_with(16, 1, &mut supply).unwrap();
+    assert!((0..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
+    guest.invalidate_pool(pool);
+    reserve.collect(&mut supply);
+    assert_eq!(supply.0.free.len(), 16);
+    reserve.release(run).unwrap();
+    reserve.verify().unwrap();
+}
