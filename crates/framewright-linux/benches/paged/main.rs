@@ -49,6 +49,9 @@ struct Row {
     touch: Vec<f64>,
     evict: Vec<f64>,
     shown: Vec<f64>,
+    /// Pages that went, and those of them that were written to the device.
+    stored: u64,
+    written: u64,
 }
 
 /// Fills a region of four times its budget, then touches pages at random, then has its frames taken.
@@ -61,6 +64,7 @@ fn measure(
     let paged = Paged::new(Arc::clone(host.ram_shared()), swap, pages / 4)?;
     let mut touch = Vec::new();
     let (mut evict, mut shown) = (Vec::new(), Vec::new());
+    let (mut stored, mut written) = (0, 0);
     std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         scope.spawn(|| paged.serve(&mut host.seat().expect("there are seats")));
         paged.await_pager();
@@ -116,6 +120,8 @@ fn measure(
                 }
             }
         }
+        let stats = paged.swap().stats();
+        (stored, written) = (stats.stores + stats.kept, stats.device_writes);
         paged.stop();
         Ok(())
     })?;
@@ -128,6 +134,8 @@ fn measure(
         touch,
         evict,
         shown,
+        stored,
+        written,
     })
 }
 
@@ -191,17 +199,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::remove_dir_all(&folder)?;
     println!("{pages} pages, frames for a quarter; us");
     println!(
-        "{:<22}{:>10}{:>10}{:>12}{:>12}",
-        "", "touch p50", "p99", "evict/page", "shown again"
+        "{:<22}{:>10}{:>10}{:>12}{:>13}{:>12}{:>10}",
+        "", "touch p50", "p99", "evict/page", "shown again", "pages gone", "written"
     );
     for row in &rows {
         println!(
-            "{:<22}{:>10.2}{:>10.2}{:>12.2}{:>12.2}",
+            "{:<22}{:>10.2}{:>10.2}{:>12.2}{:>13.2}{:>12}{:>10}",
             row.name,
             part(&row.touch, 50),
             part(&row.touch, 99),
             part(&row.evict, 50),
-            part(&row.shown, 50)
+            part(&row.shown, 50),
+            row.stored,
+            row.written
         );
     }
     Ok(())

@@ -259,6 +259,10 @@ mod tests {
         assert_eq!(slots.alloc(), None);
         slots.hold([2]);
         assert_eq!(slots.alloc(), Some(1));
+        // While the next one is written both are held.
+        assert_eq!(slots.hold_too(|| vec![0, 1, 4]), [0, 1, 4]);
+        (0..4).for_each(|slot| assert_eq!(slots.free(slot), slot == 1));
+        assert_eq!((slots.alloc(), slots.alloc()), (Some(1), None));
     }
 
     #[test]

@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 const PAGES: u64 = 96;
 const BUDGET: u64 = 24;
-const SLOTS: u64 = 300;
+/// Few more than a checkpoint names: what it does not name is soon written again.
+const SLOTS: u64 = 170;
 /// How often a child is killed.
-const KILLS: u64 = 12;
+const KILLS: u64 = 16;
 /// Names the file in the child's environment.
 const FILE: &str = "FRAMEWRIGHT_CRASH_FILE";
 

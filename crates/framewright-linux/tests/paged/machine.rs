@@ -36,7 +36,7 @@ pub(crate) fn with_reserve(
     work(&reserve, &guests, pool);
 }
 
-/// Runs `work` while a thread serves the region; then everything is discarded, and all frames are free again.
+/// Runs `work` while two threads serve the region; then everything is discarded, and all frames are free again.
 pub(crate) fn served(host: &Host<Fenced>, paged: &Paged<'_>, work: impl FnOnce()) {
     /// Also if the work panics: else the pager would be waited for.
     struct Stop<'p, 's>(&'p Paged<'s>);
@@ -46,7 +46,9 @@ pub(crate) fn served(host: &Host<Fenced>, paged: &Paged<'_>, work: impl FnOnce()
         }
     }
     std::thread::scope(|scope| {
-        scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
+        for _ in 0..2 {
+            scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
+        }
         paged.await_pager();
         let _stop = Stop(paged);
         work();
