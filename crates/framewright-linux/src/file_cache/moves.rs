@@ -91,7 +91,8 @@ impl FileCache<'_> {
         if slot.pins() > 0 {
             return MoveState::Pinned;
         }
-        if !slot.is_idle() || slot.is_writing() {
+        // Who writes it back holds it, too.
+        if !slot.is_idle() {
             return MoveState::Busy;
         }
         slot.set_state(State::Moving);

@@ -56,11 +56,9 @@ impl FileCache<'_> {
     pub(super) fn leave(&self, key: PageKey, id: u32) -> bool {
         let slot = self.table.slot(id);
         let locked = self.table.lock(key);
-        let may_go = locked.is(id, State::Ready)
-            && slot.is_idle()
-            && slot.pins() == 0
-            && !slot.is_dirty()
-            && !slot.is_writing();
+        // Who writes it back holds it, so it is not idle.
+        let may_go =
+            locked.is(id, State::Ready) && slot.is_idle() && slot.pins() == 0 && !slot.is_dirty();
         if !may_go {
             return false;
         }
