@@ -84,6 +84,25 @@ fn a_file_is_known_again_unless_somebody_has_changed_it() {
 }
 
 #[test]
+fn a_file_that_somebody_made_longer_or_shorter_while_it_is_open_is_another_one_when_it_is_opened() {
+    let (host, folder) = (host(1024), Folder::new());
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let path = folder.file("a");
+    fs::write(&path, patterns(3)).unwrap();
+    let old = cache.open(&path).unwrap();
+    assert!(read_all(&cache, &mut seat, &old, 4096).unwrap() == patterns(3));
+    for contents in [b"short".to_vec(), patterns(5)] {
+        fs::write(&path, &contents).unwrap();
+        let new = cache.open(&path).unwrap();
+        assert_ne!(new.id(), old.id());
+        assert!(read_all(&cache, &mut seat, &new, 4096).unwrap() == contents);
+        // Who has it open still has the old one, as long as it is there.
+        assert_eq!(old.len_bytes(), 3 * PAGE);
+    }
+    assert_eq!(cleared(&cache, &mut seat), 0);
+}
+
+#[test]
 fn what_cannot_be_cached_is_refused_when_it_is_opened() {
     let (host, folder) = (host(1024), Folder::new());
     let cache = cache(&host);
