@@ -1,0 +1,109 @@
+//! What a contiguous run costs where its frames are lent to memory that moves.
+//!
+//! ```sh
+//! cargo bench -p framewright-linux --bench contiguous            # some seconds
+//! cargo bench -p framewright-linux --bench contiguous -- --quick # a second
+//! ```
+//!
+//! 512 MiB of frames of 4 KiB, of which the upper half is the area. It is empty, or full of single pages of
+//! user memory ([`Anon`]), which are made anew for each request; then one run is taken and given back.
+//! Printed are microseconds for each request, and frames that had to move, as Linux's CMA does it and by the
+//! default. Only the request is timed; no figure fails the run.
+
+use framewright::frame::{Seat, ZoneLayout};
+use framewright::platform::Fenced;
+use framewright::policy::{ContigConfig, ReclaimConfig};
+use framewright::reclaim::{Clients, Migrate, Reclaim};
+use framewright::reserve::{Contiguous, MigrateArea, Migrating};
+use framewright::{Frame, Order, Page, PageRange, Run};
+use framewright_linux::{Anon, Host, HostError, Linux, Options};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+const FRAMES: u64 = 131_072;
+const AREA: u64 = FRAMES / 2;
+/// Frames beside the area that are free when it is full: room for the longest run.
+const ROOM: usize = 40_000;
+
+type Platform = Linux<Fenced>;
+type TheSeat<'h> = Seat<'h, 'h, Platform>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let is_quick = std::env::args().any(|arg| arg == "--quick");
+    let (trials, sizes): (usize, &[u64]) = if is_quick {
+        (2, &[1, 512, 4096])
+    } else {
+        (16, &[1, 512, 1024, 4096, 16_384, 32_000])
+    };
+    println!("config   area    frames       min us       p50 us       max us   moved   refused");
+    for (name, config) in [
+        ("linux", ContigConfig::LINUX),
+        ("default", ContigConfig::default()),
+    ] {
+        for is_full in [false, true] {
+            for &frames in sizes {
+                let contents = if is_full { "full" } else { "empty" };
+                let line = measure(&config, is_full, frames, trials)?;
+                println!("{name:<8} {contents:<6} {frames:>7} {line}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    config: &ContigConfig,
+    is_full: bool,
+    frames: u64,
+    trials: usize,
+) -> Result<String, Box<dyn Error>> {
+    let host = host()?;
+    let mut memory = vec![0; Reclaim::words_needed(host.zone())];
+    let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut memory)?;
+    let run = Run::new(Frame(FRAMES - AREA), AREA).ok_or("a run ends inside the numbers")?;
+    let mut memory = vec![0; MigrateArea::<Platform>::words_needed(run)];
+    let area = MigrateArea::new(&reclaim, run, config, &mut memory)?;
+    let mut seat: TheSeat<'_> = host.seat()?;
+    let mut times = Vec::new();
+    let mut refused = 0;
+    for _ in 0..trials {
+        let anon = Anon::new(Arc::clone(host.ram_shared()), FRAMES)?;
+        if is_full {
+            anon.populate(&mut seat, anon.range(), Order::ZERO)?;
+            let pages = (anon.range().start().0..).take(FRAMES as usize).map(Page);
+            let beside = |page: &Page| {
+                anon.frame_of(*page)
+                    .is_some_and(|frame| frame < run.start())
+            };
+            for page in pages.filter(beside).take(ROOM) {
+                let one = PageRange::new(page, 1).ok_or("a page")?;
+                anon.discard(&mut seat, one)?;
+            }
+        }
+        let movers: [&dyn Migrate; 1] = [&anon];
+        let clients = Clients {
+            shrink: &[],
+            migrate: &movers,
+        };
+        let mut owner = Migrating::new(&area, &mut seat, clients);
+        let begun = Instant::now();
+        let got = owner.alloc_contig(frames, 1);
+        times.push(begun.elapsed().as_nanos() as f64 / 1000.0);
+        match got {
+            Ok(run) => owner.release(run)?,
+            Err(_) => refused += 1,
+        }
+        anon.discard(&mut seat, anon.range())?;
+    }
+    times.sort_by(f64::total_cmp);
+    let [min, p50, max] = [times[0], times[trials / 2], times[trials - 1]];
+    let moved = area.stats().pages_migrated / trials as u64;
+    Ok(format!(
+        "{min:>12.1} {p50:>12.1} {max:>12.1} {moved:>7} {refused:>9}"
+    ))
+}
+
+fn host() -> Result<Host<Fenced>, HostError> {
+    Host::fenced(&Options::new(ZoneLayout::new(Frame(0), FRAMES)))
+}
