@@ -4,7 +4,7 @@ use super::*;
 use framewright::Context;
 use framewright::Order as BlockOrder;
 use framewright::reclaim::{Ask, Shrink, Shrunk};
-use framewright::reserve::Key;
+use framewright::reserve::{Key, Put, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn ask(wanted: u64, scan: u64, context: Context) -> Ask {
@@ -323,4 +323,99 @@ fn a_file_that_was_closed_again_is_forgotten_after_one_that_was_not() {
     // The second went, and not the first, which was used again.
     assert_eq!((open(0), open(2)), (ids[0], ids[2]));
     assert_ne!(open(1), ids[1]);
+}
+
+/// A store with all that was put; while a page is put, somebody else begins to write to it.
+struct Slow {
+    pages: Mutex<BTreeMap<u64, [u64; 512]>>,
+    /// 1: a put is under way. 2: the writer has begun. 3: he is done.
+    stage: AtomicU64,
+}
+
+struct SlowStore<'s>(&'s Slow);
+
+impl crate::Tenancy for Slow {
+    fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
+        work(&mut SlowStore(self));
+    }
+}
+
+impl Store for SlowStore<'_> {
+    fn put(&mut self, key: Key, page: &[u64; 512]) -> Put {
+        let stage = &self.0.stage;
+        if stage.compare_exchange(0, 1, Relaxed, Relaxed).is_ok() {
+            while stage.load(Relaxed) < 2 {
+                std::thread::yield_now();
+            }
+            // He has all the time that he needs, and must not be able to use it.
+            for _ in 0..2000 {
+                std::thread::yield_now();
+            }
+            assert_eq!(stage.load(Relaxed), 2, "a page on its way out was changed");
+        }
+        self.0.pages.lock().unwrap().insert(key.index, *page);
+        Ok(())
+    }
+
+    fn put_dirty(&mut self, _: Key, _: &[u64; 512]) -> Put {
+        panic!("a cache of files puts clean pages");
+    }
+
+    fn get(&mut self, key: Key, page: &mut [u64; 512]) -> bool {
+        let found = self.0.pages.lock().unwrap().remove(&key.index);
+        found.is_some_and(|found| {
+            *page = found;
+            true
+        })
+    }
+
+    fn invalidate_page(&mut self, key: Key) {
+        self.0.pages.lock().unwrap().remove(&key.index);
+    }
+
+    fn invalidate_object(&mut self, _: PoolId, _: u64) {
+        self.0.pages.lock().unwrap().clear();
+    }
+
+    fn invalidate_pool(&mut self, _: PoolId) -> bool {
+        false
+    }
+}
+
+#[test]
+fn who_writes_to_a_page_on_its_way_to_the_cleancache_waits_and_finds_it_there() {
+    let host = host(1024);
+    let slow = Slow {
+        pages: Mutex::default(),
+        stage: AtomicU64::new(0),
+    };
+    let own = Arc::clone(host.ram_shared());
+    let cache = FileCache::new(own, Some((&slow, PoolId(0))), FileOptions::default());
+    let memory = Memory::new(patterns(1));
+    let file = cache.add_medium(memory.clone(), true).unwrap();
+    let mut seat = host.seat().unwrap();
+    cache.read(&mut seat, &file, 0, &mut [0]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut seat = host.seat().unwrap();
+            while slow.stage.load(Relaxed) < 1 {
+                std::thread::yield_now();
+            }
+            slow.stage.store(2, Relaxed);
+            cache.write(&mut seat, &file, 8, b"new").unwrap();
+            slow.stage.store(3, Relaxed);
+        });
+        assert_eq!(cache.shrink(&mut seat, &ask(1, 1, Context::ANY)).freed, 1);
+    });
+    // It came from there, once, and nothing old is left.
+    let stats = cache.stats();
+    assert_eq!((stats.from_cleancache, stats.from_disk), (1, 1));
+    assert!(slow.pages.lock().unwrap().is_empty());
+    let mut expected = patterns(1);
+    expected[8..11].copy_from_slice(b"new");
+    for _ in 0..2 {
+        assert!(read_all(&cache, &mut seat, &file, 4096).unwrap() == expected);
+        assert_eq!(cleared(&cache, &mut seat), 0);
+    }
+    assert!(*memory.bytes() == expected);
 }
