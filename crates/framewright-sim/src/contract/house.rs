@@ -1,0 +1,220 @@
+use super::{Event, House, Outcome, Pages, page};
+use framewright::platform::{Contents, PageWords, Relax};
+use framewright::reserve::{Guest, PoolConfig, PoolId, Reserve, ReserveLayout, Store};
+use framewright::{CpuId, Frame, Run};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+
+/// What the one at work and the one who is let in say to each other.
+#[derive(Default)]
+struct Talk {
+    armed: Option<Event>,
+    asked: Option<Event>,
+    is_running: bool,
+    is_waiting: bool,
+    outcome: Option<Outcome>,
+    is_over: bool,
+}
+
+/// Frames, copied in two halves; between them somebody may be let in.
+struct Halves {
+    frames: Vec<[AtomicU64; 512]>,
+    talk: Mutex<Talk>,
+    changed: Condvar,
+    other: OnceLock<ThreadId>,
+}
+
+impl Halves {
+    fn talk(&self) -> MutexGuard<'_, Talk> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while(&self, mut condition: impl FnMut(&mut Talk) -> bool) -> MutexGuard<'_, Talk> {
+        let talk = self.changed.wait_while(self.talk(), |talk| condition(talk));
+        talk.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In the middle of a copy.
+    fn let_in(&self) {
+        let mut talk = self.talk();
+        let Some(event) = talk.armed.take() else {
+            return;
+        };
+        talk.asked = Some(event);
+        (talk.is_running, talk.is_waiting) = (true, false);
+        drop(talk);
+        self.changed.notify_all();
+        // He ends, or he waits for this copy.
+        drop(self.wait_while(|talk| talk.is_running && !talk.is_waiting));
+    }
+
+    fn frame(&self, frame: Frame) -> &[AtomicU64; 512] {
+        &self.frames[frame.0 as usize]
+    }
+}
+
+impl Relax for &Halves {
+    fn relax(&self, _attempt: u32) {
+        if self.other.get() == Some(&thread::current().id()) {
+            self.talk().is_waiting = true;
+            self.changed.notify_all();
+        }
+        thread::yield_now();
+    }
+}
+
+impl Contents for &Halves {
+    fn store(&self, frame: Frame, page: &PageWords) {
+        let words = self.frame(frame);
+        for (n, (to, from)) in words.iter().zip(page).enumerate() {
+            if n == 256 {
+                self.let_in();
+            }
+            to.store(*from, Relaxed);
+        }
+    }
+
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        let words = self.frame(frame);
+        for (n, (to, from)) in page.iter_mut().zip(words).enumerate() {
+            if n == 256 {
+                self.let_in();
+            }
+            *to = from.load(Relaxed);
+        }
+    }
+}
+
+type Whole<'h, 'm> = Reserve<'m, &'h Halves>;
+
+/// The engine's reserve as a house.
+struct Rooms<'r, 'h, 'm> {
+    reserve: &'r Whole<'h, 'm>,
+    guest: Guest<'r, 'm, &'h Halves>,
+    halves: &'h Halves,
+}
+
+impl House for Rooms<'_, '_, '_> {
+    fn frames(&self) -> u64 {
+        self.reserve.run().frames()
+    }
+
+    fn open_pool(&mut self, pages: Pages) -> Option<PoolId> {
+        self.reserve.open_pool(&match pages {
+            Pages::Exclusive => PoolConfig::CLEAN,
+            Pages::Staying => PoolConfig {
+                exclusive: false,
+                ..PoolConfig::CLEAN
+            },
+            Pages::Dirty => PoolConfig::SWAP,
+        })
+    }
+
+    fn store(&mut self) -> &mut dyn Store {
+        &mut self.guest
+    }
+
+    fn take(&mut self, frames: u64) -> Option<Run> {
+        self.reserve.alloc_contig(frames, 1).ok()
+    }
+
+    fn release(&mut self, run: Run) {
+        self.reserve.release(run).expect("the owner's run");
+    }
+
+    fn is_filled(&self, run: Run, word: u64) -> bool {
+        let mut frames = (run.start().0..run.end().0).map(|frame| self.halves.frame(Frame(frame)));
+        frames.all(|frame| frame.iter().all(|is| is.load(Relaxed) == word))
+    }
+
+    fn during_next_copy(&mut self, event: Event) -> bool {
+        self.halves.talk().armed = Some(event);
+        true
+    }
+
+    fn outcome(&mut self) -> Option<Outcome> {
+        let mut talk = self.halves.wait_while(|talk| talk.is_running);
+        talk.armed = None;
+        talk.outcome.take()
+    }
+}
+
+/// Whoever is let in, on a thread of his own.
+fn other(reserve: &Whole<'_, '_>, halves: &Halves) {
+    halves.other.get_or_init(|| thread::current().id());
+    let mut guest = reserve.guest(CpuId(1)).expect("the second seat");
+    loop {
+        let mut talk = halves.wait_while(|talk| talk.asked.is_none() && !talk.is_over);
+        let Some(event) = talk.asked.take() else {
+            return;
+        };
+        drop(talk);
+        let outcome = match event {
+            Event::InvalidatePage(key) => {
+                guest.invalidate_page(key);
+                Outcome::Done
+            }
+            Event::InvalidateObject(pool, object) => {
+                guest.invalidate_object(pool, object);
+                Outcome::Done
+            }
+            Event::InvalidatePool(pool) => {
+                guest.invalidate_pool(pool);
+                Outcome::Done
+            }
+            Event::Put(key, stamp) => Outcome::Stored(guest.put(key, &page(stamp)).is_ok()),
+            Event::Take(frames, word) => {
+                let run = reserve.alloc_contig(frames, 1).ok();
+                for frame in run.iter().flat_map(|run| run.start().0..run.end().0) {
+                    let words = halves.frame(Frame(frame)).iter();
+                    words.for_each(|to| to.store(word, Relaxed));
+                }
+                Outcome::Taken(run)
+            }
+        };
+        let mut talk = halves.talk();
+        (talk.outcome, talk.is_running) = (Some(outcome), false);
+        drop(talk);
+        halves.changed.notify_all();
+    }
+}
+
+/// Ends the other one, also when the work panics.
+struct Over<'h>(&'h Halves);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.talk().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Runs `work` in the engine's reserve of so many frames, with somebody who can be let in during a copy.
+///
+/// # Panics
+/// If a reserve cannot have so many frames.
+pub fn in_reserve(frames: u64, work: &mut dyn FnMut(&mut dyn House)) {
+    let halves = Halves {
+        frames: (0..frames)
+            .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
+            .collect(),
+        talk: Mutex::default(),
+        changed: Condvar::new(),
+        other: OnceLock::new(),
+    };
+    let run = Run::new(Frame(0), frames).expect("a run");
+    let layout = ReserveLayout::new(run).with_cpus(2);
+    let mut words = vec![0; layout.words_needed().expect("so many frames")];
+    let reserve = Reserve::new(&layout, &mut words, &halves).expect("a reserve");
+    thread::scope(|scope| {
+        let (reserve, halves) = (&reserve, &halves);
+        scope.spawn(|| other(reserve, halves));
+        let _over = Over(halves);
+        work(&mut Rooms {
+            reserve,
+            guest: reserve.guest(CpuId(0)).expect("the first seat"),
+            halves,
+        });
+    });
+}
