@@ -262,6 +262,10 @@ impl Paged<'_> {
         let region = &self.region;
         let before = self.swap.used_slots();
         for nth in 0..region.page_count() {
+            // A look without the gate: mostly there is nothing.
+            if !region.table.state(nth).is(DIRTY) || !self.swap.has_slot(nth as u64) {
+                continue;
+            }
             let is_stale = {
                 let _shut = region.gate.shut();
                 let state = region.table.state(nth);

@@ -64,9 +64,11 @@ mod pager;
 mod region;
 mod save;
 mod table;
+mod verify;
 
 pub use access::PagedPin;
 pub use error::PagedError;
+pub use verify::PagedBroken;
 
 use crate::anon::AnonError;
 use crate::fault::{Listed, Touched};

@@ -49,36 +49,58 @@ impl Paged<'_> {
         evictor.pages.clear();
         evictor.picked.clear();
         let _shut = region.gate.shut();
+        let mut end = (region.page_count(), false);
         for nth in at..region.page_count() {
             let state = region.table.state(nth);
             if state.is(BUSY) && !state.has_frame() {
-                return (nth, true);
+                end = (nth, true);
+                break;
             }
-            let Some(frame) = region.table.frame(state).filter(|_| state.is(DIRTY)) else {
+            if !state.has_frame() || !state.is(DIRTY) {
                 continue;
-            };
-            if evictor.picked.len() == BATCH {
-                return (nth, false);
             }
-            // Who has pinned it may write at any time, and its address must work: it stays dirty.
-            let state = if state.pins() > 0 {
-                state
-            } else if !state.is(WRITABLE) || region.hide(&(nth..nth + 1)).is_ok() {
-                let hidden = if state.is(WRITABLE) {
-                    SHOWN | WRITABLE
-                } else {
-                    0
-                };
-                state.without(DIRTY | hidden)
-            } else {
-                state
-            };
-            region.table.set(nth, state.with(BUSY));
-            region.copy_out(frame, &mut evictor.contents[evictor.picked.len()]);
+            if evictor.picked.len() == BATCH {
+                end = (nth, false);
+                break;
+            }
             evictor.picked.push(nth);
+        }
+        self.close(&evictor.picked);
+        for &nth in &evictor.picked {
+            let state = region.table.state(nth);
+            // Who has pinned it may write at any time, and what could not be hidden anybody: still dirty.
+            let is_open = state.is(WRITABLE) || state.pins() > 0;
+            let saved = if is_open { state } else { state.without(DIRTY) };
+            region.table.set(nth, saved.with(BUSY));
+            let frame = region.table.frame(state).expect("it was seen a moment ago");
+            region.copy_out(frame, &mut evictor.contents[evictor.pages.len()]);
             evictor.pages.push(nth as u64);
         }
-        (region.page_count(), false)
+        end
+    }
+
+    /// Hides those of the pages that can be written to, unless they are pinned: neighbours by one call. With the
+    /// gate shut.
+    fn close(&self, pages: &[usize]) {
+        let region = &self.region;
+        let must_close = |nth: usize| {
+            let state = region.table.state(nth);
+            state.is(WRITABLE) && state.pins() == 0
+        };
+        let mut rest = pages;
+        while let Some((&first, _)) = rest.split_first() {
+            let together = rest.iter().zip(first..);
+            let together =
+                together.take_while(|(nth, wanted)| **nth == *wanted && must_close(**nth));
+            let run = first..first + together.count();
+            if !run.is_empty() && region.hide(&run).is_ok() {
+                for nth in run.clone() {
+                    let state = region.table.state(nth);
+                    region.table.set(nth, state.without(SHOWN | WRITABLE));
+                }
+            }
+            rest = &rest[run.len().max(1)..];
+        }
     }
 
     fn store_copies(&self, evictor: &mut Evictor) -> Result<(), SwapError> {

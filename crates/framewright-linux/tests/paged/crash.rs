@@ -1,10 +1,11 @@
 //! The process is killed at any moment: what a sync confirmed is there.
 
-use crate::machine::{Folder, Random, host, served, with_reserve};
+use crate::machine::{Folder, Random, host, load, served, store, with_reserve};
 use framewright_linux::paged::Paged;
-use framewright_linux::swap::SwapPolicy;
+use framewright_linux::swap::{Faulty, SwapOp, SwapPolicy};
 use framewright_linux::{Frontswap, SwapFile};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -15,8 +16,9 @@ const BUDGET: u64 = 24;
 const SLOTS: u64 = 170;
 /// How often a child is killed.
 const KILLS: u64 = 16;
-/// Names the file in the child's environment.
+/// Name the file in a child's environment, and what it is to do.
 const FILE: &str = "FRAMEWRIGHT_CRASH_FILE";
+const TOUCH: &str = "FRAMEWRIGHT_TOUCH_FILE";
 
 /// The pages that round `number` writes, and what: it is the same in each process.
 fn writes_of(number: u64) -> Vec<(u64, u64)> {
@@ -77,11 +79,49 @@ fn write_for_ever(path: &Path) {
     });
 }
 
-/// Not a test of its own: what the one below starts, by its name.
+/// Touches a page that the device does not give back, until the process ends of it.
+fn touch_what_cannot_be_read(path: &Path) {
+    let device = Faulty::new(SwapFile::open(path).unwrap());
+    let swap = Frontswap::new(&device, PAGES);
+    let host = host();
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, BUDGET).unwrap();
+    served(&host, &paged, || {
+        (0..PAGES).for_each(|page| store(&paged, page, 0, page));
+        let gone = (0..PAGES).find(|page| paged.frame_of(*page).is_none());
+        device.fail(SwapOp::Read, 0, u64::MAX);
+        println!("before");
+        println!("read {}", load(&paged, gone.unwrap(), 0));
+    });
+}
+
+#[test]
+fn who_touches_what_cannot_be_read_ends_by_sigsegv() {
+    let folder = Folder::new("touch");
+    let path = folder.path().join("swap");
+    drop(SwapFile::create(&path, SLOTS).unwrap());
+    let output = child(TOUCH, &path).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("before") && !text.contains("read "), "{text}");
+    assert_eq!(output.status.signal(), Some(11), "{:?}", output.status);
+}
+
+/// This program again, as what a variable of the environment makes it.
+fn child(name: &str, path: &Path) -> Command {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child
+        .args(["--exact", "crash::the_child_that_is_killed", "--nocapture"])
+        .env(name, path);
+    child
+}
+
+/// Not a test of its own: what the others start, by its name.
 #[test]
 fn the_child_that_is_killed() {
     if let Some(path) = std::env::var_os(FILE) {
         write_for_ever(Path::new(&path));
+    }
+    if let Some(path) = std::env::var_os(TOUCH) {
+        touch_what_cannot_be_read(Path::new(&path));
     }
 }
 
@@ -93,12 +133,7 @@ fn what_a_sync_confirmed_outlives_the_process_that_is_killed() {
     let mut random = Random(1);
     let mut confirmed = 0;
     for kill in 0..KILLS {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crash::the_child_that_is_killed", "--nocapture"])
-            .env(FILE, &path)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = child(FILE, &path).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let synced = lines.map_while(Result::ok).filter_map(|line| {
             let (_, number) = line.split_once("synced ")?;

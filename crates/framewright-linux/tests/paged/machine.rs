@@ -52,7 +52,9 @@ pub(crate) fn served(host: &Host<Fenced>, paged: &Paged<'_>, work: impl FnOnce()
         paged.await_pager();
         let _stop = Stop(paged);
         work();
+        paged.verify().unwrap();
     });
+    assert_eq!(paged.verify(), Ok(paged.stats().resident));
     paged
         .discard(0..paged.pages(), &mut host.seat().unwrap())
         .unwrap();

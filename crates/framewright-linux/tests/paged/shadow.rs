@@ -190,6 +190,7 @@ fn frames_move_and_are_asked_for_while_threads_use_them() {
                 context: Context::ANY,
             };
             paged.shrink(&mut seat, &ask);
+            paged.verify().unwrap();
         });
     });
     let stats = paged.stats();

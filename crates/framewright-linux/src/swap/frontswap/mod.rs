@@ -448,6 +448,12 @@ impl<'s> Frontswap<'s> {
         }
     }
 
+    /// Whether a page lies in a slot.
+    pub(crate) fn has_slot(&self, page: u64) -> bool {
+        let word = self.entries.get(page as usize);
+        word.is_some_and(|word| Entry(word.load(Relaxed)).kind() == Kind::Device)
+    }
+
     /// Gives back what an entry had that the page has no longer.
     fn gone(&self, old: Entry) {
         match old.kind() {

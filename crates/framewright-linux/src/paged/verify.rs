@@ -1,0 +1,83 @@
+use super::Paged;
+use super::table::{BUSY, DIRTY, LEAVING, SHOWN, State, WRITABLE};
+use std::fmt;
+
+/// A rule that a page breaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PagedBroken {
+    /// The page, as counted from the first.
+    pub page: u64,
+    /// What is not so.
+    pub rule: &'static str,
+}
+
+impl fmt::Display for PagedBroken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {} of the region: {}", self.page, self.rule)
+    }
+}
+
+impl std::error::Error for PagedBroken {}
+
+impl Paged<'_> {
+    /// Looks at every page. Returns how many have a frame. For tests: O(pages), and everybody who faults waits.
+    ///
+    /// # Errors
+    /// The first page that breaks a rule.
+    pub fn verify(&self) -> Result<u64, PagedBroken> {
+        let region = &self.region;
+        let _shut = region.gate.shut();
+        let mut frames = 0;
+        for nth in 0..region.page_count() {
+            let state = region.table.state(nth);
+            frames += u64::from(state.has_frame());
+            let broken = self.broken(nth, state);
+            if let Some(rule) = broken {
+                return Err(PagedBroken {
+                    page: nth as u64,
+                    rule,
+                });
+            }
+        }
+        Ok(frames)
+    }
+
+    /// What is wrong with a page. With the gate shut.
+    fn broken(&self, nth: usize, state: State) -> Option<&'static str> {
+        let region = &self.region;
+        let shown = region.window.frame_of(region.page(nth));
+        let frame = region.table.frame(state);
+        let rules = [
+            (
+                frame.is_some() || state.pins() == 0,
+                "what is pinned has a frame (P3)",
+            ),
+            (
+                frame.is_none_or(|frame| region.table.page_of(frame) == Some(nth)),
+                "a frame behind a page names it",
+            ),
+            (
+                !state.is(WRITABLE) || state.is(SHOWN) && state.is(DIRTY),
+                "who may be written to is shown and dirty (P2)",
+            ),
+            (
+                !state.is(SHOWN) || frame.is_some() && !state.is(LEAVING),
+                "what is shown has a frame, and is not leaving (P1)",
+            ),
+            (
+                !state.is(LEAVING) || state.is(BUSY),
+                "what is leaving is busy",
+            ),
+            (
+                if state.is(SHOWN) {
+                    shown == frame
+                } else {
+                    shown.is_none()
+                },
+                "users see a page's frame, or nothing (P1)",
+            ),
+        ];
+        let broken = rules.into_iter().find(|(holds, _)| !holds);
+        broken.map(|(_, rule)| rule)
+    }
+}
