@@ -1,12 +1,12 @@
 //! A zone, a reserve, devices: what the tests run on.
 
-use framewright::frame::ZoneLayout;
+use framewright::frame::{AllocError, ZoneLayout};
 use framewright::platform::Fenced;
 use framewright::reserve::{PoolConfig, PoolId, Reserve, ReserveLayout};
 use framewright::{Frame, Run};
 use framewright_linux::paged::Paged;
 use framewright_linux::platform::Slots;
-use framewright_linux::tenancy::Guests;
+use framewright_linux::tenancy::{Guests, Supply};
 use framewright_linux::{Host, Linux, Options, Pages, Ram, Stored};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,21 +19,51 @@ pub(crate) fn host() -> Host<Fenced> {
     Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 4096).with_cpus(8))).unwrap()
 }
 
-/// A reserve of `frames` frames over RAM of its own, and seats for four threads.
+/// Ordinary frames beside a reserve.
+pub(crate) const ORDINARY: u64 = 128;
+
+/// A reserve of `frames` frames, the first of RAM of its own in which [`ORDINARY`] follow, and seats for
+/// four threads. Pages of its pool are put back.
 pub(crate) fn with_reserve(
     frames: u64,
     work: impl FnOnce(&Reserve<'_, Platform>, &Guests<'_, '_, Platform>, PoolId),
 ) {
     let run = Run::new(Frame(0), frames).unwrap();
     let slots = Slots::new(4);
-    let layout = ReserveLayout::new(run).with_cpus(slots.count());
+    let layout = ReserveLayout::new(run)
+        .with_cpus(slots.count())
+        .with_ordinary(ORDINARY as u32);
     let mut words = vec![0; layout.words_needed().unwrap()];
-    let ram = Arc::new(Ram::new(run, Pages::Base).unwrap());
+    let all = Run::new(Frame(0), frames + ORDINARY).unwrap();
+    let ram = Arc::new(Ram::new(all, Pages::Base).unwrap());
     let platform = Stored::new(Linux::fenced(slots.clone()), ram);
     let reserve = Reserve::new(&layout, &mut words, platform).unwrap();
-    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let pool = reserve.open_pool(&PoolConfig {
+        put_back: true,
+        ..PoolConfig::SWAP
+    });
+    let pool = pool.unwrap();
     let guests = Guests::new(&reserve, slots).unwrap();
     work(&reserve, &guests, pool);
+}
+
+/// The ordinary frames beside a reserve of so many.
+pub(crate) struct Ordinary(Vec<Frame>);
+
+impl Ordinary {
+    pub(crate) fn beside(frames: u64) -> Self {
+        Self((frames..frames + ORDINARY).map(Frame).collect())
+    }
+}
+
+impl Supply for Ordinary {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        self.0.pop().ok_or(AllocError::Exhausted)
+    }
+
+    fn free(&mut self, frame: Frame) {
+        self.0.push(frame);
+    }
 }
 
 /// Runs `work` while two threads serve the region; then everything is discarded, and all frames are free again.

@@ -1,13 +1,13 @@
 //! Threads read and write at random; each knows what must be there.
 
-use crate::machine::{Folder, Random, host, load, served, store, with_reserve};
+use crate::machine::{Folder, Ordinary, Random, host, load, served, store, with_reserve};
 use framewright::reclaim::{Ask, Discard, Migrate, Move, MoveState, Shrink};
 use framewright::{Context, Mobility, Order};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{SwapDevice, SwapPolicy};
 use framewright_linux::{Frontswap, SwapFile, Zram};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 const PAGES: u64 = 256;
 const THREADS: u64 = 3;
@@ -110,11 +110,19 @@ fn a_quarter_of_the_frames_is_enough_on_each_device_under_each_policy_beside_an_
                 }
                 let ram = Arc::clone(host.ram_shared());
                 let paged = Paged::new(ram, swap, PAGES / 4).unwrap();
+                // An owner who puts back copies the guests' dirty pages there first.
+                let ordinary = Mutex::new(Ordinary::beside(512));
                 served(&host, &paged, || {
                     all_threads(&paged, 3000, || {
                         // The owner fills what he took: nobody may get that for a page.
                         for frames in [512, 64, 7, 1] {
-                            let Ok(run) = reserve.alloc_contig(frames, 1) else {
+                            let run = if policy == Some(put_back) {
+                                let supply = &mut *ordinary.lock().unwrap();
+                                reserve.alloc_contig_with(frames, 1, supply)
+                            } else {
+                                reserve.alloc_contig(frames, 1)
+                            };
+                            let Ok(run) = run else {
                                 continue;
                             };
                             let ram = reserve.platform().ram();
@@ -136,6 +144,8 @@ fn a_quarter_of_the_frames_is_enough_on_each_device_under_each_policy_beside_an_
                 if policy.is_some() {
                     assert!(swap.store_loads > 0, "{swap:?}");
                 }
+                let is_put_back = reserve.stats().put_back_pages > 0;
+                assert_eq!(is_put_back, policy == Some(put_back));
                 assert_eq!(paged.swap().used_slots(), 0);
             });
         }

@@ -70,7 +70,7 @@ pub enum SwapPolicy {
         dirty_max: u64,
     },
     /// It is on no device as long as the store keeps it, and an owner who takes its frame has it copied to an ordinary one
-    /// first: the pool is to say so (`put_back`), and the owner to
+    /// first: the pool is to say so ([`PoolConfig::put_back`](framewright::reserve::PoolConfig::put_back)), and the owner to
     /// bring frames. Written only where the store refuses it, above this bound, and by a [`sync`](Frontswap::sync).
     PutBack {
         /// Pages that may be dirty at a time: what is more goes to the device at once.
