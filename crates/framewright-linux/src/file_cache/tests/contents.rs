@@ -247,7 +247,7 @@ fn threads_with_files_of_their_own_share_a_cache_and_a_cleancache_that_is_taken_
                     let mut seat = host.seat().unwrap();
                     all_here.wait();
                     let path = folder.file(&nth.to_string());
-                    churn(cache, &mut seat, &path, nth + 7, 700);
+                    churn(cache, &mut seat, &path, nth + 7, 450);
                 });
             }
             // The owner takes what guests have, and fills it with a pattern.

@@ -85,7 +85,7 @@ fn transfers_that_are_short_or_interrupted_go_on() {
 fn a_write_back_that_fails_keeps_the_page_dirty_and_is_said_by_each_sync_until_it_succeeds() {
     // 70 pages in three transfers; a write takes 3000 bytes at once.
     let transfers = (70 * 4096u64).div_ceil(3000) + 3;
-    for nth in (1..transfers).step_by(7) {
+    for nth in (1..transfers).step_by(11) {
         let host = host(1024);
         let (cache, mut seat) = (cache(&host), host.seat().unwrap());
         let medium = Arc::new(Memory {
