@@ -419,3 +419,23 @@ fn who_writes_to_a_page_on_its_way_to_the_cleancache_waits_and_finds_it_there() 
     }
     assert!(*memory.bytes() == expected);
 }
+
+#[test]
+fn who_writes_too_much_has_all_of_the_file_written_that_was_dirty_first() {
+    let host = host(1024);
+    let options = FileOptions {
+        dirty_max: 40,
+        ..FileOptions::default()
+    };
+    let (cache, mut seat) = (cache_with(&host, options), host.seat().unwrap());
+    let [first, second] = [(); 2].map(|()| Memory::new(Vec::new()));
+    let file = cache.add_medium(first.clone(), true).unwrap();
+    cache.write(&mut seat, &file, 0, &patterns(40)).unwrap();
+    assert!(first.bytes().is_empty());
+    let beside = cache.add_medium(second.clone(), true).unwrap();
+    cache.write(&mut seat, &beside, 0, &patterns(80)).unwrap();
+    assert!(*first.bytes() == patterns(40));
+    assert!(cache.stats().dirty <= 40 && second.bytes().len() >= 40 * FRAME_BYTES);
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    assert!(*second.bytes() == patterns(80));
+}
