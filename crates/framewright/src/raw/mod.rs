@@ -1,4 +1,5 @@
-//! The only folder with `unsafe`: metadata memory seen as atomics, and values that own their memory.
+//! The only folder with `unsafe`: metadata memory seen as atomics, values that own their memory, and hints
+//! to the processor.
 //!
 //! The caller hands in plain words (`&mut [u64]`); the engine shares them between CPUs. In a
 //! model (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics
@@ -9,7 +10,9 @@
 
 mod halves;
 pub mod owned;
+mod soon;
 mod words;
 
 pub use halves::Halves;
+pub use soon::{soon_read, soon_written};
 pub use words::atomic_words;

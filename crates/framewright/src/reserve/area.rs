@@ -214,7 +214,14 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             pools: Pools::new(pools, objects),
             orders: [Order::new(of_frames), Order::new(of_values)],
             seats,
-            table: Table::new(states, descs, blocks, shape.frames, shape.ordinary),
+            table: Table::new(
+                states,
+                descs,
+                blocks,
+                (seats, shape.seat_words),
+                shape.frames,
+                shape.ordinary,
+            ),
             index: Index::new(index),
         };
         let values = shape.frames.next_multiple_of(BLOCK);

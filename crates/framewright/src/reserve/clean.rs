@@ -70,7 +70,7 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
     ) {
         let reserve = self.reserve();
         let table = &reserve.table;
-        let Some(inside) = table.try_enter(id) else {
+        let Some(inside) = table.try_enter_from(id, self.words()) else {
             return;
         };
         let word = table.state(id);
@@ -134,7 +134,7 @@ impl<P: Relax + Contents> End<'_, '_, '_, P> {
     fn end(&self) -> Ended {
         let reserve = self.guest.reserve();
         let table = &reserve.table;
-        let inside = table.enter(self.id, &reserve.platform);
+        let inside = table.enter_from(self.id, self.guest.words(), &reserve.platform);
         let is_dead = reserve.is_dead(self.id, self.writing);
         let stays_dirty = self.after.state() == State::Dirty;
         if !stays_dirty {

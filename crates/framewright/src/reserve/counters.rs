@@ -33,6 +33,8 @@ const _: () = assert!(OPENED + KINDS as usize <= OWN_WORDS);
 pub(super) mod count {
     use super::{KINDS, Refused};
     pub(in crate::reserve) const TAKEN: usize = 0;
+    /// The block whose gate the seat is inside of, plus one.
+    pub(in crate::reserve) const INSIDE: usize = 1;
 
     // What is counted for each kind, from the kind's first word on.
     pub(in crate::reserve) const STORED: usize = 0;

@@ -3,11 +3,12 @@
 use super::Refused;
 use super::area::Reserve;
 use super::counters::count;
-use super::index::{Bucket, Entry, Locked};
+use super::index::{Bucket, Entry, Locked, Ticket};
 use super::order::{Order, Shard};
-use super::pool::{Born, PoolId};
-use super::table::{BLOCK, BORN, FREE, INDEX, Inside, KEPT, OBJECT, State, VALUE, Word};
+use super::pool::{Born, Debt, PoolId};
+use super::table::{BLOCK, BORN, FREE, INDEX, InsideFrom, KEPT, OBJECT, State, VALUE, Word};
 use crate::platform::{Contents, PageWords, Relax};
+use crate::raw::soon_written;
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -44,6 +45,10 @@ const fn mixed(n: u64) -> u64 {
 /// What became of a put.
 pub type Put = Result<(), Refused>;
 
+/// Cache lines of a page that a get has fetched before it knows whether there is anything to copy. More
+/// would be in the way of what it looks for.
+const LINES_AHEAD: usize = 8;
+
 /// Steps of the hand that a put makes in one shard at most.
 const HAND_STEPS: usize = 64;
 
@@ -72,7 +77,7 @@ impl<P> Drop for Guest<'_, '_, P> {
 struct Claim<'m> {
     id: usize,
     word: Word,
-    _inside: Inside<'m>,
+    _inside: InsideFrom<'m>,
 }
 
 impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
@@ -91,6 +96,11 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
 
     pub(super) const fn reserve(&self) -> &'r Reserve<'m, P> {
         self.reserve
+    }
+
+    /// The words of the seat.
+    pub(super) const fn words(&self) -> &'m [AtomicU64] {
+        self.words
     }
 
     /// The CPU whose seat it is.
@@ -148,17 +158,9 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         let table = &reserve.table;
         let object_hash = key.object_hash();
         let bucket = self.bucket(&key, object_hash);
+        bucket.fetch();
         // First the older version goes: whatever becomes of this one, nobody gets that any more.
-        let ticket = {
-            let mut locked = bucket.lock(&reserve.platform);
-            let old = self.forget(&mut locked, &key);
-            let ticket = locked.ticket();
-            drop(locked);
-            if let Some(old) = old {
-                self.drop_page(old);
-            }
-            ticket
-        };
+        let ticket = self.make_way(bucket, &key);
         let walks = reserve.pools.walks(key.pool);
         let born = reserve.pools.now(key.pool, object_hash);
         let born = born.ok_or(Refused::NoPool)?;
@@ -181,21 +183,17 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         desc[OBJECT].store(key.object, Relaxed);
         desc[INDEX].store(key.index, Relaxed);
         desc[BORN].store(born.0, Relaxed);
-        if table.has_frame(claim.id) {
-            reserve.platform.store(reserve.frame(claim.id), page);
-        } else {
-            desc[VALUE].store(page[0], Relaxed);
-        }
+        // The entry stands there before the page does, and nobody follows it while the state is Filling.
+        // So nothing is left to do after the copy that has to wait for it to leave the processor.
         let mut locked = bucket.lock(&reserve.platform);
         if locked.ticket() != ticket
-            || reserve.pools.walks(key.pool) != walks
+            || reserve.pools.walks_after_claim(key.pool) != walks
             || reserve.pools.now(key.pool, object_hash) != Some(born)
         {
             drop(locked);
             self.give_back(&claim);
             return Err(Refused::Overtaken);
         }
-        // First the entry, then the state: until then it is ours, and can be taken back.
         let entry = Entry::new(claim.id, claim.word.generation());
         let mut displaced = None;
         if !locked.insert(entry, table) {
@@ -206,19 +204,64 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 return Err(Refused::IndexFull);
             }
         }
-        if let Some(debt) = debt {
-            debt.stays();
-            table.set_dirty(claim.id, reserve.pools.is_put_back(key.pool));
-        }
-        table.publish(claim.id, claim.word.with_state(state));
         locked.change();
         drop(locked);
+        if table.has_frame(claim.id) {
+            reserve.platform.store(reserve.frame(claim.id), page);
+        } else {
+            desc[VALUE].store(page[0], Relaxed);
+        }
+        let arrived = self.arrive(&claim, state, debt);
         drop(claim);
         if let Some(displaced) = displaced {
             self.count(table.state(displaced.id()).pool(), count::EVICTED);
             self.drop_page(displaced);
         }
-        Ok(())
+        arrived
+    }
+
+    /// Forgets what is there of `key`. The ticket is valid as long as nobody puts or invalidates a page
+    /// of its bucket.
+    fn make_way(&self, bucket: Bucket<'m>, key: &Key) -> Ticket {
+        // Mostly there is nothing, and then a look is enough.
+        let seen = bucket.ticket();
+        if let Some(seen) = seen
+            && !bucket.entries().any(|entry| self.is_of(entry, key))
+            && bucket.is_still_at(seen)
+        {
+            return seen;
+        }
+        let mut locked = bucket.lock(&self.reserve.platform);
+        let old = self.forget(&mut locked, key);
+        let ticket = locked.ticket();
+        drop(locked);
+        if let Some(old) = old {
+            self.drop_page(old);
+        }
+        ticket
+    }
+
+    /// The page that was copied is there from now on, unless somebody forgot it meanwhile.
+    fn arrive(&self, claim: &Claim<'_>, state: State, debt: Option<Debt<'_>>) -> Put {
+        let table = &self.reserve.table;
+        let there = claim.word.with_state(state);
+        if let Some(debt) = debt {
+            // Exactly: nobody's dirty page would go to its device some day, behind a newer version.
+            let pool = PoolId(there.pool() as u16);
+            table.set_dirty(claim.id, self.reserve.pools.is_put_back(pool));
+            if table.change(claim.id, claim.word, there) {
+                debt.stays();
+                return Ok(());
+            }
+            table.set_clean(claim.id);
+        } else if table.state(claim.id) == claim.word {
+            // Who forgets it between this look and the store has taken the entry away before: nobody
+            // finds the page, and the hand takes its frame.
+            table.publish(claim.id, there);
+            return Ok(());
+        }
+        self.give_back(claim);
+        Err(Refused::Overtaken)
     }
 
     /// Copies the page of `key` into `page`, if it is there. In an exclusive pool it is the caller's
@@ -236,8 +279,13 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         let reserve = self.reserve;
         let table = &reserve.table;
         let object_hash = key.object_hash();
-        let now = reserve.pools.now(key.pool, object_hash)?;
         let bucket = self.bucket(key, object_hash);
+        bucket.fetch();
+        // While the index is waited for.
+        for line in page.chunks(8).take(LINES_AHEAD) {
+            soon_written(&line[0]);
+        }
+        let now = reserve.pools.now(key.pool, object_hash)?;
         let found = |entry| self.page_of(entry, key).map(|(id, word)| (entry, id, word));
         let (entry, id, word) = bucket.entries().find_map(found)?;
         if table.desc(id)[BORN].load(Relaxed) != now.0 {
@@ -249,7 +297,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             // An ordinary frame stays ours for as long as somebody is inside.
             let _inside = table
                 .is_ordinary(id)
-                .then(|| table.enter(id, &reserve.platform));
+                .then(|| table.enter_from(id, self.words, &reserve.platform));
             self.copy(id, page);
             if table.state_after_reading(id).generation() != word.generation() || !bucket.has(entry)
             {
@@ -264,7 +312,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// The get of an exclusive pool.
     fn take_away(&self, id: usize, word: Word, page: &mut PageWords) -> Option<()> {
         let table = &self.reserve.table;
-        let inside = table.enter(id, &self.reserve.platform);
+        let inside = table.enter_from(id, self.words, &self.reserve.platform);
         let mut now = word;
         loop {
             match now.state() {
@@ -377,25 +425,31 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         self.reserve.bucket(key, object_hash)
     }
 
-    /// Where the page of `entry` is, if it is `key`'s.
+    /// Where the page of `entry` is, if it is `key`'s and has arrived.
     #[inline]
     pub(super) fn page_of(&self, entry: Entry, key: &Key) -> Option<(usize, Word)> {
-        let table = &self.reserve.table;
-        let word = table.state(entry.id());
-        if !word.has_page()
-            || !entry.is_of(word.generation())
-            || word.pool() != usize::from(key.pool.0)
-        {
-            return None;
+        let word = self.reserve.table.state(entry.id());
+        (word.has_page() && self.is_of_state(entry, word, key)).then_some((entry.id(), word))
+    }
+
+    /// Whether a page of `entry` is `key`'s, be it there or on its way in.
+    #[inline]
+    fn is_of(&self, entry: Entry, key: &Key) -> bool {
+        self.is_of_state(entry, self.reserve.table.state(entry.id()), key)
+    }
+
+    #[inline]
+    fn is_of_state(&self, entry: Entry, word: Word, key: &Key) -> bool {
+        if !entry.is_of(word.generation()) || word.pool() != usize::from(key.pool.0) {
+            return false;
         }
-        let desc = table.desc(entry.id());
-        let is = desc[OBJECT].load(Relaxed) == key.object && desc[INDEX].load(Relaxed) == key.index;
-        is.then_some((entry.id(), word))
+        let desc = self.reserve.table.desc(entry.id());
+        desc[OBJECT].load(Relaxed) == key.object && desc[INDEX].load(Relaxed) == key.index
     }
 
     /// Takes the entry of `key` out of its bucket.
     fn forget(&self, locked: &mut Locked<'_>, key: &Key) -> Option<Entry> {
-        let entry = locked.find(|entry| self.page_of(entry, key).is_some())?;
+        let entry = locked.find(|entry| self.is_of(entry, key))?;
         locked.remove(entry);
         Some(entry)
     }
@@ -409,14 +463,17 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     fn drop_page(&self, entry: Entry) {
         let table = &self.reserve.table;
         let id = entry.id();
-        let inside = table.enter(id, &self.reserve.platform);
+        let inside = table.enter_from(id, self.words, &self.reserve.platform);
         loop {
             let word = table.state(id);
             if !entry.is_of(word.generation()) {
                 return;
             }
-            if matches!(word.state(), State::Writing | State::Loading) {
-                // Whoever copies it still reads the frame, and gives it back when he is done.
+            if matches!(
+                word.state(),
+                State::Writing | State::Loading | State::Filling
+            ) {
+                // Whoever copies it is still at it, and gives the frame back when he is done.
                 if table.change(id, word, word.next(word.state(), word.pool())) {
                     return;
                 }
@@ -433,7 +490,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     /// Makes a descriptor free that this CPU has in a state of transit.
-    pub(super) fn release(&self, id: usize, word: Word, _inside: &Inside<'_>) {
+    pub(super) fn release(&self, id: usize, word: Word, _inside: &InsideFrom<'_>) {
         let reserve = self.reserve;
         reserve
             .table
@@ -444,7 +501,9 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     fn give_back(&self, claim: &Claim<'_>) {
-        self.release(claim.id, claim.word, &claim._inside);
+        // Not what was claimed: who forgot it has moved the generation on.
+        let word = self.reserve.table.state(claim.id);
+        self.release(claim.id, word, &claim._inside);
     }
 
     /// A descriptor for a page: free, or whatever the hand finds.
@@ -510,7 +569,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 while bits != 0 {
                     let id = block * BLOCK + word * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
-                    let inside = table.try_enter(id);
+                    let inside = table.try_enter_from(id, self.words);
                     left = true;
                     let Some(inside) = inside else { break };
                     if wanted.is_dirty && table.has_bit(id, KEPT) || !table.claim_free(id) {
@@ -552,7 +611,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             if !is_dead && (table.pass_by(id) || !self.may_evict(word.pool(), wanted.pool, own)) {
                 continue;
             }
-            let Some(inside) = table.try_enter(id) else {
+            let Some(inside) = table.try_enter_from(id, self.words) else {
                 continue;
             };
             if wanted.is_dirty && table.has_bit(id, KEPT) {
@@ -572,7 +631,13 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         None
     }
 
-    fn claimed(&self, shard: &Shard<'_>, id: usize, word: Word, inside: Inside<'m>) -> Claim<'m> {
+    fn claimed(
+        &self,
+        shard: &Shard<'_>,
+        id: usize,
+        word: Word,
+        inside: InsideFrom<'m>,
+    ) -> Claim<'m> {
         let table = &self.reserve.table;
         table.before_writing();
         self.hold(word.pool(), 1);

@@ -5,9 +5,11 @@
 
 use super::table::Table;
 use crate::platform::Relax;
+use crate::raw::soon_written;
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
+    fence,
 };
 
 /// Words of a bucket: one cache line.
@@ -96,6 +98,28 @@ impl<'m> Bucket<'m> {
         self.entries().any(|other| other == entry)
     }
 
+    /// It is needed soon.
+    #[inline]
+    pub(super) fn fetch(self) {
+        soon_written(&self.words[0]);
+    }
+
+    /// Which change it is at, if nobody has locked it.
+    #[inline]
+    pub(super) fn ticket(self) -> Option<Ticket> {
+        // Acquire pairs with the Release of who unlocked it: his entries.
+        let seen = self.words[0].load(Acquire);
+        (seen & LOCKED == 0).then_some(Ticket(seen))
+    }
+
+    /// Whether nobody has locked it, and nothing was put or invalidated, since `ticket` was had.
+    #[inline]
+    pub(super) fn is_still_at(self, ticket: Ticket) -> bool {
+        // Acquire: what was read of the entries before is not read later.
+        fence(Acquire);
+        self.words[0].load(Relaxed) == ticket.0
+    }
+
     /// Locks it. For a few loads and stores: nobody who holds it waits for anything.
     #[inline]
     pub(super) fn lock(self, platform: &impl Relax) -> Locked<'m> {
@@ -176,13 +200,11 @@ impl Locked<'_> {
 
     /// Puts `entry` where nothing is, or something stale. Whether there was such a place.
     pub(super) fn insert(&mut self, entry: Entry, table: &Table<'_>) -> bool {
+        // With every state that is left the generation moves on: so an entry whose page is still on its
+        // way in is none of the stale ones.
         let is_stale = |word: &&AtomicU64| {
             let old = Entry(word.load(Relaxed));
-            if old == Entry::NONE {
-                return true;
-            }
-            let state = table.state(old.id());
-            !state.has_page() || !old.is_of(state.generation())
+            old == Entry::NONE || !old.is_of(table.state(old.id()).generation())
         };
         const { assert!(ENTRIES > 0) };
         match self.words[1..].iter().find(is_stale) {

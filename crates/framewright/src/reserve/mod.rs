@@ -36,12 +36,17 @@
 //!
 //! # Locks
 //! - Rank 1: the owners' lock, which takes, releases and reservations hold: not on any path of a guest.
-//! - Rank 2: a block's gate. Guests enter and leave with one atomic addition each, and are inside
-//!   for at most one copy. A put goes to another block where it finds the gate shut; who invalidates,
+//! - Rank 2: a block's gate. A guest enters it by a word of his own seat, is inside of one at a time, and
+//!   for at most one copy; an owner shuts it, and looks at every seat. A put goes to another block where it finds the gate shut; who invalidates,
 //!   or takes a page away, waits until the owner has opened it. An owner shuts one gate at a time.
 //! - Rank 3: a shard's lock: the order of eviction of its blocks. Guests try it and go to the next;
 //!   only a put that would be refused waits for one.
 //! - Rank 4: a bucket's lock: the index entries of some keys. Held for a few loads and stores.
+//!
+//! A put has its entry in the index before it copies, in state Filling, which no get follows. So all
+//! that it does with an atomic exchange comes before the copy; after it there are plain stores. Who
+//! invalidates meanwhile takes the entry away, and moves the generation on, which the put looks at once
+//! more.
 //!
 //! - Beside them the cleaner's lock, which is tried, and which nobody waits for.
 //!

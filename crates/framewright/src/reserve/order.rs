@@ -179,6 +179,9 @@ impl Shard<'_> {
         let at = self.get(HAND).or_else(|| self.get(TAIL))?;
         let (_, younger) = Self::links(table, at).unwrap_or_default();
         self.set(HAND, younger);
+        if let Some(next) = younger {
+            table.fetch(next);
+        }
         Some(at)
     }
 }

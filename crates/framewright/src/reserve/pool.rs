@@ -3,7 +3,8 @@
 
 use crate::sync::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 
 /// The number of a pool. Those of [`PoolKind::Cleancache`] are even, those of
@@ -202,9 +203,22 @@ impl<'m> Pools<'m> {
             .map_or(0, |words| words[WALKS].load(Acquire))
     }
 
+    /// The same, by who has claimed a descriptor since he asked first.
+    #[inline]
+    pub(super) fn walks_after_claim(&self, pool: PoolId) -> u64 {
+        if !self.may_be_dirty(pool) {
+            // Nobody walks.
+            return self.walks(pool);
+        }
+        fence(SeqCst);
+        self.walks(pool)
+    }
+
     pub(super) fn begin_walk(&self, pool: PoolId) {
         if let Some(words) = self.pool(pool) {
             words[WALKS].fetch_add(1, AcqRel);
+            // As in `walks_after_claim`: either that finds this walk, or the walk finds what is claimed.
+            fence(SeqCst);
         }
     }
 

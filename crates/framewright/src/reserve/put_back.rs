@@ -338,6 +338,8 @@ impl<P: Relax + Contents> Moving<'_, '_, P> {
         table.set_dirty(self.to, true);
         table.publish(self.to, self.to_word.with_state(State::Dirty));
         locked.replace(entry, Entry::new(self.to, self.to_word.generation()));
+        // Who looks without the lock may have seen neither.
+        locked.change();
         drop(locked);
         table.set_clean(self.from);
         table.publish(self.from, gone.next(State::Free, gone.pool()));

@@ -1,7 +1,9 @@
 //! What is known of each frame: its state word, its descriptor, and by blocks of 512 a gate and
 //! bitmaps.
 
+use super::counters::count::INSIDE;
 use crate::platform::Relax;
+use crate::raw::soon_written;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -122,7 +124,8 @@ pub(super) const BLOCK_WORDS: usize = LANES + BITS * LANE_WORDS;
 /// Lanes of a block.
 const BITS: usize = BLOCK / 64;
 
-/// In a gate: an owner has shut it. Below it the number of those inside.
+/// In a gate: an owner has shut it. Below it the number of those inside who have no seat: a seat says
+/// so on a line of its own.
 const SHUT: u64 = 1 << 63;
 
 /// The frames of a reserve, by number; after them descriptors without a frame, and descriptors for
@@ -132,6 +135,9 @@ pub(super) struct Table<'m> {
     states: &'m [AtomicU64],
     descs: &'m [AtomicU64],
     blocks: &'m [AtomicU64],
+    /// Every seat's words, and how many each has.
+    seats: &'m [AtomicU64],
+    seat_words: usize,
     /// How many frames there are; above, rounded up to blocks, pages without a frame.
     frames: usize,
     /// From here on descriptors are for ordinary frames.
@@ -143,6 +149,7 @@ impl<'m> Table<'m> {
         states: &'m [AtomicU64],
         descs: &'m [AtomicU64],
         blocks: &'m [AtomicU64],
+        (seats, seat_words): (&'m [AtomicU64], usize),
         frames: usize,
         ordinary: usize,
     ) -> Self {
@@ -150,6 +157,8 @@ impl<'m> Table<'m> {
             states,
             descs,
             blocks,
+            seats,
+            seat_words,
             frames,
             ordinary,
         }
@@ -199,6 +208,16 @@ impl<'m> Table<'m> {
         // generation sees its state word, too (the fence of `set_before_writing`).
         crate::sync::fence(Acquire);
         Word(self.states[id].load(Relaxed))
+    }
+
+    /// State word and descriptor are needed soon.
+    #[inline]
+    pub(super) fn fetch(&self, id: usize) {
+        soon_written(&self.states[id]);
+        let desc = self.desc(id);
+        soon_written(&desc[0]);
+        // It may lie on two lines.
+        soon_written(&desc[DESC_WORDS - 1]);
     }
 
     #[inline]
@@ -289,9 +308,13 @@ impl<'m> Table<'m> {
     #[inline]
     pub(super) fn visit(&self, id: usize) {
         let (word, bit) = self.visited_word(id);
-        // A look first: a page that is got again and again is marked already.
-        if word.load(Relaxed) & bit == 0 {
-            word.fetch_or(bit, Relaxed);
+        let marks = word.load(Relaxed);
+        // A look first: a page that is got again and again is marked already. Not exactly: an atomic
+        // addition would wait until the page that was copied has left the processor. Where
+        // another CPU marks one of the 64 at the same moment, a page may have a mark less, or one
+        // more.
+        if marks & bit == 0 {
+            word.store(marks | bit, Relaxed);
         }
     }
 
@@ -330,17 +353,72 @@ impl<'m> Table<'m> {
         }
     }
 
+    /// Enters the gate of a descriptor's block, if no owner has shut it. `seat` is the caller's, who is
+    /// inside no other gate.
+    ///
+    /// Entering is one full barrier on a line of the caller's own. Leaving is a plain store: it does not wait until
+    /// a page that was copied inside has left the processor's buffers, which takes as long again.
+    #[inline]
+    pub(super) fn try_enter_from(
+        &self,
+        id: usize,
+        seat: &'m [AtomicU64],
+    ) -> Option<InsideFrom<'m>> {
+        let block = id / BLOCK;
+        let gate = &self.block(block)[GATE];
+        let mine = &seat[INSIDE];
+        debug_assert_eq!(mine.load(Relaxed), 0, "a seat is inside one gate at a time");
+        // A look first: who waits here does not make the owner wait for him.
+        if gate.load(Relaxed) & SHUT != 0 {
+            return None;
+        }
+        // SeqCst, here and in `shut`: either this finds the gate shut, or the owner finds us inside.
+        mine.swap(block as u64 + 1, SeqCst);
+        // Acquire, too, pairs with the Release in `Shut::drop`.
+        if gate.load(SeqCst) & SHUT == 0 {
+            return Some(InsideFrom { mine });
+        }
+        mine.store(0, Relaxed);
+        None
+    }
+
+    /// The same, waiting for an owner who has shut it.
+    pub(super) fn enter_from(
+        &self,
+        id: usize,
+        seat: &'m [AtomicU64],
+        platform: &impl Relax,
+    ) -> InsideFrom<'m> {
+        let mut attempt = 0;
+        loop {
+            if let Some(inside) = self.try_enter_from(id, seat) {
+                return inside;
+            }
+            platform.relax(attempt);
+            attempt = attempt.saturating_add(1);
+        }
+    }
+
     /// Shuts a block's gate and waits until nobody is inside. By one owner at a time.
     pub(super) fn shut(&self, block: usize, platform: &impl Relax) -> Shut<'m> {
         let gate = &self.block(block)[GATE];
         let shut = Shut { gate };
-        let mut inside = gate.fetch_or(SHUT, AcqRel);
+        // SeqCst: as in `try_enter_from`.
+        let mut inside = gate.fetch_or(SHUT, SeqCst);
         let mut attempt = 0;
         while inside & !SHUT != 0 {
             platform.relax(attempt);
             attempt = attempt.saturating_add(1);
             // Acquire pairs with the Release in `Inside::drop`.
             inside = gate.load(Acquire);
+        }
+        for seat in self.seats.chunks_exact(self.seat_words) {
+            let mut attempt = 0;
+            // Acquire, too, pairs with the Release in `InsideFrom::drop`.
+            while seat[INSIDE].load(SeqCst) == block as u64 + 1 {
+                platform.relax(attempt);
+                attempt = attempt.saturating_add(1);
+            }
         }
         shut
     }
@@ -356,6 +434,19 @@ impl Drop for Inside<'_> {
     fn drop(&mut self) {
         // Release: what was done inside is seen by the owner who waits.
         self.gate.fetch_sub(1, Release);
+    }
+}
+
+/// A guest is inside a gate: no owner changes the block meanwhile.
+#[derive(Debug)]
+pub(super) struct InsideFrom<'m> {
+    mine: &'m AtomicU64,
+}
+
+impl Drop for InsideFrom<'_> {
+    fn drop(&mut self) {
+        // Release: what was done inside is seen by the owner who waits.
+        self.mine.store(0, Release);
     }
 }
 

@@ -1,0 +1,56 @@
+// UNSAFETY: a hint to the processor is an instruction that the language has no safe name for.
+#![cfg_attr(
+    all(target_arch = "x86_64", not(any(miri, loom, shuttle))),
+    allow(unsafe_code)
+)]
+
+//! Telling the processor which memory is needed soon, so that it is fetched while others are waited
+//! for. Where there is no such instruction nothing happens: it is never more than a hint.
+
+/// The cache line in which `what` starts is read soon.
+#[inline]
+pub fn soon_read<T>(what: &T) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
+    // SAFETY: the instruction accesses nothing as far as the language knows: it neither faults nor
+    // changes a register, and the reference says that the address is one.
+    unsafe {
+        core::arch::asm!(
+            "prefetcht0 [{}]",
+            in(reg) core::ptr::from_ref(what),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
+    let _ = what;
+}
+
+/// The cache line in which `what` starts is written soon.
+#[inline]
+pub fn soon_written<T>(what: &T) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
+    // SAFETY: as above. A processor of x86-64 without the instruction takes it for none.
+    unsafe {
+        core::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) core::ptr::from_ref(what),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
+    let _ = what;
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_changes_nothing() {
+        let words = [3u64; 512];
+        for word in &words {
+            soon_read(word);
+            soon_written(word);
+        }
+        assert_eq!(words, [3; 512]);
+    }
+}
