@@ -16,6 +16,7 @@ mod mended;
 mod owners;
 mod put_back;
 mod threads;
+mod under_way;
 
 /// Frames from `FIRST` on.
 pub(super) const FIRST: u64 = 1000;

@@ -1,0 +1,149 @@
+//! What happens to a put while its page is being copied.
+
+use super::*;
+use crate::sync::Ordering;
+use core::cell::RefCell;
+use std::rc::Rc;
+
+type Hook = Rc<RefCell<Option<Box<dyn FnMut()>>>>;
+
+/// Calls a hook in the middle of the next copy into a frame.
+#[derive(Clone)]
+struct Hooked(Toy, Hook);
+
+impl Relax for Hooked {
+    fn relax(&self, attempt: u32) {
+        self.0.relax(attempt);
+    }
+}
+
+impl Contents for Hooked {
+    fn store(&self, frame: Frame, page: &PageWords) {
+        let hook = self.1.borrow_mut().take();
+        if let Some(mut hook) = hook {
+            hook();
+        }
+        self.0.store(frame, page);
+    }
+
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        self.0.load(frame, page);
+    }
+}
+
+type Whole = Reserve<'static, Hooked>;
+type Seat = Guest<'static, 'static, Hooked>;
+
+fn whole() -> (&'static Whole, Hook, [Seat; 2]) {
+    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+    let toy = Toy(Arc::new(pages.collect()));
+    let hook: Hook = Rc::default();
+    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
+    let memory = std::vec![0u64; layout.words_needed().unwrap()].leak();
+    let reserve = Reserve::new(&layout, memory, Hooked(toy, hook.clone())).unwrap();
+    let reserve: &'static Whole = Box::leak(Box::new(reserve));
+    let seats = [0, 1].map(|cpu| reserve.guest(CpuId(cpu)).unwrap());
+    (reserve, hook, seats)
+}
+
+fn key(pool: PoolId, index: u64) -> Key {
+    Key {
+        pool,
+        object: 0,
+        index,
+    }
+}
+
+/// Puts page 1 as `state`; while it is copied the other guest does `meanwhile`.
+fn put_while(
+    dirty: bool,
+    mut meanwhile: impl FnMut(&mut Seat, PoolId) + 'static,
+) -> (Put, &'static Whole, Seat, PoolId) {
+    let (reserve, hook, [mut one, mut other]) = whole();
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    *hook.borrow_mut() = Some(Box::new(move || meanwhile(&mut other, pool)));
+    let put = if dirty {
+        one.put_dirty(key(pool, 1), &page(1))
+    } else {
+        one.put(key(pool, 1), &page(1))
+    };
+    (put, reserve, one, pool)
+}
+
+#[test]
+fn c6_a_page_that_is_forgotten_on_its_way_in_does_not_arrive() {
+    for dirty in [false, true] {
+        let (put, reserve, mut guest, pool) =
+            put_while(dirty, |other, pool| other.invalidate_page(key(pool, 1)));
+        assert_eq!(put, Err(Refused::Overtaken), "dirty: {dirty}");
+        assert!(!guest.get(key(pool, 1), &mut [0; 512]));
+        assert_eq!(reserve.stats().guests().held_pages, 0);
+        assert_eq!(reserve.occupancy().free, 64);
+        reserve.verify().unwrap();
+        // Nothing of it is left in the way.
+        assert_eq!(guest.put_dirty(key(pool, 1), &page(2)), Ok(()));
+        assert_eq!(guest.clean(u64::MAX, |_, _| true).written, 1);
+        reserve.verify().unwrap();
+    }
+}
+
+#[test]
+fn c5_of_two_puts_at_one_time_the_later_one_stays() {
+    for dirty in [false, true] {
+        let (put, reserve, mut guest, pool) = put_while(dirty, move |other, pool| {
+            let put = if dirty {
+                other.put_dirty(key(pool, 1), &page(2))
+            } else {
+                other.put(key(pool, 1), &page(2))
+            };
+            assert_eq!(put, Ok(()));
+        });
+        assert_eq!(put, Err(Refused::Overtaken), "dirty: {dirty}");
+        let mut out = [0; 512];
+        assert!(guest.get(key(pool, 1), &mut out));
+        assert_eq!(stamp(&out), 2);
+        assert_eq!(reserve.stats().guests().held_pages, 1);
+        reserve.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_page_on_its_way_in_is_found_by_nobody_and_its_entry_is_kept() {
+    static FOUND: AtomicU64 = AtomicU64::new(0);
+    let (put, reserve, mut guest, pool) = put_while(false, |other, pool| {
+        let mut out = [0; 512];
+        for index in 0..2 {
+            let found = other.get(key(pool, index), &mut out);
+            FOUND.fetch_add(u64::from(found), Ordering::Relaxed);
+        }
+        // As many as to fill the bucket, too, wherever they lie.
+        for index in 2..40 {
+            other.put(key(pool, index), &page(index)).unwrap();
+        }
+    });
+    assert_eq!(put, Ok(()));
+    assert_eq!(FOUND.load(Ordering::Relaxed), 0);
+    let mut out = [0; 512];
+    for index in 1..40 {
+        assert!(guest.get(key(pool, index), &mut out), "page {index}");
+        assert_eq!(stamp(&out), index);
+    }
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn c6_a_page_of_an_object_or_a_pool_that_ends_meanwhile_is_served_to_nobody() {
+    let (reserve, hook, [mut one, mut other]) = whole();
+    let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+    *hook.borrow_mut() = Some(Box::new(move || {
+        other.invalidate_object(pool, 0);
+        other.put(key(pool, 2), &page(2)).unwrap();
+    }));
+    let _ = one.put(key(pool, 1), &page(1));
+    assert!(!one.get(key(pool, 1), &mut [0; 512]));
+    assert!(one.get(key(pool, 2), &mut [0; 512]));
+    one.put(key(pool, 2), &page(2)).unwrap();
+    one.invalidate_pool(pool);
+    assert!(!one.get(key(pool, 2), &mut [0; 512]));
+    reserve.verify().unwrap();
+}
