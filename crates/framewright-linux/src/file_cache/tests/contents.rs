@@ -52,7 +52,12 @@ fn a_file_is_known_again_unless_somebody_has_changed_it() {
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let path = folder.file("a");
     fs::write(&path, patterns(3)).unwrap();
+    // Open for reading first: who opens it for writing then can write.
+    let reader = cache.open(&path).unwrap();
+    assert!(!reader.is_writable());
     let file = cache.create(&path).unwrap();
+    assert_eq!((file.id(), file.is_writable()), (reader.id(), true));
+    drop(reader);
     read_all(&cache, &mut seat, &file, 4096).unwrap();
     cache.write(&mut seat, &file, 10, b"new").unwrap();
     let id = file.id();
