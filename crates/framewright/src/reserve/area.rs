@@ -4,8 +4,8 @@ use super::counters::{OWN_WORDS, OWNERS_LOCK, count};
 use super::index::{BUCKET_WORDS, Index};
 use super::order::{Order, SHARD_WORDS};
 use super::pool::{KINDS, POOL_WORDS, PoolConfig, PoolId, Pools};
+use super::reservations::Reservations;
 use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, Table};
-use super::take::RESERVATION_WORDS;
 use super::{Guest, SetupError};
 use crate::platform::{Contents, Relax};
 use crate::raw::atomic_words;
@@ -83,7 +83,7 @@ impl Shape {
         let parts = [
             OWN_WORDS,
             pools.next_multiple_of(8),
-            RESERVATIONS * RESERVATION_WORDS,
+            Reservations::words_needed(RESERVATIONS),
             pools * POOL_WORDS,
             (shards[0] + shards[1]) * SHARD_WORDS,
             usize::from(layout.cpus) * seat_words,
@@ -155,7 +155,7 @@ pub struct Reserve<'m, P> {
     pub(super) own: &'m [AtomicU64],
     /// Pages that left each pool because owners took their frames.
     pub(super) lost: &'m [AtomicU64],
-    pub(super) reservations: &'m [AtomicU64],
+    pub(super) reservations: Reservations<'m>,
     pub(super) pools: Pools<'m>,
     /// Of frames, and of pages without one.
     pub(super) orders: [Order<'m>; 2],
@@ -210,7 +210,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             shape,
             own,
             lost,
-            reservations,
+            reservations: Reservations::new(reservations),
             pools: Pools::new(pools, objects),
             orders: [Order::new(of_frames), Order::new(of_values)],
             seats,

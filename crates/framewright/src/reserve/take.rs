@@ -2,36 +2,16 @@
 
 use super::area::{RESERVATIONS, Reserve};
 use super::counters::{CURSOR, RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
+use super::reservations::{Entry, Reservation};
 use super::table::{BLOCK, DIRTY, FREE, KEPT, MOVABLE, OWNED, State, VISITED};
 use super::{ReleaseError, ReservationError, TakeError};
 use crate::platform::{Contents, Relax};
-use crate::sync::{
-    AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
+use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::{Frame, Run};
 use core::ops::Range;
 
-// The words of a reservation.
-/// Odd while it exists.
-const SERIAL: usize = 0;
-const START: usize = 1;
-const FRAMES: usize = 2;
-const TAKEN: usize = 3;
-/// The name's first sixteen bytes.
-const NAME: usize = 4;
-/// Words of a reservation.
-pub(super) const RESERVATION_WORDS: usize = 8;
-
 /// How often a search is made again, when what it chose was made dirty meanwhile.
 const TRIES: usize = 8;
-
-/// A run of frames that is set aside for one owner: to be [taken](Reserve::take) without fail.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Reservation {
-    pub(super) slot: u16,
-    pub(super) serial: u64,
-}
 
 /// What taking a run would cost. Guests are at work meanwhile, so that what is added at one end of a
 /// window and subtracted at the other may differ by a little: a sum is an estimate, and may be
@@ -92,26 +72,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             return Err(ReservationError::Malformed);
         }
         let _owners = self.lock_owners();
-        let slot = (0..RESERVATIONS).find(|&slot| self.slot(slot)[SERIAL].load(Relaxed) & 1 == 0);
-        let slot = slot.ok_or(ReservationError::TooMany(RESERVATIONS))?;
+        if self.reservations.is_full() {
+            return Err(ReservationError::TooMany(RESERVATIONS));
+        }
         let run = self.place(frames, align)?;
-        let words = self.slot(slot);
-        words[START].store(run.start().0, Relaxed);
-        words[FRAMES].store(frames, Relaxed);
-        words[TAKEN].store(0, Relaxed);
-        let mut bytes = [0; 16];
-        for (to, from) in bytes.iter_mut().zip(name.bytes()) {
-            *to = from;
-        }
-        for (word, bytes) in words[NAME..].iter().zip(bytes.chunks_exact(8)) {
-            let bytes = bytes.try_into().expect("chunks of eight");
-            word.store(u64::from_le_bytes(bytes), Relaxed);
-        }
-        let serial = words[SERIAL].fetch_add(1, Relaxed) + 1;
-        Ok(Reservation {
-            slot: slot as u16,
-            serial,
-        })
+        let reservation = self.reservations.add(name, run);
+        reservation.ok_or(ReservationError::TooMany(RESERVATIONS))
     }
 
     /// Gives a reservation up: its frames are everybody's again.
@@ -120,11 +86,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// If there is no such reservation, or it is taken.
     pub fn unreserve(&self, reservation: Reservation) -> Result<(), TakeError> {
         let _owners = self.lock_owners();
-        let (words, run) = self.reserved(reservation)?;
-        if words[TAKEN].load(Relaxed) != 0 {
+        let entry = self.reserved(reservation)?;
+        let run = entry.run();
+        if entry.is_taken() {
             return Err(TakeError::Taken(run));
         }
-        words[SERIAL].fetch_add(1, Relaxed);
+        entry.remove();
         self.set_kept(&self.offsets(run), false);
         Ok(())
     }
@@ -132,7 +99,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// The run of a reservation.
     #[must_use]
     pub fn run_of(&self, reservation: Reservation) -> Option<Run> {
-        self.reserved(reservation).ok().map(|(_, run)| run)
+        Some(self.reservations.get(reservation)?.run())
     }
 
     /// Takes a reservation, discarding the guests' pages that are in it.
@@ -144,14 +111,14 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// If it is taken already, or there is no such reservation: never because of guests (C3).
     pub fn take(&self, reservation: Reservation) -> Result<Run, TakeError> {
         let _owners = self.lock_owners();
-        let (words, run) = self.reserved(reservation)?;
-        let free = words[TAKEN].load(Relaxed) == 0;
+        let entry = self.reserved(reservation)?;
+        let (run, free) = (entry.run(), !entry.is_taken());
         if !free || !self.discard(&self.offsets(run), &[OWNED, DIRTY]) {
             debug_assert!(!free, "no dirty page and no owner is in a reservation");
             self.add(TAKES_FAILED, 1);
             return Err(TakeError::Taken(run));
         }
-        words[TAKEN].store(1, Relaxed);
+        entry.set_taken(true);
         Ok(run)
     }
 
@@ -200,17 +167,16 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let ids = whole.ok_or(ReleaseError::NotOwned(run))?;
         let owned = |(nth, mask)| self.bits(nth, &[OWNED]) & mask == mask;
         let kept = |(nth, mask)| self.bits(nth, &[KEPT]) & mask != 0;
-        let reservation = (0..RESERVATIONS)
-            .map(|slot| self.slot(slot))
-            .find(|words| is_there(words) && words[TAKEN].load(Relaxed) != 0 && of(words) == run);
+        let mut reservations = self.reservations.all();
+        let reservation = reservations.find(|entry| entry.is_taken() && entry.run() == run);
         if ids.is_empty()
             || !words_of(&ids).all(owned)
             || reservation.is_none() && words_of(&ids).any(kept)
         {
             return Err(ReleaseError::NotOwned(run));
         }
-        if let Some(words) = reservation {
-            words[TAKEN].store(0, Relaxed);
+        if let Some(entry) = reservation {
+            entry.set_taken(false);
         }
         self.own_no_more(&ids);
         self.add(RELEASED, run.frames());
@@ -220,37 +186,14 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// Calls `each` with the name, the run, and whether it is taken, of every reservation.
     pub fn for_each_reservation(&self, mut each: impl FnMut(&str, Run, bool)) {
         let _owners = self.lock_owners();
-        for words in (0..RESERVATIONS).map(|slot| self.slot(slot)) {
-            if !is_there(words) {
-                continue;
-            }
-            let mut bytes = [0; 16];
-            for (word, bytes) in words[NAME..].iter().zip(bytes.chunks_exact_mut(8)) {
-                bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
-            }
-            let len = bytes.iter().position(|&b| b == 0).unwrap_or(16);
-            let name = match core::str::from_utf8(&bytes[..len]) {
-                Ok(name) => name,
-                // Cut inside a character.
-                Err(e) => core::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or(""),
-            };
-            each(name, of(words), words[TAKEN].load(Relaxed) != 0);
+        for entry in self.reservations.all() {
+            entry.with_name(|name| each(name, entry.run(), entry.is_taken()));
         }
     }
 
-    fn slot(&self, slot: usize) -> &'m [AtomicU64] {
-        &self.reservations[slot * RESERVATION_WORDS..][..RESERVATION_WORDS]
-    }
-
-    fn reserved(&self, reservation: Reservation) -> Result<(&'m [AtomicU64], Run), TakeError> {
-        if usize::from(reservation.slot) >= RESERVATIONS {
-            return Err(TakeError::Unknown);
-        }
-        let words = self.slot(reservation.slot.into());
-        if words[SERIAL].load(Relaxed) != reservation.serial {
-            return Err(TakeError::Unknown);
-        }
-        Ok((words, of(words)))
+    fn reserved(&self, reservation: Reservation) -> Result<Entry<'m>, TakeError> {
+        let entry = self.reservations.get(reservation);
+        entry.ok_or(TakeError::Unknown)
     }
 
     fn contains(&self, run: Run) -> bool {
@@ -559,15 +502,6 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         self.own[CURSOR].store(nth as u64, Relaxed);
         Some(id..id + 1)
     }
-}
-
-fn is_there(words: &[AtomicU64]) -> bool {
-    words[SERIAL].load(Relaxed) & 1 != 0
-}
-
-fn of(words: &[AtomicU64]) -> Run {
-    let start = Frame(words[START].load(Relaxed));
-    Run::new(start, words[FRAMES].load(Relaxed)).expect("a reservation is inside the reserve")
 }
 
 /// The lanes that a range of frames lies in, and its bits in each.

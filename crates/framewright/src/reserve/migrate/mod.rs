@@ -45,7 +45,6 @@
 
 mod owner;
 mod place;
-mod reservations;
 mod verify;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -58,12 +57,12 @@ use crate::platform::{Barrier, Relax};
 use crate::policy::{ConfigError, ContigConfig, Label};
 use crate::raw::atomic_words;
 use crate::reclaim::Reclaim;
+use crate::reserve::reservations::Reservations;
 use crate::stats::ContigStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use crate::units::{Frame, Run};
 use core::fmt;
 use core::ops::Range;
-use reservations::Reservations;
 
 // The area's own words.
 /// Rank 1.
@@ -74,6 +73,8 @@ const TURN: usize = 1;
 const AT_WORK: usize = 2;
 /// Words before the counters.
 const OWN_WORDS: usize = 8;
+/// Reservations that an area can remember.
+const RESERVATIONS: usize = 16;
 /// Words of the counters, in whole cache lines.
 const COUNTERS: usize = ContigStats::COUNT.next_multiple_of(8);
 
@@ -145,7 +146,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
     #[must_use]
     pub const fn words_needed(run: Run) -> usize {
         let bitmap = run.frames().div_ceil(64) as usize;
-        OWN_WORDS + COUNTERS + Reservations::WORDS + Bits::COUNT * bitmap
+        OWN_WORDS + COUNTERS + Reservations::words_needed(RESERVATIONS) + Bits::COUNT * bitmap
     }
 
     /// An area of the frames `run` of the zone that `reclaim` is for, in `memory`, which has at least as
@@ -175,7 +176,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
         memory.fill(0);
         let (own, rest) = atomic_words(memory).split_at(OWN_WORDS);
         let (counters, rest) = rest.split_at(COUNTERS);
-        let (reservations, bitmaps) = rest.split_at(Reservations::WORDS);
+        let (reservations, bitmaps) = rest.split_at(Reservations::words_needed(RESERVATIONS));
         Ok(Self {
             reclaim,
             config: *config,

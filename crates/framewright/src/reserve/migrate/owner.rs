@@ -1,7 +1,6 @@
 //! What owners do: requests, reservations, releasing.
 
-use super::reservations::MAX;
-use super::{AT_WORK, Bits, MigrateArea};
+use super::{AT_WORK, Bits, MigrateArea, RESERVATIONS};
 use crate::frame::{RangeError, Seat};
 use crate::platform::{Barrier, Relax};
 use crate::policy::Place;
@@ -210,7 +209,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         let frames = usize::try_from(frames).map_err(|_| ReservationError::NoRoom)?;
         let _claims = self.lock_claims();
         if self.reservations.is_full() {
-            return Err(ReservationError::TooMany(MAX));
+            return Err(ReservationError::TooMany(RESERVATIONS));
         }
         let Some(ids) = self.last_fit(frames, align, &[Bits::Claimed, Bits::Kept]) else {
             return Err(match self.last_fit(frames, align, &[Bits::Kept]) {
@@ -219,7 +218,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
             });
         };
         let reservation = self.reservations.add(name, self.run_of_ids(&ids));
-        let reservation = reservation.ok_or(ReservationError::TooMany(MAX))?;
+        let reservation = reservation.ok_or(ReservationError::TooMany(RESERVATIONS))?;
         self.set(Bits::Kept, &ids, true);
         Ok(reservation)
     }

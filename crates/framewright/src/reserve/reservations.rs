@@ -1,11 +1,8 @@
 //! Runs that are set aside, by name.
 
-use crate::reserve::Reservation;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Run};
 
-/// How many there can be.
-pub(super) const MAX: usize = 16;
 /// Words of one.
 const WORDS: usize = 8;
 
@@ -17,6 +14,14 @@ const FRAMES: usize = 2;
 const TAKEN: usize = 3;
 /// The name's first sixteen bytes.
 const NAME: usize = 4;
+
+/// A run of frames that is set aside for one owner: to be taken without fail from a
+/// [`Reserve`](super::Reserve).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reservation {
+    slot: u16,
+    serial: u64,
+}
 
 /// All reservations of an area. Read and changed under its lock.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +36,12 @@ pub(super) struct Entry<'m> {
 }
 
 impl<'m> Reservations<'m> {
-    pub(super) const WORDS: usize = MAX * WORDS;
+    /// Words of up to `max`.
+    pub(super) const fn words_needed(max: usize) -> usize {
+        max * WORDS
+    }
 
+    /// As many as fit into `words`, none of which exists if those are zero.
     pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
         Self { words }
     }
@@ -54,9 +63,14 @@ impl<'m> Reservations<'m> {
         (words[SERIAL].load(Relaxed) == reservation.serial).then_some(Entry { words })
     }
 
+    /// How many there can be.
+    pub(super) const fn max(self) -> usize {
+        self.words.len() / WORDS
+    }
+
     /// Whether there is room for another one.
     pub(super) fn is_full(self) -> bool {
-        self.all().count() == MAX
+        self.all().count() == self.max()
     }
 
     /// Another one, not taken; `None` if it is full.
