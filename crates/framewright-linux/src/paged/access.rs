@@ -15,7 +15,6 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct PagedPin<'p> {
     region: &'p Region,
     pages: Range<usize>,
-    is_write: bool,
 }
 
 impl PagedPin<'_> {
@@ -31,18 +30,16 @@ impl PagedPin<'_> {
 impl Drop for PagedPin<'_> {
     fn drop(&mut self) {
         for nth in self.pages.clone() {
-            self.region.release(nth, self.is_write);
+            self.region.release(nth);
         }
     }
 }
 
 impl Region {
-    /// One pin less; what was written under it is dirty, also if it was saved meanwhile.
-    fn release(&self, nth: usize, is_write: bool) {
+    /// One pin less. What was written under it is dirty: nobody calls it clean as long as it is pinned.
+    fn release(&self, nth: usize) {
         let _shut = self.gate.shut();
-        let state = self.table.state(nth).unpinned();
-        self.table
-            .set(nth, if is_write { state.with(DIRTY) } else { state });
+        self.table.set(nth, self.table.state(nth).unpinned());
     }
 
     fn read_bytes(&self, frame: Frame, at: usize, into: &mut [u8]) {
@@ -116,7 +113,7 @@ impl Paged<'_> {
             let len = bytes.len();
             self.region
                 .read_bytes(frame, bytes.start, &mut into[done..done + len]);
-            self.region.release(nth, false);
+            self.region.release(nth);
             done += len;
         }
         Ok(())
@@ -133,7 +130,7 @@ impl Paged<'_> {
             let len = bytes.len();
             self.region
                 .write_bytes(frame, bytes.start, &from[done..done + len]);
-            self.region.release(nth, true);
+            self.region.release(nth);
             done += len;
         }
         Ok(())
@@ -154,7 +151,6 @@ impl Paged<'_> {
         let mut pin = PagedPin {
             region: &self.region,
             pages: start..start,
-            is_write,
         };
         for nth in start..pages.end as usize {
             self.hold(nth, is_write)?;

@@ -1,11 +1,14 @@
 //! Threads read and write at random; each knows what must be there.
 
 use crate::machine::{Folder, Ordinary, Random, host, load, served, store, with_reserve};
-use framewright::reclaim::{Ask, Discard, Migrate, Move, MoveState, Shrink};
+use framewright::frame::ZoneLayout;
+use framewright::policy::ReclaimConfig;
+use framewright::reclaim::{Ask, Clients, Discard, Migrate, Move, MoveState, Reclaim, Shrink};
 use framewright::{Context, Mobility, Order};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{SwapDevice, SwapPolicy};
-use framewright_linux::{Frontswap, SwapFile, Zram};
+use framewright_linux::tenancy::Reclaiming;
+use framewright_linux::{Frontswap, Host, Options, SwapFile, Zram};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -223,4 +226,56 @@ fn few_mappings_cost_faults_and_nothing_else() {
         all_threads(&paged, 3000, || assert!(paged.mappings() <= 90));
     });
     assert!(paged.stats().evicted > 100);
+}
+
+#[test]
+fn two_regions_and_one_zone_that_is_too_small_for_either_ask_each_other_for_frames() {
+    let layout = ZoneLayout::new(framewright::Frame(0), 512).with_cpus(6);
+    let host = Host::fenced(&Options::new(layout)).unwrap();
+    let mut words = vec![0; Reclaim::words_needed(host.zone())];
+    let reclaim = Reclaim::new(host.zone(), &ReclaimConfig::default(), &mut words).unwrap();
+    let device = [Zram::new(900, 4 << 20), Zram::new(900, 4 << 20)];
+    let new = |device| {
+        let ram = Arc::clone(host.ram_shared());
+        // No budget below what there is: only the zone keeps them small.
+        Paged::new(ram, Frontswap::new(device, 800), 800).unwrap()
+    };
+    let regions = device.each_ref().map(|device| new(device));
+    std::thread::scope(|scope| {
+        for paged in &regions {
+            scope.spawn(|| {
+                let mut seat = reclaim.seat(host.seat().unwrap());
+                let clients = regions.each_ref().map(|paged| paged as &dyn Shrink<_>);
+                let mut supply = Reclaiming {
+                    seat: &mut seat,
+                    clients: Clients {
+                        shrink: &clients,
+                        migrate: &[],
+                    },
+                    context: Context::ANY,
+                };
+                paged.serve(&mut supply);
+            });
+            paged.await_pager();
+        }
+        let users = regions.each_ref().map(|paged| {
+            scope.spawn(move || {
+                for round in 1..4 {
+                    (0..800).for_each(|page| store(paged, page, 9, page * round));
+                    (0..800).for_each(|page| assert_eq!(load(paged, page, 9), page * round));
+                }
+                paged.verify().unwrap();
+            })
+        });
+        let ended = users.map(|user| user.join());
+        regions.iter().for_each(Paged::stop);
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
+    let mut seat = host.seat().unwrap();
+    for paged in &regions {
+        assert!(paged.stats().evicted > 800 && paged.stats().failed == 0);
+        paged.discard(0..800, &mut seat).unwrap();
+    }
+    drop(seat);
+    assert_eq!(host.zone().recount().allocated.iter().sum::<u64>(), 0);
 }
