@@ -279,3 +279,82 @@ fn two_regions_and_one_zone_that_is_too_small_for_either_ask_each_other_for_fram
     drop(seat);
     assert_eq!(host.zone().recount().allocated.iter().sum::<u64>(), 0);
 }
+
+#[test]
+fn no_write_is_lost_while_its_page_moves_or_is_saved_or_goes() {
+    let host = host();
+    let device = Zram::new(100, 4 << 20);
+    let swap = Frontswap::new(&device, 16);
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 8).unwrap();
+    let ask = Ask {
+        wanted: 1,
+        scan: 20,
+        order: Order::ZERO,
+        context: Context::ANY,
+    };
+    let beside: [&(dyn Fn() + Sync); 3] = [
+        &|| {
+            let mut seat = host.seat().unwrap();
+            let frames = (0..2).filter_map(|page| paged.frame_of(page));
+            let mut moves: Vec<_> = frames
+                .map(|from| Move {
+                    from,
+                    to: seat.alloc(Order::ZERO, Mobility::Movable).unwrap(),
+                    order: Order::ZERO,
+                    state: MoveState::Unknown,
+                })
+                .collect();
+            paged.migrate(&mut moves);
+            for one in &moves {
+                let has_moved = one.state == MoveState::Moved;
+                let unused = if has_moved { one.from } else { one.to };
+                seat.free(unused, Order::ZERO).unwrap();
+            }
+        },
+        &|| {
+            paged.sync().unwrap();
+            paged.shrink(&mut host.seat().unwrap(), &ask);
+        },
+        &|| {
+            paged.shrink(&mut host.seat().unwrap(), &ask);
+        },
+    ];
+    served(&host, &paged, || {
+        for beside in beside {
+            let is_done = AtomicBool::new(false);
+            let (rounds, losers) = (AtomicU64::new(0), AtomicU64::new(0));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        // Each time beside users who are at work.
+                        let seen = rounds.load(Relaxed);
+                        while rounds.load(Relaxed) < seen + 2 && losers.load(Relaxed) == 0 {
+                            std::thread::yield_now();
+                        }
+                        beside();
+                    }
+                    is_done.store(true, Relaxed);
+                });
+                let users = [0, 1].map(|page| {
+                    let (paged, is_done) = (&paged, &is_done);
+                    let (rounds, losers) = (&rounds, &losers);
+                    scope.spawn(move || {
+                        // Writes without a pause, so that some come between any two steps.
+                        let mut live = (1..).take_while(|_| !is_done.load(Relaxed));
+                        let lost = live.find(|round| {
+                            (0..64).for_each(|nth| store(paged, page, nth * 8, round + nth as u64));
+                            rounds.fetch_add(1, Relaxed);
+                            !(0..64).all(|nth| load(paged, page, nth * 8) == round + nth as u64)
+                        });
+                        losers.fetch_add(u64::from(lost.is_some()), Relaxed);
+                        lost
+                    })
+                });
+                let lost = users.map(|user| user.join().unwrap());
+                assert_eq!(lost, [None, None]);
+            });
+        }
+    });
+    let stats = paged.stats();
+    assert!(stats.moved > 0 && stats.evicted > 0, "{stats:?}");
+}
