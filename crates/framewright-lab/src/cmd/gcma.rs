@@ -75,7 +75,7 @@ const COLUMNS: [FigureColumn; 5] = [
 pub(super) const fn in_short(metric: M) -> bool {
     matches!(
         metric,
-        M::LatencyUs(Of::Min | Of::Max | Of::Avg) | M::Failures
+        M::LatencyUs(Of::Min | Of::Max | Of::Avg | Of::P50) | M::Failures | M::Preempted
     )
 }
 

@@ -471,6 +471,7 @@ pub(super) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bool) -> V
             Line {
                 name: named(policy),
                 accent: accent(policy),
+                is_published: false,
                 points: film.pictures.iter().map(point).collect(),
             }
         };

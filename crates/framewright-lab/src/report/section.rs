@@ -46,6 +46,8 @@ pub struct Line {
     pub name: String,
     /// Its column, if it has one; lines without are drawn behind the others.
     pub accent: Option<Accent>,
+    /// Whether a document's: drawn thin.
+    pub is_published: bool,
     /// Time, or what is in its place, and value; ascending.
     pub points: Vec<(f64, f64)>,
 }

@@ -105,20 +105,24 @@ pub(super) fn each(
     told: &mut impl FnMut(Section) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let plan = Plan::of(size);
-    match experiment::available() {
+    let available = experiment::available();
+    match &available {
         Ok(()) => {
             told(blocks(&plan)?)?;
             told(fits(&plan)?)?;
             told(kv(&plan)?)?;
-            told(reserve(&plan)?)?;
         }
         Err(lacking) => {
-            for (id, title) in [BLOCKS, FITS, OBJECTS, RESERVE] {
-                told(missing(id, title, &lacking))?;
+            for (id, title) in [BLOCKS, FITS, OBJECTS] {
+                told(missing(id, title, lacking))?;
             }
         }
     }
-    told(pressure(&plan, threads)?)
+    told(pressure(&plan, threads)?)?;
+    told(match &available {
+        Ok(()) => reserve(&plan)?,
+        Err(lacking) => missing(RESERVE.0, RESERVE.1, lacking),
+    })
 }
 
 /// An experiment that this machine has not what it takes for.
@@ -302,6 +306,7 @@ pub(super) fn pressure(plan: &Plan, threads: usize) -> Result<Section, CommandEr
         let line = |(name, points): (&'static str, _)| Line {
             name: name.into(),
             accent: Accent::of(name),
+            is_published: false,
             points,
         };
         Item::OverTime(OverTime {
@@ -378,7 +383,8 @@ pub(super) fn reserve(plan: &Plan) -> Result<Section, CommandError> {
 From a request's call to its return, served or not, less what reading the clock takes; of as many requests of each size as \
 the caption says. Between two requests the guests fill the area again, which is not timed. pages_discarded and \
 pages_migrated: what was dropped and what was moved for the requests. preempted: requests during which the scheduler took \
-the CPU away. The document's machine had four CPUs of 1 GHz: compare columns of one machine.",
+the CPU away, whose latency is then the scheduler's. The document's machine had four CPUs of 1 GHz: compare columns of \
+one machine.",
         summary: summary::reserve(&figures),
     })
 }
@@ -391,11 +397,8 @@ fn by_frames(title: &str, of: Of, figures: &[Figure<GcmaMetric>]) -> Item {
         .filter(|f| f.metric == GcmaMetric::LatencyUs(of))
     {
         let is_published = figure.source == Source::Published;
-        let (name, accent) = if is_published {
-            (format!("published {}", figure.variant), None)
-        } else {
-            (figure.variant.to_owned(), Accent::of(figure.variant))
-        };
+        let published = if is_published { "published " } else { "" };
+        let name = format!("{published}{}", figure.variant);
         let Ok(frames) = figure.case.parse::<f64>() else {
             continue;
         };
@@ -403,7 +406,8 @@ fn by_frames(title: &str, of: Of, figures: &[Figure<GcmaMetric>]) -> Item {
             Some(line) => line.points.push((frames, figure.value)),
             None => lines.push(Line {
                 name,
-                accent,
+                accent: Accent::of(figure.variant),
+                is_published,
                 points: vec![(frames, figure.value)],
             }),
         }

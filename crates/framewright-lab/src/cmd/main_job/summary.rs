@@ -97,8 +97,12 @@ pub(super) fn fits(figures: &[Figure], mapper: Mapper) -> Vec<String> {
         }
         Mapper::Host => "mapping, by mmap, costs both the same and hides what a search costs",
     };
+    let how = match mapper {
+        Mapper::Null => "",
+        Mapper::Host => ", which keeps areas as they stand for the next of their length",
+    };
     vec![format!(
-        "mapper {}: of before's time the proposal takes, beside the published share: {}; {why}. framewright: {}.",
+        "mapper {}: of before's time the proposal takes, beside the published share: {}; {why}. framewright{how}: {}.",
         mapper.name(),
         compared.join(", "),
         ours.join(", ")
@@ -121,8 +125,8 @@ pub(super) fn kv(figures: &[Figure<KvMetric>], mapper: Mapper) -> Vec<String> {
         let their_commits = of(PROPOSED, KvMetric::CommitsVsBefore, true)?;
         let why = match mapper {
             Mapper::Null => {
-                "two CPUs that share a cache and other work, and a baseline that tries compaction oftener than \
-                 the document's kernel"
+                "an attempt to compact looks at more pageblocks here than in the document's kernel, and two \
+                 threads share their CPUs with other work"
             }
             Mapper::Host => {
                 "mmap takes some twenty times what a kernel takes to map, and hides most of what compaction costs"
@@ -153,7 +157,10 @@ pub(super) fn pressure(figures: &[Figure<PressureMetric>], span: Span) -> Vec<St
             };
             Some(of(2)? + of(3)?)
         };
-        let fewer = |before: f64, after: f64| before / after.max(1.0);
+        let fewer = |before: f64, after: f64| match after {
+            none if none < 1.0 => "none left".into(),
+            some => format!("{:.0} times fewer", before / some),
+        };
         let (before, proposed) = (stalls(BEFORE, false)?, stalls(PROPOSED, false)?);
         let ours = stalls(FRAMEWRIGHT, false)?;
         let published = fewer(stalls(BEFORE, true)?, stalls(PROPOSED, true)?);
@@ -163,8 +170,7 @@ pub(super) fn pressure(figures: &[Figure<PressureMetric>], span: Span) -> Vec<St
             "this is an hour, not two and a half days: `framewright lab all --full` lives those"
         };
         Some(format!(
-            "stalls of orders 2 and 3: {before:.0} before, {proposed:.0} proposed, {:.0} times fewer (published \
-             {published:.0} times); {why}. framewright: {ours:.0}.",
+            "stalls of orders 2 and 3: {before:.0} before, {proposed:.0} proposed, {} (published: {published}); {why}. framewright: {ours:.0}.",
             fewer(before, proposed)
         ))
     };
@@ -186,16 +192,22 @@ pub(super) fn reserve(figures: &[Figure<GcmaMetric>]) -> Vec<String> {
             Some(cma / gcma)
         };
         let published = lower(true)?;
-        let own = match lower(false) {
-            Some(own) => format!("{own:.1} times"),
-            None => "not measured here".into(),
+        let longest = match lower(false) {
+            Some(own) => {
+                format!(
+                    "cma's longest latency is {own:.1} times gcma's (published {published:.0} times)"
+                )
+            }
+            None => format!(
+                "published: cma's longest latency is {published:.0} times gcma's; cma was not run here"
+            ),
         };
         let gcma = of("gcma", Of::Avg, false)?;
         let theirs = of("gcma", Of::Avg, true)?;
         let ours = of(FRAMEWRIGHT, Of::Avg, false)?;
         Some(format!(
-            "{case} frames: gcma's longest latency is below cma's {own} (published {published:.0} times); its mean is {} us \
-             (published {} us, on CPUs of 1 GHz); framewright's mean is {} us.",
+            "{case} frames: {longest}. gcma's mean is {} us (published {} us, on CPUs of 1 GHz and beside a kernel \
+             build), framewright's {} us.",
             shown(gcma),
             shown(theirs),
             shown(ours)

@@ -197,7 +197,7 @@ fn part(id: &str, item: &Item, budget: map::Budget) -> Result<Part, PlotError> {
             let lines = plot
                 .lines
                 .iter()
-                .map(|line| (line.name.clone(), line.accent));
+                .map(|line| (line.name.as_str(), line.accent, line.is_published));
             figure(&plot.title, &plot.note, &svg, &legend(lines))
         }
         Item::Latency(latency) => {
@@ -205,7 +205,7 @@ fn part(id: &str, item: &Item, budget: map::Budget) -> Result<Part, PlotError> {
             let lines = latency
                 .of
                 .iter()
-                .map(|one| (one.variant.to_owned(), Accent::of(one.variant)));
+                .map(|one| (one.variant, Accent::of(one.variant), false));
             figure(&latency.title, &latency.note, &svg, &legend(lines))
         }
         Item::Map(map) => map::figure(id, map, budget),
@@ -298,35 +298,37 @@ fn title(column: &Heading) -> String {
     column.title.replace("-\n", "-").replace('\n', " ")
 }
 
-/// What a plot's lines are, each once; those without an accent together.
-fn legend(lines: impl Iterator<Item = (String, Option<Accent>)>) -> Vec<(String, &'static str)> {
-    let mut named: Vec<(String, &'static str)> = Vec::new();
-    let mut others: Vec<String> = Vec::new();
-    for (name, accent) in lines {
+/// What a plot's lines are and how each is drawn, those without an accent together.
+fn legend<'a>(
+    lines: impl Iterator<Item = (&'a str, Option<Accent>, bool)>,
+) -> Vec<(String, String)> {
+    let mut named: Vec<(String, String)> = Vec::new();
+    let mut others: Vec<&str> = Vec::new();
+    for (name, accent, is_published) in lines {
         match accent {
-            Some(accent) if named.iter().all(|(n, _)| *n != name) => {
-                named.push((name, accent.name()))
+            Some(accent) => {
+                let thin = if is_published { " thin" } else { "" };
+                named.push((name.to_owned(), format!("line-{}{thin}", accent.name())));
             }
-            None if !others.contains(&name) => others.push(name),
-            _ => {}
+            None => others.push(name),
         }
     }
     if !others.is_empty() {
-        named.push((others.join(", "), "other"));
+        named.push((others.join(", "), "line-other".to_owned()));
     }
     named
 }
 
 /// A plot with its title, what its lines are, and its note.
-fn figure(title: &str, note: &str, svg: &str, legend: &[(String, &'static str)]) -> Markup {
+fn figure(title: &str, note: &str, svg: &str, legend: &[(String, String)]) -> Markup {
     html! {
         figure class="plot" {
             figcaption { (title) }
             ul class="legend" {
-                @for (name, accent) in legend {
+                @for (name, class) in legend {
                     li {
                         svg class="swatch" viewBox="0 0 28 8" aria-hidden="true" {
-                            path class={ "line-" (accent) } d="M0 4h28" {}
+                            path class=(class) d="M0 4h28" {}
                         }
                         (name)
                     }

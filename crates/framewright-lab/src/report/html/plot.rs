@@ -1,5 +1,6 @@
 //! Plots, drawn by `plotters` in colours that the page's style maps to its own.
 
+use crate::report::number::grouped;
 use crate::report::{Accent, Latency, Line, OverTime, Scale};
 use maud::{Markup, html};
 use plotters::coord::Shift;
@@ -9,7 +10,7 @@ use plotters::prelude::*;
 use std::fmt;
 
 /// Units of a plot's own coordinates; the page scales it.
-const SIZE: (u32, u32) = (720, 300);
+const SIZE: (u32, u32) = (600, 290);
 
 /// More points than a line's pixels cannot be seen.
 const POINTS_MAX: usize = 360;
@@ -42,8 +43,13 @@ impl PlotError {
     }
 }
 
-fn colour(accent: Option<Accent>) -> RGBColor {
-    accent.map_or(OTHER, |accent| ACCENTS[accent as usize])
+/// A document's line has a colour of its own, one step beside ours, so that the style tells them apart.
+fn colour(line: &Line) -> RGBColor {
+    let Some(accent) = line.accent else {
+        return OTHER;
+    };
+    let RGBColor(red, green, blue) = ACCENTS[accent as usize];
+    RGBColor(red, green, blue + u8::from(line.is_published))
 }
 
 /// Values over time, or over another quantity.
@@ -112,10 +118,10 @@ where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
 {
-    for (name, accent, points) in ordered(lines) {
-        let line = LineSeries::new(thinned(points), colour(accent).stroke_width(2));
-        let drawn = chart.draw_series(line);
-        drawn.map_err(|e| PlotError(format!("{name}: {e}")))?;
+    for line in ordered(lines) {
+        let style = colour(line).stroke_width(2);
+        let drawn = chart.draw_series(LineSeries::new(thinned(&line.points), style));
+        drawn.map_err(|e| PlotError(format!("{}: {e}", line.name)))?;
     }
     Ok(())
 }
@@ -128,6 +134,7 @@ pub(super) fn latency(id: &str, latency: &Latency) -> Result<String, PlotError> 
         .map(|one| Line {
             name: one.variant.to_owned(),
             accent: Accent::of(one.variant),
+            is_published: false,
             points: one
                 .shares
                 .iter()
@@ -174,15 +181,11 @@ pub(super) fn latency(id: &str, latency: &Latency) -> Result<String, PlotError> 
     Ok(labelled(id, &latency.title, &said.join("; "), &svg))
 }
 
-/// Lines without an accent first, so that they lie behind the others.
-fn ordered(lines: &[Line]) -> impl Iterator<Item = (&str, Option<Accent>, &[(f64, f64)])> {
-    let by = |has: bool| {
-        lines
-            .iter()
-            .filter(move |line| line.accent.is_some() == has)
-    };
-    let all = by(false).chain(by(true));
-    all.map(|line| (line.name.as_str(), line.accent, line.points.as_slice()))
+/// The documents' lines and those without an accent first, so that they lie behind the others.
+fn ordered(lines: &[Line]) -> impl Iterator<Item = &Line> {
+    let is_front = |line: &Line| line.accent.is_some() && !line.is_published;
+    let by = move |front: bool| lines.iter().filter(move |line| is_front(line) == front);
+    by(false).chain(by(true))
 }
 
 type Area<'s> = DrawingArea<SVGBackend<'s>, Shift>;
@@ -203,8 +206,8 @@ fn builder<'a, 's>(area: &'a Area<'s>) -> ChartBuilder<'a, 's, SVGBackend<'s>> {
     builder
         .margin(6)
         .margin_right(24)
-        .x_label_area_size(44)
-        .y_label_area_size(72);
+        .x_label_area_size(48)
+        .y_label_area_size(84);
     builder
 }
 
@@ -217,7 +220,7 @@ where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    let text = ("sans-serif", 13).into_font().color(&INK);
+    let text = ("sans-serif", 15).into_font().color(&INK);
     mesh.x_desc(x)
         .y_desc(y)
         .disable_x_mesh()
@@ -299,6 +302,7 @@ fn time(ns: f64) -> String {
 /// With as many digits as matter.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
+        larger if larger >= 1000.0 => return grouped(value.round()),
         large if large >= 100.0 => 0,
         small if small < 1.0 => 2,
         _ => 1,
@@ -327,7 +331,7 @@ mod tests {
         assert!((nines(0.999) - 3.0).abs() < 1e-9);
         assert_eq!(
             [0.0, 0.2, 0.25, 1.5, 20.0, 1234.5].map(number),
-            ["0", "0.2", "0.25", "1.5", "20", "1234"]
+            ["0", "0.2", "0.25", "1.5", "20", "1 235"]
         );
     }
 

@@ -177,6 +177,7 @@ fn page(films: Vec<(String, Film)>) -> Page {
     let line = |name: &str, accent| Line {
         name: name.into(),
         accent,
+        is_published: name == "proposed",
         points: vec![(0.0, 1.0), (2.0, 300.0), (3.0, 2.0)],
     };
     let of = |variant| Distribution {
