@@ -1,12 +1,13 @@
 //! Runs engine and model in step for as many operations as asked:
 //! `cargo run --release -p framewright-sim --example model -- --ops 100000000 --seed 1`.
 //!
-//! Page frames, or virtual ranges with `--ranges`, objects with `--objects`, reclaim with `--reclaim`.
+//! Page frames, or virtual ranges with `--ranges`, objects with `--objects`, reclaim with `--reclaim`, the
+//! reserve with `--reserve`.
 //! Each case gets its share, in segments with a new zone or space each. `--case NAME` runs that one alone, so that the command that a failure prints
 //! repeats it.
 
 use framewright_sim::drive::{Subject, check};
-use framewright_sim::{Summary, frame, object, range, reclaim};
+use framewright_sim::{Summary, frame, object, range, reclaim, reserve};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -26,11 +27,12 @@ type Check = Box<dyn Fn(u64, usize) -> Result<Summary, String>>;
 type Kind = (Option<&'static str>, fn() -> Vec<Case>);
 
 /// The first is run where no option says otherwise.
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     kind::<frame::Case>(),
     kind::<range::Case>(),
     kind::<object::Case>(),
     kind::<reclaim::Case>(),
+    kind::<reserve::Case>(),
 ];
 
 const fn kind<S: Subject + 'static>() -> Kind {
@@ -73,7 +75,7 @@ fn options() -> Result<Options, String> {
             "--case" => only = Some(value),
             _ => {
                 return Err(format!(
-                    "{name} is not one of --ranges, --objects, --reclaim, --ops, --seed, --case"
+                    "{name} is not one of --ranges, --objects, --reclaim, --reserve, --ops, --seed, --case"
                 ));
             }
         }

@@ -16,6 +16,7 @@
 //! - [`RangeModel`](range::RangeModel): that of virtual ranges, a sorted list of the live areas.
 //! - [`ObjectModel`](object::ObjectModel): that of objects, with their bytes.
 //! - [reclaim's](reclaim): that and whose each block is, with its contents, under simulated clients.
+//! - [reserve's](reserve): what each key was put as last, which may be missed, and what owners have.
 //! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
 //!   sequence. One `u64` repeats a run. A space has [its own](range::Case), and so have [objects](object::Case).
 //! - [`frame::run`], [`range::run`], [`object::run`] and [`reclaim::run`] run a sequence on both. The loops are all
@@ -35,6 +36,7 @@ mod paging;
 mod random;
 pub mod range;
 pub mod reclaim;
+pub mod reserve;
 mod shrink;
 
 pub use difference::{Difference, Finding, Summary};

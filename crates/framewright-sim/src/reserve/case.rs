@@ -1,0 +1,212 @@
+use super::{Ground, POOLS, run};
+use crate::drive::{Cadence, Subject, draw};
+use crate::{Finding, Machine, Random, Summary};
+
+/// One operation on a reserve, as plain data. A pool is one of [`POOLS`]; `pick` is a run or a reservation, by its
+/// number modulo how many there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(
+    missing_docs,
+    reason = "the fields are the arguments of the engine's calls"
+)]
+pub enum Op {
+    /// `Guest::put`, or `put_dirty`; a page of one repeated word where `value`.
+    Put {
+        cpu: u16,
+        pool: u8,
+        object: u8,
+        index: u8,
+        dirty: bool,
+        value: bool,
+    },
+    /// `Guest::get`.
+    Get {
+        cpu: u16,
+        pool: u8,
+        object: u8,
+        index: u8,
+    },
+    /// `Guest::invalidate_page`.
+    InvalidatePage {
+        cpu: u16,
+        pool: u8,
+        object: u8,
+        index: u8,
+    },
+    /// `Guest::invalidate_object`.
+    InvalidateObject { cpu: u16, pool: u8, object: u8 },
+    /// `Guest::invalidate_pool`, and `Reserve::open_pool` of the same.
+    InvalidatePool { cpu: u16, pool: u8 },
+    /// `Guest::clean` of so many pages, of which each so many cannot be written; 0: none.
+    Clean { cpu: u16, pages: u8, fail_each: u8 },
+    /// `Reserve::alloc_contig`, or where `put_back` `alloc_contig_with`.
+    Alloc {
+        frames: u16,
+        align_log: u8,
+        put_back: bool,
+    },
+    /// `Reserve::release`.
+    Release { pick: u32 },
+    /// `Reserve::reserve`.
+    Reserve { frames: u16, align_log: u8 },
+    /// `Reserve::take`.
+    Take { pick: u32 },
+    /// `Reserve::unreserve`.
+    Unreserve { pick: u32 },
+    /// `Reserve::collect`.
+    Collect,
+    /// So many ordinary frames can be had from now on.
+    Stock { frames: u8 },
+}
+
+/// What is run: a reserve, and the mixture of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The name, for the command that repeats a run.
+    pub name: &'static str,
+    /// Its frames.
+    pub frames: u64,
+    /// Pages that may be without a frame.
+    pub values: u32,
+    /// Pages that may be in ordinary frames; so many of these there are.
+    pub ordinary: u32,
+    /// Pages in an object, of which each pool has four.
+    pub pages: u8,
+    /// What is to be found.
+    pub lie: Lie,
+    /// How often engine and model are compared.
+    pub cadence: Cadence,
+}
+
+/// What is wrong, so that it must be found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lie {
+    /// Nothing.
+    Nothing,
+    /// An object is not invalidated.
+    KeepObject,
+    /// A put that is refused leaves the older version.
+    KeepRefused,
+    /// A dirty page is dropped.
+    DropDirty,
+    /// A page is stored, and another one is in its place.
+    StoreAnother,
+    /// A page that was got away is put again.
+    KeepGot,
+    /// An owner's run goes to a second one.
+    OwnTwice,
+    /// A page is written twice.
+    WriteTwice,
+    /// An ordinary frame is not given back.
+    KeepFrame,
+}
+
+impl Subject for Case {
+    type Op = Op;
+    type Platform = Ground;
+
+    const OPTION: Option<&'static str> = Some("--reserve");
+
+    fn all() -> Vec<Self> {
+        let case = |name, frames, values, ordinary, pages| Self {
+            name,
+            frames,
+            values,
+            ordinary,
+            pages,
+            lie: Lie::Nothing,
+            cadence: Cadence::EACH,
+        };
+        vec![
+            case("four", 4, 1, 2, 2),
+            case("sixteen", 16, 4, 8, 4),
+            case("no-ordinary", 24, 0, 0, 6),
+            case("blocks", 1100, 300, 600, 80),
+        ]
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn cadence(&mut self) -> &mut Cadence {
+        &mut self.cadence
+    }
+
+    fn sparse(mut self) -> Self {
+        self.cadence = Cadence::sparse(self.frames);
+        self
+    }
+
+    fn op(&self, random: &mut Random, _nth: u64) -> Op {
+        let cpu = draw::cpu(random, 2);
+        let pool = random.below(POOLS.len() as u64) as u8;
+        let object = random.below(4) as u8;
+        let index = random.below(u64::from(self.pages)) as u8;
+        let pick = random.bits() as u32;
+        let frames = 1 + match random.below(8) {
+            0 => random.below(self.frames),
+            1..4 => random.below(self.frames.div_ceil(4)),
+            _ => random.below(self.frames.div_ceil(16)),
+        };
+        let (frames, align_log) = (frames as u16, random.below(4) as u8);
+        match random.below(1000) {
+            n if n < 420 => Op::Put {
+                cpu,
+                pool,
+                object,
+                index,
+                dirty: random.chance(25),
+                value: random.chance(12),
+            },
+            n if n < 760 => Op::Get {
+                cpu,
+                pool,
+                object,
+                index,
+            },
+            n if n < 820 => Op::InvalidatePage {
+                cpu,
+                pool,
+                object,
+                index,
+            },
+            n if n < 835 => Op::InvalidateObject { cpu, pool, object },
+            n if n < 840 => Op::InvalidatePool { cpu, pool },
+            n if n < 865 => Op::Clean {
+                cpu,
+                pages: random.below(12) as u8,
+                fail_each: random.below(4) as u8,
+            },
+            n if n < 920 => Op::Alloc {
+                frames,
+                align_log,
+                put_back: random.chance(60),
+            },
+            n if n < 965 => Op::Release { pick },
+            n if n < 970 => Op::Reserve { frames, align_log },
+            n if n < 980 => Op::Take { pick },
+            n if n < 984 => Op::Unreserve { pick },
+            n if n < 992 => Op::Collect,
+            _ => Op::Stock {
+                frames: [0, 1, 3, 255][random.below(4) as usize],
+            },
+        }
+    }
+
+    fn platform(&self) -> Ground {
+        Ground::new(2, self.frames, self.ordinary.into())
+    }
+
+    fn machine(platform: &Ground) -> &Machine {
+        platform.machine()
+    }
+
+    fn run(
+        &self,
+        platform: &Ground,
+        ops: impl IntoIterator<Item = Op>,
+    ) -> Result<Summary, Finding> {
+        run(self, platform, ops)
+    }
+}

@@ -1,0 +1,155 @@
+use crate::Machine;
+use framewright::frame::AllocError;
+use framewright::platform::{Contents, PageWords, Relax};
+use framewright::reserve::Supply;
+use framewright::{Frame, Run};
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// What an owner's frames are filled with.
+const POISON: [u64; 2] = [0xdead_beef_dead_beef; 2];
+
+/// The frames of a reserve and the ordinary ones behind it, of each of which the two ends are kept, and a
+/// [`Machine`].
+#[derive(Debug)]
+pub struct Ground {
+    machine: Machine,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    ends: Vec<[u64; 2]>,
+    /// Frames that no guest may write: an owner's, and ordinary ones that are not lent.
+    closed: Vec<bool>,
+    ordinary: Range<u64>,
+    /// How many ordinary frames there are to be had.
+    stock: usize,
+    wrong: Option<String>,
+}
+
+impl Ground {
+    /// So many frames from 0 on, and so many ordinary ones behind them.
+    #[must_use]
+    pub fn new(cpus: u16, frames: u64, ordinary: u64) -> Self {
+        let all = (frames + ordinary) as usize;
+        let closed = (0..all).map(|frame| frame as u64 >= frames);
+        Self {
+            machine: Machine::new(cpus),
+            state: RefCell::new(State {
+                ends: vec![[0; 2]; all],
+                closed: closed.collect(),
+                ordinary: frames..frames + ordinary,
+                stock: usize::MAX,
+                wrong: None,
+            }),
+        }
+    }
+
+    /// The machine.
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// A page with `stamp` at both ends, which is no repeated word.
+    pub(super) fn page(stamp: u64) -> PageWords {
+        let mut page = [1; 512];
+        (page[0], page[511]) = (stamp << 1, stamp << 1 | 1);
+        page
+    }
+
+    /// What was put as [`page`](Self::page), or as a repeated word.
+    pub(super) fn stamp(page: &PageWords) -> Option<u64> {
+        (page[0] | 1 == page[511] || page[0] == page[511]).then_some(page[0] >> 1)
+    }
+
+    /// The stamp of the page in a frame.
+    pub(super) fn stamp_in(&self, frame: Frame) -> Option<u64> {
+        let mut page = [1; 512];
+        self.load(frame, &mut page);
+        Self::stamp(&page)
+    }
+
+    /// An owner has it, and fills it; or has it no longer.
+    pub(super) fn own(&self, run: Run, owned: bool) {
+        let mut state = self.state.borrow_mut();
+        for frame in run.start().0..run.end().0 {
+            state.closed[frame as usize] = owned;
+            if owned {
+                state.ends[frame as usize] = POISON;
+            }
+        }
+    }
+
+    pub(super) fn is_filled(&self, run: Run) -> bool {
+        let state = self.state.borrow();
+        (run.start().0..run.end().0).all(|frame| state.ends[frame as usize] == POISON)
+    }
+
+    /// How many ordinary frames can be had from now on.
+    pub(super) fn stock(&self, frames: usize) {
+        self.state.borrow_mut().stock = frames;
+    }
+
+    /// Ordinary frames that are lent.
+    pub(super) fn lent(&self) -> u64 {
+        let state = self.state.borrow();
+        let open = |frame: &u64| !state.closed[*frame as usize];
+        state.ordinary.clone().filter(open).count() as u64
+    }
+
+    /// What was done that may not be done.
+    pub(super) fn wrong(&self) -> Option<String> {
+        self.state.borrow_mut().wrong.take()
+    }
+}
+
+impl Relax for Ground {
+    fn relax(&self, attempt: u32) {
+        // One thread: what is waited for never comes, except where a bound ends it.
+        assert!(attempt < 2_000, "waits for itself");
+    }
+}
+
+impl Contents for Ground {
+    fn store(&self, frame: Frame, page: &PageWords) {
+        let mut state = self.state.borrow_mut();
+        if state.closed[frame.0 as usize] {
+            state.wrong = Some(format!(
+                "a guest's page is written to {frame}, which is not its"
+            ));
+        }
+        state.ends[frame.0 as usize] = [page[0], page[511]];
+    }
+
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        let mut state = self.state.borrow_mut();
+        if state.ordinary.contains(&frame.0) && state.closed[frame.0 as usize] {
+            state.wrong = Some(format!("{frame} is read, which was given back"));
+        }
+        [page[0], page[511]] = state.ends[frame.0 as usize];
+    }
+}
+
+impl Supply for &Ground {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        let mut state = self.state.borrow_mut();
+        let mut free = state.ordinary.clone();
+        let free = free.find(|frame| state.closed[*frame as usize]);
+        let free = free.filter(|_| state.stock > 0);
+        let frame = free.ok_or(AllocError::Exhausted)?;
+        state.stock -= 1;
+        state.closed[frame as usize] = false;
+        Ok(Frame(frame))
+    }
+
+    fn free(&mut self, frame: Frame) {
+        let mut state = self.state.borrow_mut();
+        if !state.ordinary.contains(&frame.0) || state.closed[frame.0 as usize] {
+            state.wrong = Some(format!("{frame} is given back and was not lent"));
+            return;
+        }
+        state.closed[frame.0 as usize] = true;
+        state.ends[frame.0 as usize] = POISON;
+    }
+}

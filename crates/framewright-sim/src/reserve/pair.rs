@@ -1,0 +1,559 @@
+use super::{Case, Ground, Lie, Op, POOLS};
+use crate::difference::differ;
+use crate::drive::{Pair as InStep, in_step};
+use crate::{Difference, Finding, Machine, Summary};
+use framewright::reserve::{
+    Guest, Key, Refused, Reservation, ReservationError, Reserve, ReserveLayout, TakeError,
+};
+use framewright::{CpuId, Frame, Run};
+use std::collections::BTreeMap;
+
+type Checked = Result<(), Difference>;
+type Place = (usize, u64, u64);
+
+/// What was put last under a key.
+#[derive(Clone, Copy)]
+struct Page {
+    stamp: u64,
+    /// It is on no device yet.
+    is_dirty: bool,
+}
+
+struct Held {
+    reservation: Reservation,
+    run: Run,
+    taken: bool,
+}
+
+struct Pair<'r, 'm, 'g> {
+    case: &'r Case,
+    ground: &'g Ground,
+    reserve: &'r Reserve<'m, &'g Ground>,
+    guests: [Guest<'r, 'm, &'g Ground>; 2],
+    pools: Vec<framewright::reserve::PoolId>,
+    pages: BTreeMap<Place, Page>,
+    /// Of each pool, dirty pages that died with one of its predecessors, at most so many are there yet.
+    dead: [u64; POOLS.len()],
+    owned: Vec<Run>,
+    reservations: Vec<Held>,
+    put_back_pages: u64,
+    stamps: u64,
+    lied: bool,
+    summary: Summary,
+}
+
+/// Runs a sequence on a reserve and its model.
+///
+/// # Errors
+/// The first difference.
+///
+/// # Panics
+/// If the case's layout is not one that a reserve can have.
+pub fn run(
+    case: &Case,
+    ground: &Ground,
+    ops: impl IntoIterator<Item = Op>,
+) -> Result<Summary, Finding> {
+    let layout = ReserveLayout {
+        pools: POOLS.len() as u16,
+        values: case.values,
+        ..ReserveLayout::new(Run::new(Frame(0), case.frames).expect("a run"))
+            .with_cpus(2)
+            .with_ordinary(case.ordinary)
+    };
+    let mut words = vec![!0; layout.words_needed().expect("a layout")];
+    let reserve = Reserve::new(&layout, &mut words, ground).expect("a reserve");
+    let seat = |cpu| reserve.guest(CpuId(cpu)).expect("a seat");
+    let pools = POOLS.iter().map(|config| reserve.open_pool(config));
+    let mut pair = Pair {
+        case,
+        ground,
+        reserve: &reserve,
+        guests: [seat(0), seat(1)],
+        pools: pools.map(|pool| pool.expect("room for all")).collect(),
+        pages: BTreeMap::new(),
+        dead: [0; POOLS.len()],
+        owned: Vec::new(),
+        reservations: Vec::new(),
+        put_back_pages: 0,
+        stamps: 0,
+        lied: false,
+        summary: Summary::default(),
+    };
+    in_step(&mut pair, case.cadence, ops)
+}
+
+const fn overlaps(a: Run, b: Run) -> bool {
+    a.start().0 < b.end().0 && b.start().0 < a.end().0
+}
+
+impl Pair<'_, '_, '_> {
+    fn key(&self, (pool, object, index): Place) -> Key {
+        Key {
+            pool: self.pools[pool],
+            object,
+            index,
+        }
+    }
+
+    /// Whether the lie is to be told now: once.
+    fn lies(&mut self, lie: Lie) -> bool {
+        let now = self.case.lie == lie && !self.lied;
+        self.lied |= now;
+        now
+    }
+
+    fn dirty_of(&self, pool: usize) -> u64 {
+        let is = |(at, page): &(&Place, &Page)| at.0 == pool && page.is_dirty;
+        self.pages.iter().filter(is).count() as u64
+    }
+
+    fn dirty(&self) -> u64 {
+        self.pages.values().filter(|page| page.is_dirty).count() as u64
+    }
+
+    fn count(&mut self, is_served: bool) {
+        if is_served {
+            self.summary.served += 1;
+        } else {
+            self.summary.refused += 1;
+        }
+    }
+
+    fn put(&mut self, cpu: u16, at: Place, is_dirty: bool, is_value: bool) -> Checked {
+        self.stamps += 1;
+        let stamp = self.stamps;
+        let page = if is_value {
+            [stamp << 1; 512]
+        } else {
+            Ground::page(stamp)
+        };
+        let key = self.key(at);
+        let old = self.pages.remove(&at);
+        let stored = if self.lies(Lie::StoreAnother) {
+            Ground::page(stamp + 1000)
+        } else {
+            page
+        };
+        let guest = &mut self.guests[usize::from(cpu)];
+        let put = if is_dirty {
+            guest.put_dirty(key, &stored)
+        } else {
+            guest.put(key, &stored)
+        };
+        self.count(put.is_ok());
+        let config = POOLS[at.0];
+        let dirty = self.dirty_of(at.0);
+        match put {
+            Ok(()) if is_dirty && (!config.may_be_dirty || dirty >= config.dirty_pages_max) => {
+                return differ!("a dirty page is stored in pool {}, which has {dirty}", at.0);
+            }
+            Ok(()) => {
+                self.pages.insert(at, Page { stamp, is_dirty });
+                return Ok(());
+            }
+            Err(Refused::NoPool) if is_dirty && !config.may_be_dirty => {}
+            Err(Refused::DirtyFull)
+                if is_dirty && dirty + self.dead[at.0] >= config.dirty_pages_max => {}
+            Err(Refused::Full) if self.may_be_full(is_dirty) => {}
+            Err(Refused::IndexFull) if self.dirty() > 0 => {}
+            Err(reason) => return differ!("{at:?} is refused: {reason:?}"),
+        }
+        if let Some(old) = old
+            && self.lies(Lie::KeepRefused)
+        {
+            let _ = self.guests[0].put(key, &Ground::page(old.stamp));
+        }
+        Ok(())
+    }
+
+    /// Whether every frame can be an owner's, a reservation's for a dirty page, or a dirty page's.
+    fn may_be_full(&self, is_dirty: bool) -> bool {
+        let owned: u64 = self.owned.iter().map(|run| run.frames()).sum();
+        let held = self
+            .reservations
+            .iter()
+            .filter(|held| held.taken || is_dirty);
+        let held: u64 = held.map(|held| held.run.frames()).sum();
+        let dead: u64 = self.dead.iter().sum();
+        // The hand goes round twice in a small reserve, and gives up before in a large one.
+        self.case.frames > 32 || owned + held + self.dirty() + dead >= self.case.frames
+    }
+
+    fn get(&mut self, cpu: u16, at: Place) -> Checked {
+        let key = self.key(at);
+        let mut out = [7; 512];
+        let hit = self.guests[usize::from(cpu)].get(key, &mut out);
+        let known = self.pages.get(&at).copied();
+        if !hit {
+            self.pages.remove(&at);
+            return match known {
+                Some(page) if page.is_dirty => differ!("C7: the dirty page {at:?} is lost"),
+                _ => Ok(()),
+            };
+        }
+        let got = Ground::stamp(&out);
+        let Some(page) = known.filter(|page| got == Some(page.stamp)) else {
+            let put = known.map(|page| page.stamp);
+            return differ!("C5: {at:?} is {got:?}, and {put:?} was put last");
+        };
+        if POOLS[at.0].exclusive {
+            self.pages.remove(&at);
+            if self.lies(Lie::KeepGot) {
+                let _ = self.guests[0].put(key, &Ground::page(page.stamp));
+            }
+        }
+        Ok(())
+    }
+
+    fn invalidate(&mut self, cpu: u16, at: Place, what: u8) -> Checked {
+        let key = self.key(at);
+        let guest = usize::from(cpu);
+        match what {
+            0 => {
+                self.guests[guest].invalidate_page(key);
+                self.pages.remove(&at);
+            }
+            1 => {
+                let mut places = self.pages.keys();
+                let has_pages = places.any(|other| (other.0, other.1) == (at.0, at.1));
+                if !(has_pages && self.lies(Lie::KeepObject)) {
+                    self.guests[guest].invalidate_object(key.pool, key.object);
+                }
+                self.pages
+                    .retain(|other, _| (other.0, other.1) != (at.0, at.1));
+            }
+            _ => {
+                self.dead[at.0] += self.dirty_of(at.0);
+                self.pages.retain(|other, _| other.0 != at.0);
+                if !self.guests[guest].invalidate_pool(key.pool) {
+                    return differ!("pool {} was not there", at.0);
+                }
+                match self.reserve.open_pool(&POOLS[at.0]) {
+                    Some(pool) => self.pools[at.0] = pool,
+                    None => return differ!("pool {} is not opened again", at.0),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clean(&mut self, cpu: u16, pages: u64, fail_each: u64) -> Checked {
+        let (mut calls, mut written, mut wrong) = (0, 0, None);
+        let again = self.lies(Lie::WriteTwice);
+        let (model, pools, ground) = (&mut self.pages, &self.pools, self.ground);
+        let cleaned = self.guests[usize::from(cpu)].clean(pages, |key, frame| {
+            calls += 1;
+            let pool = pools.iter().position(|pool| *pool == key.pool);
+            let at = (pool.unwrap_or(usize::MAX), key.object, key.index);
+            match model.get_mut(&at) {
+                Some(page) if page.is_dirty && ground.stamp_in(frame) == Some(page.stamp) => {
+                    let fails = fail_each != 0 && calls % fail_each == 0;
+                    page.is_dirty = fails;
+                    written += u64::from(!fails);
+                    // Who lies says that it was not, and has it written once more.
+                    !fails && !again
+                }
+                _ => {
+                    wrong = Some(at);
+                    false
+                }
+            }
+        });
+        if let Some(at) = wrong {
+            return differ!("{at:?} is written, and is not what is to be written");
+        }
+        let dead: u64 = self.dead.iter().sum();
+        if !again && (cleaned.written, cleaned.failed) != (written, calls - written)
+            || cleaned.overtaken > dead
+        {
+            return differ!("{cleaned:?} after {calls} calls, of which {written} wrote");
+        }
+        if pages == u64::MAX {
+            self.dead = [0; POOLS.len()];
+        }
+        Ok(())
+    }
+
+    fn alloc(&mut self, frames: u64, align: u64, put_back: bool) -> Checked {
+        let taken = if put_back {
+            let mut supply = self.ground;
+            self.reserve.alloc_contig_with(frames, align, &mut supply)
+        } else {
+            self.reserve.alloc_contig(frames, align)
+        };
+        self.count(taken.is_ok());
+        let has_room = || {
+            let starts = (0..self.case.frames).step_by(align as usize);
+            let mut runs = starts.filter_map(|start| Run::new(Frame(start), frames));
+            let reserved = self.reservations.iter().map(|held| held.run);
+            let taken: Vec<Run> = self.owned.iter().copied().chain(reserved).collect();
+            runs.any(|run| {
+                run.end().0 <= self.case.frames && !taken.iter().any(|other| overlaps(run, *other))
+            })
+        };
+        match taken {
+            Ok(run) => {
+                let reserved = self.reservations.iter().map(|held| held.run);
+                let mut others = self.owned.iter().copied().chain(reserved);
+                if let Some(other) = others.find(|other| overlaps(*other, run)) {
+                    return differ!("C2: {run:?} overlaps {other:?}");
+                }
+                if run.frames() != frames
+                    || run.start().0 % align != 0
+                    || run.end().0 > self.case.frames
+                {
+                    return differ!("asked for {frames} at {align}, got {run:?}");
+                }
+                self.ground.own(run, true);
+                self.owned.push(run);
+                if self.lies(Lie::OwnTwice) {
+                    let released = self.reserve.release(run);
+                    return released.map_err(|error| Difference(error.to_string()));
+                }
+                Ok(())
+            }
+            Err(TakeError::NoRoom) if self.dirty() > 0 || !has_room() => Ok(()),
+            Err(TakeError::NoMemory(_)) if put_back && self.dirty() > 0 => Ok(()),
+            Err(error) => differ!("no run of {frames} at {align}: {error}"),
+        }
+    }
+
+    fn release(&mut self, pick: u32) -> Checked {
+        let taken = self.reservations.iter_mut().filter(|held| held.taken);
+        let mut taken: Vec<&mut Held> = taken.collect();
+        let all = self.owned.len() + taken.len();
+        if all == 0 {
+            return Ok(());
+        }
+        let pick = pick as usize % all;
+        let run = match pick.checked_sub(self.owned.len()) {
+            Some(reserved) => {
+                taken[reserved].taken = false;
+                taken[reserved].run
+            }
+            None => self.owned.swap_remove(pick),
+        };
+        if !self.ground.is_filled(run) {
+            return differ!("somebody wrote in {run:?}, which is an owner's");
+        }
+        self.ground.own(run, false);
+        let released = self.reserve.release(run);
+        released.map_err(|error| Difference(format!("{run:?} is not released: {error}")))
+    }
+
+    fn reserve(&mut self, frames: u64, align: u64) -> Checked {
+        match self.reserve.reserve("model", frames, align) {
+            Ok(reservation) => {
+                let run = self.reserve.run_of(reservation);
+                let run = run.ok_or(Difference("a reservation has no run".into()))?;
+                let reserved = self.reservations.iter().map(|held| held.run);
+                let mut others = self.owned.iter().copied().chain(reserved);
+                if let Some(other) = others.find(|other| overlaps(*other, run)) {
+                    return differ!("C2: the reservation {run:?} overlaps {other:?}");
+                }
+                let taken = false;
+                self.reservations.push(Held {
+                    reservation,
+                    run,
+                    taken,
+                });
+                Ok(())
+            }
+            Err(ReservationError::NoRoom | ReservationError::Busy) => Ok(()),
+            Err(ReservationError::TooMany(max)) if self.reservations.len() == max => Ok(()),
+            Err(error) => differ!("no reservation of {frames} at {align}: {error}"),
+        }
+    }
+
+    fn take(&mut self, pick: u32) -> Checked {
+        let len = self.reservations.len();
+        let Some(held) = self.reservations.get_mut(pick as usize % len.max(1)) else {
+            return Ok(());
+        };
+        let taken = self.reserve.take(held.reservation);
+        let expected = if held.taken {
+            Err(TakeError::Taken(held.run))
+        } else {
+            Ok(held.run)
+        };
+        if taken != expected {
+            return differ!("C3: {taken:?}, and {expected:?} was expected");
+        }
+        if !held.taken {
+            self.ground.own(held.run, true);
+        }
+        held.taken = true;
+        Ok(())
+    }
+
+    fn unreserve(&mut self, pick: u32) -> Checked {
+        if self.reservations.is_empty() {
+            return Ok(());
+        }
+        let pick = pick as usize % self.reservations.len();
+        let held = &self.reservations[pick];
+        match self.reserve.unreserve(held.reservation) {
+            Err(TakeError::Taken(run)) if held.taken && run == held.run => {}
+            Ok(()) if !held.taken => {
+                self.reservations.swap_remove(pick);
+            }
+            other => return differ!("{other:?} when {:?} was given up", held.run),
+        }
+        Ok(())
+    }
+
+    /// Every ordinary frame that is lent has a page, once they are collected.
+    fn collect(&mut self) -> Checked {
+        let mut supply = self.ground;
+        self.reserve.collect(&mut supply);
+        if self.lies(Lie::KeepFrame) {
+            use framewright::reserve::Supply;
+            let _ = supply.frame();
+        }
+        let (lent, there) = (self.ground.lent(), self.reserve.occupancy().put_back);
+        if lent != there {
+            return differ!("{lent} ordinary frames are lent, for {there} pages");
+        }
+        Ok(())
+    }
+}
+
+impl InStep for Pair<'_, '_, '_> {
+    type Op = Op;
+
+    fn machine(&self) -> &Machine {
+        self.ground.machine()
+    }
+
+    fn summary(&mut self) -> &mut Summary {
+        &mut self.summary
+    }
+
+    fn step(&mut self, op: Op) -> Checked {
+        let at = |pool: u8, object: u8, index: u8| {
+            let pool = usize::from(pool) % POOLS.len();
+            (pool, u64::from(object), u64::from(index))
+        };
+        match op {
+            Op::Put {
+                cpu,
+                pool,
+                object,
+                index,
+                dirty,
+                value,
+            } => self.put(cpu, at(pool, object, index), dirty, value),
+            Op::Get {
+                cpu,
+                pool,
+                object,
+                index,
+            } => self.get(cpu, at(pool, object, index)),
+            Op::InvalidatePage {
+                cpu,
+                pool,
+                object,
+                index,
+            } => self.invalidate(cpu, at(pool, object, index), 0),
+            Op::InvalidateObject { cpu, pool, object } => {
+                self.invalidate(cpu, at(pool, object, 0), 1)
+            }
+            Op::InvalidatePool { cpu, pool } => self.invalidate(cpu, at(pool, 0, 0), 2),
+            Op::Clean {
+                cpu,
+                pages,
+                fail_each,
+            } => self.clean(cpu, pages.into(), fail_each.into()),
+            Op::Alloc {
+                frames,
+                align_log,
+                put_back,
+            } => self.alloc(frames.into(), 1 << align_log, put_back),
+            Op::Release { pick } => self.release(pick),
+            Op::Reserve { frames, align_log } => self.reserve(frames.into(), 1 << align_log),
+            Op::Take { pick } => self.take(pick),
+            Op::Unreserve { pick } => self.unreserve(pick),
+            Op::Collect => self.collect(),
+            Op::Stock { frames } => {
+                let frames = if frames == u8::MAX {
+                    usize::MAX
+                } else {
+                    frames.into()
+                };
+                self.ground.stock(frames);
+                Ok(())
+            }
+        }
+    }
+
+    fn compare_counters(&mut self) -> Checked {
+        if self.dirty() > 0 && self.lies(Lie::DropDirty) {
+            let dirty = self.pages.iter().find(|(_, page)| page.is_dirty);
+            let at = *dirty.expect("there is one").0;
+            let key = self.key(at);
+            self.guests[1].invalidate_page(key);
+        }
+        let stats = self.reserve.stats();
+        if stats.put_back_pages < self.put_back_pages {
+            return differ!("fewer pages were put back than before");
+        }
+        self.put_back_pages = stats.put_back_pages;
+        let held = stats.guests().held_pages;
+        if held < self.dirty() {
+            return differ!("C7: {held} pages held, {} are dirty", self.dirty());
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self) -> Checked {
+        let broken = |broken| Difference(format!("{broken}"));
+        self.reserve.verify().map_err(broken)?;
+        let is_there =
+            |(at, page): (&Place, &Page)| (page.is_dirty && !POOLS[at.0].exclusive).then_some(*at);
+        let dirty: Vec<Place> = self.pages.iter().filter_map(is_there).collect();
+        dirty.into_iter().try_for_each(|at| self.get(0, at))?;
+        let occupancy = self.reserve.occupancy();
+        let all = occupancy.dirty + occupancy.writing + occupancy.put_back;
+        let (least, dead) = (self.dirty(), self.dead.iter().sum::<u64>());
+        if !(least..=least + dead).contains(&all) {
+            return differ!("C7: {all} dirty pages, {least} and at most {dead} dead expected");
+        }
+        let reserved = self.reservations.iter().filter(|held| held.taken);
+        let mut owned = self
+            .owned
+            .iter()
+            .copied()
+            .chain(reserved.map(|held| held.run));
+        match owned.find(|run| !self.ground.is_filled(*run)) {
+            Some(run) => differ!("somebody wrote in {run:?}, which is an owner's"),
+            None => Ok(()),
+        }
+    }
+
+    fn free_everything(&mut self) -> Checked {
+        while !self.owned.is_empty() || self.reservations.iter().any(|held| held.taken) {
+            self.release(0)?;
+        }
+        while !self.reservations.is_empty() {
+            self.unreserve(0)?;
+        }
+        for pool in 0..POOLS.len() {
+            self.invalidate(0, (pool, 0, 0), 2)?;
+        }
+        self.clean(0, u64::MAX, 0)?;
+        self.collect()?;
+        self.alloc(self.case.frames, 1, false)?;
+        self.release(0)?;
+        match (self.ground.lent(), self.reserve.stats().guests().held_pages) {
+            (0, _) => self.verify(),
+            (lent, held) => differ!("{lent} ordinary frames and {held} pages are left"),
+        }
+    }
+
+    fn check_platform(&self) -> Checked {
+        self.ground
+            .wrong()
+            .map_or(Ok(()), |wrong| Err(Difference(wrong)))
+    }
+}
