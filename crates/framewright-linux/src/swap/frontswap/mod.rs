@@ -39,18 +39,24 @@
 //! map, the newer of which is whole: shadow paging (R. A. Lorie, 1977).
 
 mod checkpoint;
+mod clean;
 mod entry;
+mod error;
+mod stats;
 
 #[cfg(test)]
 mod tests;
 
 pub use checkpoint::RestoreError;
+pub use error::SwapError;
+pub use stats::FrontswapStats;
 
 use super::{SlotMap, SwapDevice};
 use crate::tenancy::Tenancy;
 use entry::{Entry, Kind};
 use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
+use stats::{Counts, count};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{
@@ -88,52 +94,6 @@ impl SwapPolicy {
     }
 }
 
-/// Why a page was not stored, or not loaded.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SwapError {
-    /// All slots of the device are in use; so many there are.
-    Full(u64),
-    /// The device failed.
-    Device {
-        /// The page, if it was about one.
-        page: Option<u64>,
-        /// Of which kind the error was.
-        kind: io::ErrorKind,
-        /// What the device said.
-        what: String,
-    },
-    /// A page above those that there are.
-    Outside {
-        /// The page.
-        page: u64,
-        /// How many there are.
-        pages: u64,
-    },
-    /// Somebody who keeps dirty pages no longer has this one.
-    Lost(u64),
-    /// Dirty pages are left, because the store did not hand them out for writing.
-    Dirty(u64),
-}
-
-impl fmt::Display for SwapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full(slots) => write!(f, "all {slots} slots of the swap device are in use"),
-            Self::Device {
-                page: Some(page),
-                what,
-                ..
-            } => write!(f, "page {page}: {what}"),
-            Self::Device { what, .. } => f.write_str(what),
-            Self::Outside { page, pages } => write!(f, "page {page} is not below {pages}"),
-            Self::Lost(page) => write!(f, "page {page} was dirty, and is lost"),
-            Self::Dirty(pages) => write!(f, "{pages} dirty pages were not written"),
-        }
-    }
-}
-
-impl std::error::Error for SwapError {}
-
 /// What a page that was loaded is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loaded {
@@ -143,49 +103,6 @@ pub enum Loaded {
     Clean,
     /// It is nowhere else now.
     Dirty,
-}
-
-/// What a frontswap did since it was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FrontswapStats {
-    /// Pages stored.
-    pub stores: u64,
-    /// Pages kept, whose slot was still valid: no write.
-    pub kept: u64,
-    /// Pages that the store took, dirty or not.
-    pub store_puts: u64,
-    /// Pages that the store refused.
-    pub store_refused: u64,
-    /// Pages that came from the store.
-    pub store_loads: u64,
-    /// Pages that came from the device.
-    pub device_loads: u64,
-    /// Pages that were written to the device, when they were stored or later.
-    pub device_writes: u64,
-    /// Pages of these that were written later, by a cleaner.
-    pub cleaned: u64,
-    /// Dirty pages that were got back before they were written: no write.
-    pub got_back: u64,
-    /// Times that the device failed.
-    pub device_errors: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    stores: AtomicU64,
-    kept: AtomicU64,
-    store_puts: AtomicU64,
-    store_refused: AtomicU64,
-    store_loads: AtomicU64,
-    device_loads: AtomicU64,
-    device_writes: AtomicU64,
-    cleaned: AtomicU64,
-    got_back: AtomicU64,
-    device_errors: AtomicU64,
-}
-
-fn count(word: &AtomicU64) {
-    word.fetch_add(1, Relaxed);
 }
 
 /// In front of a device: who keeps copies.
@@ -205,7 +122,7 @@ struct Front<'s> {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let device = Zram::new(64, 1 << 20);
 /// let swap = Frontswap::new(&device, 100);
-/// swap.store(&[12], &[[7; 512]])?;
+/// swap.store(&[12], &[[7; 512]]).map_err(|(_, error)| error)?;
 /// let mut page = [0; 512];
 /// assert_eq!(swap.load(12, &mut page)?, Loaded::Clean);
 /// assert_eq!(page, [7; 512]);
@@ -291,25 +208,6 @@ impl<'s> Frontswap<'s> {
     #[must_use]
     pub fn used_slots(&self) -> u64 {
         self.slots.used()
-    }
-
-    /// What it did.
-    #[must_use]
-    pub fn stats(&self) -> FrontswapStats {
-        let counts = &self.counts;
-        let load = |word: &AtomicU64| word.load(Relaxed);
-        FrontswapStats {
-            stores: load(&counts.stores),
-            kept: load(&counts.kept),
-            store_puts: load(&counts.store_puts),
-            store_refused: load(&counts.store_refused),
-            store_loads: load(&counts.store_loads),
-            device_loads: load(&counts.device_loads),
-            device_writes: load(&counts.device_writes),
-            cleaned: load(&counts.cleaned),
-            got_back: load(&counts.got_back),
-            device_errors: load(&counts.device_errors),
-        }
     }
 
     fn entry(&self, page: u64) -> Result<&AtomicU64, SwapError> {
@@ -598,62 +496,5 @@ impl<'s> Frontswap<'s> {
             front.tenancy.with(&mut |store| store.invalidate_page(key));
         }
         Ok(())
-    }
-
-    /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not. One thread
-    /// at a time; another one's call does nothing. Takes a seat of the store's meanwhile.
-    pub fn clean(&self, pages: u64) -> u64 {
-        let Some(front) = self.front else { return 0 };
-        let mut written = 0;
-        front.tenancy.clean(pages, &mut |key, contents| {
-            let is_ours = key.pool == front.pool && key.object == front.object;
-            let is_written = is_ours && self.clean_one(key.index, contents);
-            written += u64::from(is_written);
-            is_written
-        });
-        written
-    }
-
-    /// Whether more than half of the pages that may be dirty are.
-    pub(crate) fn wants_cleaning(&self) -> bool {
-        match self.front.map(|front| front.policy) {
-            Some(SwapPolicy::WriteBack { dirty_max }) => self.dirty_pages() > dirty_max / 2,
-            Some(SwapPolicy::WriteThrough | SwapPolicy::PutBack { .. }) | None => false,
-        }
-    }
-
-    fn clean_one(&self, page: u64, contents: &PageWords) -> bool {
-        let Ok(word) = self.entry(page) else {
-            return false;
-        };
-        let dirty = Entry(word.load(Acquire));
-        let writing = dirty.with_kind(Kind::Writing);
-        let is_dirty = dirty.kind() == Kind::Dirty;
-        if !is_dirty
-            || word
-                .compare_exchange(dirty.0, writing.0, AcqRel, Relaxed)
-                .is_err()
-        {
-            return false;
-        }
-        let slot = self.write_one(page, contents);
-        let after = match &slot {
-            Ok(slot) => writing
-                .with_kind(Kind::Device)
-                .with_slot(*slot)
-                .in_store(true),
-            Err(_) => dirty,
-        };
-        // Got back, stored anew or invalidated meanwhile: then this is an old version (F2).
-        let is_current = word.compare_exchange(writing.0, after.0, AcqRel, Relaxed);
-        let Ok(slot) = slot else { return false };
-        count(&self.counts.device_writes);
-        if is_current.is_err() {
-            self.free_slot(slot);
-            return false;
-        }
-        self.dirty.fetch_sub(1, Relaxed);
-        count(&self.counts.cleaned);
-        true
     }
 }

@@ -1,0 +1,66 @@
+//! Dirty pages go to the device later.
+
+use super::entry::{Entry, Kind};
+use super::stats::count;
+use super::{Frontswap, SwapPolicy};
+use framewright::platform::PageWords;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+impl Frontswap<'_> {
+    /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not. One thread
+    /// at a time; another one's call does nothing. Takes a seat of the store's meanwhile.
+    pub fn clean(&self, pages: u64) -> u64 {
+        let Some(front) = self.front else { return 0 };
+        let mut written = 0;
+        front.tenancy.clean(pages, &mut |key, contents| {
+            let is_ours = key.pool == front.pool && key.object == front.object;
+            let is_written = is_ours && self.clean_one(key.index, contents);
+            written += u64::from(is_written);
+            is_written
+        });
+        written
+    }
+
+    /// Whether more than half of the pages that may be dirty are.
+    pub(crate) fn wants_cleaning(&self) -> bool {
+        match self.front.map(|front| front.policy) {
+            Some(SwapPolicy::WriteBack { dirty_max }) => self.dirty_pages() > dirty_max / 2,
+            Some(SwapPolicy::WriteThrough | SwapPolicy::PutBack { .. }) | None => false,
+        }
+    }
+
+    fn clean_one(&self, page: u64, contents: &PageWords) -> bool {
+        let Ok(word) = self.entry(page) else {
+            return false;
+        };
+        let dirty = Entry(word.load(Acquire));
+        let writing = dirty.with_kind(Kind::Writing);
+        let is_dirty = dirty.kind() == Kind::Dirty;
+        if !is_dirty
+            || word
+                .compare_exchange(dirty.0, writing.0, AcqRel, Relaxed)
+                .is_err()
+        {
+            return false;
+        }
+        let slot = self.write_one(page, contents);
+        let after = match &slot {
+            Ok(slot) => writing
+                .with_kind(Kind::Device)
+                .with_slot(*slot)
+                .in_store(true),
+            Err(_) => dirty,
+        };
+        // Got back, stored anew or invalidated meanwhile: then this is an old version (F2).
+        let is_current = word.compare_exchange(writing.0, after.0, AcqRel, Relaxed);
+        let Ok(slot) = slot else { return false };
+        count(&self.counts.device_writes);
+        if is_current.is_err() {
+            self.free_slot(slot);
+            return false;
+        }
+        self.dirty.fetch_sub(1, Relaxed);
+        count(&self.counts.cleaned);
+        true
+    }
+}

@@ -1,0 +1,48 @@
+use std::fmt;
+use std::io;
+
+/// Why a page was not stored, or not loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SwapError {
+    /// All slots of the device are in use; so many there are.
+    Full(u64),
+    /// The device failed.
+    Device {
+        /// The page, if it was about one.
+        page: Option<u64>,
+        /// Of which kind the error was.
+        kind: io::ErrorKind,
+        /// What the device said.
+        what: String,
+    },
+    /// A page above those that there are.
+    Outside {
+        /// The page.
+        page: u64,
+        /// How many there are.
+        pages: u64,
+    },
+    /// Somebody who keeps dirty pages no longer has this one.
+    Lost(u64),
+    /// Dirty pages are left, because the store did not hand them out for writing.
+    Dirty(u64),
+}
+
+impl fmt::Display for SwapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(slots) => write!(f, "all {slots} slots of the swap device are in use"),
+            Self::Device {
+                page: Some(page),
+                what,
+                ..
+            } => write!(f, "page {page}: {what}"),
+            Self::Device { what, .. } => f.write_str(what),
+            Self::Outside { page, pages } => write!(f, "page {page} is not below {pages}"),
+            Self::Lost(page) => write!(f, "page {page} was dirty, and is lost"),
+            Self::Dirty(pages) => write!(f, "{pages} dirty pages were not written"),
+        }
+    }
+}
+
+impl std::error::Error for SwapError {}
