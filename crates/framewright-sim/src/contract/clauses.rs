@@ -376,7 +376,8 @@ fn no_frame_lost(house: &mut dyn House) -> Checked {
         let run = if !beside_a_put {
             house.take(frames / 2)
         } else if house.during_next_copy(Event::Take(frames / 2, POISON)) {
-            let _ = house.store().put(key(pool, 1, 0), &page(1));
+            // A key that is there already: its old page and its new one are released once each.
+            let _ = house.store().put(key(pool, 0, frames - 1), &page(1));
             match house.outcome() {
                 Some(Outcome::Taken(run)) => run,
                 _ => None,

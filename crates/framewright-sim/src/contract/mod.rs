@@ -13,6 +13,12 @@
 //!
 //! S1 to S8 are the [contract's](framewright::reserve::contract); O1 to O4 are what owners and guests may expect
 //! of the area that the store is in.
+//!
+//! What is known to be wrong with the proposal's code (read in it; GCMA v2 of 2015) is found by: an object's
+//! invalidation that does nothing, S7; a store that is refused and leaves the older copy, S2; a retry that
+//! isolates frames beyond the request, and a second release when a key is stored again during a take, O1;
+//! frames owned twice, O2; a frame that is an owner's while a store copies into it, O3; a guest that can only
+//! evict its own and never enters, O4.
 
 mod clauses;
 mod house;
