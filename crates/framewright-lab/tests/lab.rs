@@ -317,45 +317,94 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
     }
 }
 
+/// 1, 512, 1024 and 2048 frames, a reservation each.
+const GCMA: [&str; 7] = [
+    "gcma",
+    "--ram",
+    "40MiB",
+    "--reserve",
+    "16MiB",
+    "--requests",
+    "2",
+];
+
+fn records(out: &str) -> impl Iterator<Item = Value> {
+    let lines = out.lines().skip(1);
+    lines.map(|line| serde_json::from_str::<Value>(line).unwrap())
+}
+
 #[test]
 fn gcma_takes_contiguous_memory_from_guests() {
-    let args = [
-        "gcma",
-        "--ram",
-        "24MiB",
-        "--reserve",
-        "8MiB",
-        "--requests",
-        "3",
-    ];
     for more in [
         &["--idle"][..],
         &["--background", "none"],
         &["--background", "guest"],
     ] {
-        let (code, out, error) = run(&[&args[..], more].concat());
+        let (code, out, error) = run(&[&GCMA[..], more].concat());
         assert_eq!(code, Some(0), "{error}");
-        assert!(out.starts_with("gcma: 3 requests of each size"), "{out}");
+        assert!(out.starts_with("gcma: 2 requests of each size"), "{out}");
         for row in [" 2048 ", "790 727", "latency_us_p50", "pages_discarded"] {
             assert!(out.contains(row), "{row} is missing:\n{out}");
         }
-        assert!(!out.contains(" 4096 "), "the area has 2048 frames:\n{out}");
+        assert!(!out.contains(" 4096 "), "the area has 4096 frames:\n{out}");
+        assert!(!out.contains("elapsed_s"), "there is no build:\n{out}");
     }
-    let lines = [&args[..], &["--idle", "--json", "-"]].concat();
-    let (_, out, _) = run(&lines);
-    let records = out
-        .lines()
-        .skip(1)
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut discarded = 0;
-    for record in records {
-        if record["metric"] == "pages_discarded" {
-            let frames: u64 = record["case"].as_str().unwrap().parse().unwrap();
-            assert_eq!(record["value"], 3 * frames, "{record}");
-            discarded += 1;
+    let (_, out, _) = run(&[&GCMA[..], &["--idle", "--json", "-"]].concat());
+    let mut cases = 0;
+    for record in records(&out).filter(|record| record["source"] == "measured") {
+        let variant = record["variant"].as_str().unwrap();
+        let frames: u64 = record["case"].as_str().unwrap().parse().unwrap();
+        match record["metric"].as_str().unwrap() {
+            // Of full memory, exactly what was asked for.
+            "pages_discarded" if variant != "cma" => {
+                assert_eq!(record["value"], 2 * frames, "{record}");
+                cases += 1;
+            }
+            "failures" => assert_eq!(record["value"], 0, "{record}"),
+            _ => {}
         }
     }
-    assert_eq!(discarded, 2 * 4, "two variants, four sizes");
+    assert_eq!(cases, 3 * 4, "three variants with guests, four sizes");
+}
+
+#[test]
+fn gcma_builds_source_files_beside_the_requests() {
+    let tree = tempfile::tempdir().unwrap();
+    for nth in 0..300 {
+        let folder = tree.path().join(format!("d{}", nth % 3));
+        std::fs::create_dir_all(&folder).unwrap();
+        let names = (0..1500).map(|at| format!("name_{} ", at * nth % 977));
+        let text = format!("#include \"h{}.h\"\n{}", nth % 7, names.collect::<String>());
+        std::fs::write(folder.join(format!("f{nth}.c")), text).unwrap();
+        std::fs::write(folder.join(format!("h{nth}.h")), "int x;\n".repeat(200)).unwrap();
+    }
+    let more = [
+        "--tree",
+        tree.path().to_str().unwrap(),
+        "--pause",
+        "1",
+        "--pins",
+        "8",
+        "--json",
+        "-",
+    ];
+    let (code, out, error) = run(&[&GCMA[..], &more].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let mut builds = 0;
+    for record in records(&out).filter(|record| record["source"] == "measured") {
+        let variant = record["variant"].as_str().unwrap();
+        let value = record["value"].as_f64().unwrap();
+        match record["metric"].as_str().unwrap() {
+            "elapsed_s" | "user_s" => {
+                assert!(value > 0.0, "{record}");
+                builds += 1;
+            }
+            "failures" => assert!(value == 0.0 || variant == "cma", "{record}"),
+            "requests" => assert!(value >= 2.0 && variant != "original", "{record}"),
+            _ => {}
+        }
+    }
+    assert_eq!(builds, 2 * 5, "two metrics, five variants");
 }
 
 #[test]
@@ -373,17 +422,21 @@ fn gcma_says_what_it_cannot_do() {
         (&["--variants", "buddy"], "possible values: "),
         (&["--requests", "0"], "0 is not in 1.."),
         (
+            &["--tree", "/no/such/folder"],
+            "/no/such/folder: cannot read: ",
+        ),
+        (
             &[
-                "--idle",
-                "--ram",
-                "24MiB",
-                "--reserve",
-                "8MiB",
-                "--requests",
-                "1",
-                "--assert",
-                "cma.failures==0",
-            ],
+                &GCMA[1..],
+                &[
+                    "--idle",
+                    "--variants",
+                    "gcma",
+                    "--assert",
+                    "cma.failures==0",
+                ],
+            ]
+            .concat(),
             "there is no figure cma.failures",
         ),
     ] {

@@ -13,11 +13,13 @@ use crate::report::{
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Contiguous memory that somebody else has meanwhile: what it costs to take it back (S. Park, 2015)
 ///
-/// Requests of 1 to 32,000 frames, each released at once. Variants: gcma drops guests' pages by the
-/// document's own algorithm, framewright by moving a generation on.
+/// Requests of 1 to 32,000 frames, each released at once, beside a build of source files. Variants: cma lends
+/// the area to movable memory, gcma to guests by the document's own algorithm, gcma.zram with compressed memory
+/// as swap device, framewright by reservations and generations; original is cma without a request.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Memory in all
@@ -33,14 +35,30 @@ pub struct Args {
     requests: u32,
 
     /// What runs beside the requests
-    #[arg(long, value_enum, value_name = "NAME", default_value_t = Background::Guest)]
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = Background::Build)]
     background: Background,
 
     /// Nobody is at work; before each request the area is filled with guests' pages
     #[arg(long)]
     idle: bool,
 
-    /// Threads of the background [default: one for each CPU]
+    /// Source files to build [default: some thousand that are made, and gone afterwards]
+    #[arg(long, value_name = "DIR")]
+    tree: Option<PathBuf>,
+
+    /// Builds of each variant, by turns; the table has their means
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+
+    /// Milliseconds between a release and the next request beside a build
+    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pause: u64,
+
+    /// Pages that the build's readers hold pinned at a time, drawn at random
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    pins: u32,
+
+    /// Threads of the build [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: Option<u16>,
 
@@ -63,11 +81,15 @@ pub struct Args {
 }
 
 /// The table's columns.
-const COLUMNS: [FigureColumn; 5] = [
+const COLUMNS: [FigureColumn; 9] = [
+    ("original", true, "published\noriginal"),
     ("cma", true, "published\ncma"),
     ("gcma", true, "published\ngcma"),
     ("gcma.zram", true, "published\ngcma.zram"),
+    ("original", false, "original"),
+    ("cma", false, "cma"),
     ("gcma", false, "gcma"),
+    ("gcma.zram", false, "gcma.zram"),
     ("framewright", false, "framewright"),
 ];
 
@@ -75,23 +97,37 @@ const COLUMNS: [FigureColumn; 5] = [
 pub(super) const fn in_short(metric: M) -> bool {
     matches!(
         metric,
-        M::LatencyUs(Of::Min | Of::Max | Of::Avg | Of::P50) | M::Failures | M::Preempted
+        M::LatencyUs(Of::Min | Of::Max | Of::Avg | Of::P50)
+            | M::Failures
+            | M::Preempted
+            | M::ElapsedS
+            | M::ElapsedVsOriginal
+            | M::DeviceBytesWritten
     )
 }
 
-/// As the document had it, with so many requests of each size.
-pub(super) fn quick(requests: u32) -> Options {
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16);
+/// As the document had it; or, quick, in little memory with requests up to 8192 frames.
+pub(super) fn sized(is_full: bool) -> Options {
+    let (ram, reserve) = if is_full { (800, 256) } else { (128, 64) };
     Options {
-        ram_bytes: 800 << 20,
-        reserve_bytes: 256 << 20,
-        requests,
-        background: Background::Guest,
+        ram_bytes: ram << 20,
+        reserve_bytes: reserve << 20,
+        requests: if is_full { 32 } else { 8 },
+        background: Background::Build,
         idle: false,
-        workers: cpus,
+        workers: cpus(),
+        tree: None,
+        runs: 1,
+        pause: Duration::from_millis(if is_full { 25 } else { 10 }),
+        pins: 0,
         seed: SEED,
         variants: Variant::ALL.to_vec(),
     }
+}
+
+/// Threads of a build where nothing is said: one for each CPU.
+fn cpus() -> u16 {
+    std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16)
 }
 
 impl Args {
@@ -102,14 +138,17 @@ impl Args {
 
     fn options(&self) -> Options {
         let is_named = |v: &Variant| self.variants.is_empty() || self.variants.contains(v);
-        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16);
         Options {
             ram_bytes: self.ram,
             reserve_bytes: self.reserve,
             requests: self.requests,
             background: self.background,
             idle: self.idle,
-            workers: self.workers.unwrap_or(cpus),
+            workers: self.workers.unwrap_or_else(cpus),
+            tree: self.tree.clone(),
+            runs: self.runs,
+            pause: Duration::from_millis(self.pause),
+            pins: self.pins,
             seed: self.seed,
             variants: Variant::ALL.into_iter().filter(is_named).collect(),
         }
@@ -130,6 +169,18 @@ fn info(options: &Options) -> RunInfo {
             ("background", options.background.name().to_owned()),
             ("idle", options.idle.to_string()),
             ("workers", options.workers.to_string()),
+            (
+                "tree",
+                if options.tree.is_some() {
+                    "given"
+                } else {
+                    "made"
+                }
+                .to_owned(),
+            ),
+            ("runs", options.runs.to_string()),
+            ("pause_ms", options.pause.as_millis().to_string()),
+            ("pins", options.pins.to_string()),
             ("variants", variants.join(",")),
         ]),
         machine: Machine::this(),
@@ -188,6 +239,7 @@ pub(super) fn table(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bo
     let beside = match (options.idle, options.background) {
         (true, _) => "guests' clean pages in every frame, nobody at work",
         (false, Background::None) => "every frame free, nobody at work",
+        (false, Background::Build) => "beside a build",
         (false, Background::Guest) => "guests' clean pages in every frame, one guest always busy",
     };
     let published = format!(

@@ -47,6 +47,20 @@ pub enum GcmaMetric {
     PagesDiscarded,
     /// Time that requests waited for others.
     WaitUs,
+    /// CPU time of the job in user mode.
+    UserS,
+    /// CPU time of the job in the kernel.
+    SystemS,
+    /// Time from the job's begin to its end.
+    ElapsedS,
+    /// The same over that of `original`.
+    ElapsedVsOriginal,
+    /// CPU time of the job over its time.
+    CpuPercent,
+    /// Bytes written to files and swap devices.
+    DeviceBytesWritten,
+    /// Of the lookups in the reserve, those that found a page.
+    HitRatio,
 }
 
 impl GcmaMetric {
@@ -61,6 +75,13 @@ impl GcmaMetric {
             Self::PagesMigrated,
             Self::PagesDiscarded,
             Self::WaitUs,
+            Self::UserS,
+            Self::SystemS,
+            Self::ElapsedS,
+            Self::ElapsedVsOriginal,
+            Self::CpuPercent,
+            Self::DeviceBytesWritten,
+            Self::HitRatio,
         ]);
         all
     }
@@ -76,17 +97,28 @@ impl GcmaMetric {
             Self::PagesMigrated => "pages_migrated",
             Self::PagesDiscarded => "pages_discarded",
             Self::WaitUs => "wait_us",
+            Self::UserS => "user_s",
+            Self::SystemS => "system_s",
+            Self::ElapsedS => "elapsed_s",
+            Self::ElapsedVsOriginal => "elapsed_vs_original",
+            Self::CpuPercent => "cpu_percent",
+            Self::DeviceBytesWritten => "device_bytes_written",
+            Self::HitRatio => "hit_ratio",
         };
         name.to_owned()
     }
 
-    /// The unit of its values.
+    /// The unit of its values; `1` for a share or a ratio.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
             Self::LatencyUs(_) | Self::WaitUs => "us",
             Self::Requests | Self::Failures | Self::Preempted => "requests",
             Self::PagesMigrated | Self::PagesDiscarded => "pages",
+            Self::UserS | Self::SystemS | Self::ElapsedS => "s",
+            Self::CpuPercent => "%",
+            Self::DeviceBytesWritten => "bytes",
+            Self::ElapsedVsOriginal | Self::HitRatio => "1",
         }
     }
 
@@ -94,7 +126,8 @@ impl GcmaMetric {
     #[must_use]
     pub const fn better(self) -> Better {
         match self {
-            Self::Requests | Self::Preempted => Better::Neither,
+            Self::Requests | Self::Preempted | Self::CpuPercent => Better::Neither,
+            Self::HitRatio => Better::Higher,
             _ => Better::Lower,
         }
     }
@@ -102,7 +135,7 @@ impl GcmaMetric {
     /// Whether its values are counts, without a fraction.
     #[must_use]
     pub fn is_count(self) -> bool {
-        matches!(self.unit(), "requests" | "pages")
+        matches!(self.unit(), "requests" | "pages" | "bytes")
     }
 }
 

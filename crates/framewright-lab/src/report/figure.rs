@@ -105,6 +105,12 @@ impl FigureMetric for GcmaMetric {
     fn shown(self, value: f64) -> String {
         match self {
             Self::LatencyUs(_) | Self::WaitUs if value < 10.0 => format!("{value:.2}"),
+            Self::UserS | Self::SystemS | Self::ElapsedS => format!("{value:.3}"),
+            Self::ElapsedVsOriginal => format!("{value:.3}"),
+            Self::DeviceBytesWritten => {
+                format!("{} MiB", grouped((value / (1 << 20) as f64).round()))
+            }
+            Self::HitRatio => format!("{:.1} %", value * 100.0),
             _ => plain(self, value),
         }
     }

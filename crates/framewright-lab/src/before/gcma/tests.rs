@@ -1,5 +1,7 @@
 use super::*;
 use framewright::Frame;
+use framewright::reserve::Store;
+use framewright_sim::contract::{House, Pages, Verdict, verdicts};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Frames of memory, copied word by word.
@@ -301,4 +303,62 @@ fn guests_never_see_what_an_owner_writes() {
         .map(|p| gcma.pools[usize::from(p.0)].len())
         .sum();
     assert_eq!(gcma.free_frames() + held as u64, 256, "no frame is lost");
+}
+
+/// The port with an owner, for the checks of the contract. Its only pools for objects of pages are those of
+/// cleancache, whose gets leave a page where it is; nobody is let in during a copy.
+struct Rooms<'g> {
+    gcma: &'g Gcma<Memory>,
+    store: &'g Gcma<Memory>,
+}
+
+impl House for Rooms<'_> {
+    fn frames(&self) -> u64 {
+        self.gcma.run().frames()
+    }
+
+    fn open_pool(&mut self, pages: Pages) -> Option<PoolId> {
+        let is_staying = pages == Pages::Staying;
+        is_staying.then(|| self.gcma.open_pool(Kind::Cleancache))?
+    }
+
+    fn store(&mut self) -> &mut dyn Store {
+        &mut self.store
+    }
+
+    fn take(&mut self, frames: u64) -> Option<Run> {
+        self.gcma.take(frames, 1)
+    }
+
+    fn release(&mut self, run: Run) {
+        assert!(self.gcma.give_back(run), "the owner's run");
+    }
+
+    fn is_filled(&self, run: Run, word: u64) -> bool {
+        let mut frames = (run.start().0..run.end().0).map(|f| &self.gcma.platform.0[f as usize]);
+        frames.all(|frame| frame.iter().all(|is| is.load(Relaxed) == word))
+    }
+}
+
+#[test]
+fn as_published_the_guests_contract_is_broken_and_mended_it_is_kept() {
+    let broken = |conduct| {
+        let verdicts = verdicts(|work| {
+            let gcma = area(32, conduct);
+            work(&mut Rooms {
+                gcma: &gcma,
+                store: &gcma,
+            });
+        });
+        let kept = verdicts.iter().filter(|(_, v)| *v == Verdict::Kept).count();
+        assert!(kept >= 8, "most clauses are checked: {verdicts:?}");
+        let broken = verdicts
+            .iter()
+            .filter(|(_, v)| matches!(v, Verdict::Broken(_)));
+        broken.map(|(clause, _)| clause.says).collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(broken(Conduct::Mended), none);
+    let object = "an object that was invalidated is not served";
+    assert_eq!(broken(Conduct::AsPublished), [object], "fault 1");
 }

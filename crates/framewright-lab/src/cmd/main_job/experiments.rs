@@ -87,8 +87,7 @@ impl Plan {
             } else {
                 PressureMetric::is_in_short_table
             },
-            // The document has 32.
-            contiguous: gcma::quick(if is_full { 32 } else { 8 }),
+            contiguous: gcma::sized(is_full),
             shows_contiguous: if is_full {
                 gcma::in_full
             } else {
@@ -362,10 +361,10 @@ const RESERVE: (&str, &str) = (
 const RESERVE_INTRODUCTION: &str = "\
 S. Park, 2015: requests for 1 to 32,000 contiguous frames, each released at once. CMA lends the area to whatever can
 be moved and moves it away (cma); the proposal lends it to pages that may be dropped (gcma); framewright drops them by
-moving a generation on.
+moving a generation on. Beside it a build-like job reads, compresses and writes real files in memory too small for it.
 ";
 
-/// `gcma`, beside a guest that is always busy.
+/// `gcma`, beside a build.
 pub(super) fn reserve(plan: &Plan) -> Result<Section, CommandError> {
     let figures = gcma::measured(&plan.contiguous)?;
     let table = gcma::table(&figures, &plan.contiguous, plan.shows_contiguous);

@@ -215,7 +215,9 @@ pub(super) fn reserve(figures: &[Figure<GcmaMetric>]) -> Vec<String> {
     };
     let measured = |case: &&str| {
         let of = |figure: &Figure<GcmaMetric>| {
-            figure.case == *case && figure.source != Source::Published
+            figure.case == *case
+                && figure.metric == GcmaMetric::LatencyUs(Of::Avg)
+                && figure.source != Source::Published
         };
         figures.iter().any(of)
     };

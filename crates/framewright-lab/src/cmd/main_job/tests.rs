@@ -96,6 +96,7 @@ mod of_experiments {
     use super::*;
     use crate::experiment::Mapper;
     use crate::experiment::fallback::Span;
+    use crate::experiment::gcma as contiguous;
     use crate::experiment::va_fit::Case;
     use crate::experiment::vmap_blocks::Scenario;
     use experiments::Plan;
@@ -119,7 +120,9 @@ mod of_experiments {
             every_s: Some(10),
         };
         plan.contiguous.requests = 1;
-        (plan.contiguous.ram_bytes, plan.contiguous.reserve_bytes) = (32 << 20, 8 << 20);
+        (plan.contiguous.ram_bytes, plan.contiguous.reserve_bytes) = (40 << 20, 16 << 20);
+        // The build is tested with the command; here it would take most of the time.
+        plan.contiguous.background = contiguous::Background::Guest;
         plan
     }
 

@@ -1,8 +1,18 @@
 //! Guests without a job: one that fills the area, and one that is always busy.
 
-use super::area::{Area, PoolIds};
+use super::super::Failure;
+use super::area::PoolIds;
+use super::machine::Machine;
+use super::tree::Draw;
 use framewright::reserve::Key;
+use framewright_linux::file_cache::OpenFile;
+use framewright_linux::tenancy::{Supply, Tenancy};
+use std::fs::File;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Bytes in a page.
+const PAGE: usize = 4096;
 
 /// Pages of one object: a file of 4 MiB.
 const OBJECT_PAGES: u64 = 1024;
@@ -28,7 +38,7 @@ fn contents(nth: u64) -> [u64; 512] {
     std::array::from_fn(|word| nth << 16 | word as u64)
 }
 
-/// Fills the area with pages, each of which is new.
+/// Fills memory with pages, each of which is new.
 #[derive(Debug, Default)]
 pub(super) struct Filler {
     next: u64,
@@ -36,11 +46,11 @@ pub(super) struct Filler {
 
 impl Filler {
     /// Puts so many pages: if as many frames are free, none is afterwards.
-    pub(super) fn put(&mut self, area: &dyn Area, pages: u64) {
-        let (pools, mut page) = (area.pools(), contents(0));
+    pub(super) fn put(&mut self, tenancy: &dyn Tenancy, pools: PoolIds, pages: u64) {
+        let mut page = contents(0);
         for nth in self.next..self.next + pages {
             page[0] = nth << 16;
-            area.tenancy().with(&mut |store| {
+            tenancy.with(&mut |store| {
                 // What does not find room is not there: the area is as full as it can be.
                 let _ = store.put(key(pools, nth), &page);
             });
@@ -50,19 +60,76 @@ impl Filler {
 }
 
 /// Gets pages at random, and puts those that are not there, until it is stopped.
-pub(super) fn be_busy(area: &dyn Area, seed: u64, frames: u64, stop: &AtomicBool) {
-    let (pools, mut page) = (area.pools(), contents(0));
-    let mut n = seed;
+pub(super) fn be_busy(
+    tenancy: &dyn Tenancy,
+    pools: PoolIds,
+    seed: u64,
+    frames: u64,
+    stop: &AtomicBool,
+) {
+    let (mut draw, mut page) = (Draw::new(seed), contents(0));
     while !stop.load(Relaxed) {
-        n = n
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let nth = (n >> 33) % frames;
-        area.tenancy().with(&mut |store| {
+        let nth = draw.below(frames);
+        tenancy.with(&mut |store| {
             if !store.get(key(pools, nth), &mut page) {
                 page = contents(nth);
                 let _ = store.put(key(pools, nth), &page);
             }
         });
+    }
+}
+
+/// Movable memory for an area that has no guests: half of it pages of a file, which are clean, half of it paged
+/// memory.
+#[derive(Debug)]
+pub(super) struct Movable {
+    file: OpenFile,
+    next: u64,
+}
+
+impl Movable {
+    /// A file of `pages` pages in `folder`, and all of paged memory written.
+    pub(super) fn new(machine: &Machine<'_>, folder: &Path, pages: u64) -> Result<Self, Failure> {
+        let path = folder.join("file");
+        let file = File::create_new(&path).and_then(|file| file.set_len(pages * PAGE as u64));
+        let file = file.and_then(|()| machine.files.open(&path));
+        let file = file.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+        let bytes: [u8; PAGE] = std::array::from_fn(|at| at as u8);
+        for page in 0..machine.paged.pages() {
+            let written = machine.paged.write(page * PAGE as u64, &bytes);
+            written.map_err(Failure::new)?;
+        }
+        Ok(Self { file, next: 0 })
+    }
+
+    /// Reads so many pages of the file, which are not in memory, or were not for the longest time.
+    pub(super) fn read(
+        &mut self,
+        machine: &Machine<'_>,
+        supply: &mut dyn Supply,
+        pages: u64,
+    ) -> Result<(), Failure> {
+        let all = self.file.len_bytes() / PAGE as u64;
+        let mut bytes = [0; PAGE];
+        for _ in 0..pages {
+            let offset = self.next * PAGE as u64;
+            let read = machine.files.read(supply, &self.file, offset, &mut bytes);
+            read.map_err(Failure::new)?;
+            self.next = (self.next + 1) % all;
+        }
+        Ok(())
+    }
+
+    /// Reads a page of the file at random.
+    pub(super) fn read_any(
+        &mut self,
+        machine: &Machine<'_>,
+        supply: &mut dyn Supply,
+        draw: &mut Draw,
+    ) -> Result<(), Failure> {
+        let mut bytes = [0; PAGE];
+        let offset = draw.below(self.file.len_bytes() / PAGE as u64) * PAGE as u64;
+        let read = machine.files.read(supply, &self.file, offset, &mut bytes);
+        read.map(drop).map_err(Failure::new)
     }
 }

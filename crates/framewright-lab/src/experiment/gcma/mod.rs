@@ -15,52 +15,80 @@
 //! S. Park, "introduce gcma", LKML RFC v2, February 2015; its two tables.
 
 mod area;
+mod build;
 mod guest;
+mod job;
+mod machine;
 mod plan;
 mod published;
 mod request;
+mod tree;
 
 pub use request::SIZES;
 
-use super::va_fit::joined;
 use super::{Clock, Failure, Progress};
 use crate::measure::GcmaMetric as M;
 use crate::report::{Figure, Source};
-use area::{Area, with_area};
+use build::{Built, Came, Work};
+use machine::with_machine;
 use plan::Plan;
-use request::{Outcome, Series};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use request::Outcome;
+use std::path::PathBuf;
 use std::time::Duration;
+use tree::Tree;
 
-/// Between a release and the next request.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The case of the second table.
+pub const BACKGROUND: &str = "background";
 
 /// Who has the area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Variant {
-    /// GCMA version 2
+    /// As cma, and nobody asks for contiguous memory: what the build takes by itself
+    Original,
+    /// An area lent to movable memory
+    Cma,
+    /// GCMA version 2, write-through to a swap file
     Gcma,
+    /// The same with compressed memory as swap device
+    #[value(name = "gcma.zram")]
+    GcmaZram,
     /// This engine's reserve
     Framewright,
 }
 
 impl Variant {
     /// All of them, in the order in which they are run.
-    pub const ALL: [Self; 2] = [Self::Gcma, Self::Framewright];
+    pub const ALL: [Self; 5] = [
+        Self::Original,
+        Self::Cma,
+        Self::Gcma,
+        Self::GcmaZram,
+        Self::Framewright,
+    ];
 
     /// The name on the command line and in figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Original => "original",
+            Self::Cma => "cma",
             Self::Gcma => "gcma",
+            Self::GcmaZram => "gcma.zram",
             Self::Framewright => super::FRAMEWRIGHT,
         }
+    }
+
+    /// Whether its area is lent to movable memory, and not to guests.
+    const fn is_moving(self) -> bool {
+        matches!(self, Self::Original | Self::Cma)
     }
 }
 
 /// What runs beside the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Background {
+    /// A build of source files, in memory that is too small for it
+    Build,
     /// A guest that gets and puts pages without a pause
     Guest,
     /// Nobody
@@ -72,6 +100,7 @@ impl Background {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Build => "build",
             Self::Guest => "guest",
             Self::None => "none",
         }
@@ -93,6 +122,14 @@ pub struct Options {
     pub idle: bool,
     /// Threads of the background.
     pub workers: u16,
+    /// Source files; `None` for some that are made.
+    pub tree: Option<PathBuf>,
+    /// Builds of each variant.
+    pub runs: u32,
+    /// Between a release and the next request beside a build.
+    pub pause: Duration,
+    /// Pages that the build holds pinned at a time.
+    pub pins: u32,
     /// Of everything that is drawn.
     pub seed: u64,
     /// In the order in which they are run.
@@ -110,86 +147,151 @@ impl Options {
     }
 }
 
-/// Steps of progress: a request each.
+/// Steps of progress: a request each, or a hundredth of a build.
 #[must_use]
 pub fn steps(options: &Options) -> u64 {
-    (options.variants.len() * SIZES.len()) as u64 * u64::from(options.requests)
+    let variants = options.variants.len() as u64;
+    match options.at_work() {
+        Background::Build => variants * u64::from(options.runs) * job::STEPS as u64,
+        _ => variants * SIZES.len() as u64 * u64::from(options.requests),
+    }
 }
 
-/// The variants' figures, behind the document's.
+/// What came of one variant's machines.
+#[derive(Debug, Default)]
+struct Tally {
+    builds: Vec<Built>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Tally {
+    fn add(&mut self, came: Came) {
+        self.builds.extend(came.built);
+        if self.outcomes.is_empty() {
+            self.outcomes = came.outcomes;
+            return;
+        }
+        for (all, more) in self.outcomes.iter_mut().zip(&came.outcomes) {
+            all.add(more);
+        }
+    }
+
+    /// The least number of requests that a size has.
+    fn requests(&self) -> usize {
+        let requests = self.outcomes.iter().map(Outcome::requests);
+        requests.min().unwrap_or(0)
+    }
+}
+
+/// The variants' figures, behind the document's. Machines take turns, run by run.
 ///
 /// # Errors
-/// If the memory asked for cannot be laid out or had, or a request fails in a way that no variant's
-/// requests fail.
+/// If the memory asked for cannot be laid out or had, source files cannot be read, a request
+/// fails in a way that no variant's requests fail, or the build finds other bytes than it wrote.
 pub fn run(options: &Options, progress: Progress<'_>) -> Result<Vec<Figure<M>>, Failure> {
     let plan = Plan::new(options)?;
     let clock = Clock::calibrated();
-    let mut figures = Vec::new();
-    for &frames in &plan.sizes {
-        figures.extend(published::latencies(frames));
-    }
-    for &variant in &options.variants {
-        let outcomes = with_area(variant, &plan, |area| {
-            requests(area, &plan, options, clock, progress)
-        });
-        for (frames, outcome) in outcomes.map_err(|e| e.of("", variant.name()))? {
-            figures.extend(outcome.figures().into_iter().map(|(metric, value)| Figure {
-                case: frames.to_string(),
-                variant: variant.name(),
-                metric,
-                value,
-                source: Source::Measured,
-            }));
+    let is_build = options.at_work() == Background::Build;
+    let tree = match &options.tree {
+        _ if !is_build => None,
+        Some(folder) => Some(Tree::read(folder)?),
+        None => Some(Tree::make(plan.tree_bytes, options.seed)?),
+    };
+    let is_run = |v: &&Variant| is_build || **v != Variant::Original;
+    let variants: Vec<Variant> = options.variants.iter().filter(is_run).copied().collect();
+    let mut tallies: Vec<Tally> = variants.iter().map(|_| Tally::default()).collect();
+    let runs = if is_build { options.runs } else { 1 };
+    for run in 1..=runs {
+        for (&variant, tally) in variants.iter().zip(&mut tallies) {
+            let folder = tempfile::Builder::new()
+                .prefix("framewright-gcma-")
+                .tempdir();
+            let folder =
+                folder.map_err(|e| Failure::new(format!("no folder for a machine: {e}")))?;
+            let missing = (options.requests as usize).saturating_sub(tally.requests());
+            let work = Work {
+                variant,
+                plan: &plan,
+                options,
+                tree: tree.as_ref(),
+                folder: folder.path(),
+                clock,
+                progress,
+                // The last run makes up for what is missing.
+                requests: if run == runs { missing } else { 0 },
+            };
+            let came = with_machine(variant, &plan, folder.path(), |machine| work.on(machine));
+            tally.add(came.map_err(|e| {
+                e.of(
+                    if is_build { BACKGROUND } else { "requests" },
+                    variant.name(),
+                )
+            })?);
         }
     }
-    Ok(figures)
+    Ok(figures(&plan, &variants, &tallies))
 }
 
-/// All sizes' requests beside the background.
-fn requests(
-    area: &dyn Area,
-    plan: &Plan,
-    options: &Options,
-    clock: Clock,
-    progress: Progress<'_>,
-) -> Result<Vec<(u64, Outcome)>, Failure> {
-    let stop = AtomicBool::new(false);
-    let mut filler = guest::Filler::default();
-    // With an empty area nobody is ever a guest.
-    let is_filled = options.idle || options.background == Background::Guest;
-    if is_filled {
-        filler.put(area, plan.reserve_frames);
+fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure<M>> {
+    let mut figures = Vec::new();
+    let measured = |case: &str, variant: Variant, (metric, value)| Figure {
+        case: case.to_owned(),
+        variant: variant.name(),
+        metric,
+        value,
+        source: Source::Measured,
+    };
+    for (at, &frames) in plan.sizes.iter().enumerate() {
+        figures.extend(published::latencies(frames));
+        for (&variant, tally) in variants.iter().zip(tallies) {
+            let outcome = tally.outcomes.get(at).filter(|o| o.requests() > 0);
+            let of = outcome.map_or_else(Vec::new, Outcome::figures);
+            let case = frames.to_string();
+            figures.extend(of.into_iter().map(|value| measured(&case, variant, value)));
+        }
     }
-    std::thread::scope(|scope| {
-        let beside = (options.at_work() == Background::Guest).then(|| {
-            let (stop, frames) = (&stop, plan.reserve_frames);
-            scope.spawn(move || guest::be_busy(area, options.seed, frames, stop))
-        });
-        let mut owner = area.owner();
-        // What the request before has left free.
-        let mut free = 0;
-        let each = |&frames: &u64| {
-            let series = Series {
-                frames,
-                requests: options.requests,
-                pause: PAUSE,
-            };
-            let mut prepare = || {
-                if is_filled {
-                    filler.put(area, free);
-                }
-                free = frames;
-                Ok(())
-            };
-            let counted = || area.counted();
-            let outcome = series.run(&mut *owner, clock, &counted, &mut prepare, progress)?;
-            Ok((frames, outcome))
-        };
-        let outcomes = plan.sizes.iter().map(each).collect();
-        stop.store(true, Relaxed);
-        beside.into_iter().for_each(joined);
-        outcomes
-    })
+    if tallies.iter().all(|tally| tally.builds.is_empty()) {
+        return figures;
+    }
+    figures.extend(published::background());
+    let elapsed = |tally: &Tally| mean(&tally.builds, |b| b.elapsed_s);
+    let original = variants.iter().position(|v| *v == Variant::Original);
+    let original = original.map(|at| elapsed(&tallies[at]));
+    for (&variant, tally) in variants.iter().zip(tallies) {
+        let builds = &tally.builds;
+        let mut of = vec![
+            (M::UserS, mean(builds, |b| b.cpu.user_s)),
+            (M::SystemS, mean(builds, |b| b.cpu.system_s)),
+            (M::ElapsedS, elapsed(tally)),
+            (
+                M::CpuPercent,
+                mean(builds, |b| {
+                    (b.cpu.user_s + b.cpu.system_s) / b.elapsed_s * 100.0
+                }),
+            ),
+            (
+                M::DeviceBytesWritten,
+                mean(builds, |b| b.device_bytes as f64),
+            ),
+        ];
+        if let Some(original) = original {
+            of.push((M::ElapsedVsOriginal, elapsed(tally) / original));
+        }
+        let looked = |b: &Built| (b.counted.loaded + b.counted.missed) as f64;
+        if !variant.is_moving() {
+            let ratio = |b: &Built| b.counted.loaded as f64 / looked(b).max(1.0);
+            of.push((M::HitRatio, mean(builds, ratio)));
+        }
+        figures.extend(
+            of.into_iter()
+                .map(|value| measured(BACKGROUND, variant, value)),
+        );
+    }
+    figures
+}
+
+fn mean(builds: &[Built], of: impl Fn(&Built) -> f64) -> f64 {
+    builds.iter().map(of).sum::<f64>() / builds.len().max(1) as f64
 }
 
 /// The cases that were measured, in order.

@@ -1,21 +1,35 @@
 //! What is asked for, checked before anything is made.
 
 use super::super::Failure;
-use super::{Options, SIZES};
+use super::{Background, Options, SIZES, Variant};
 use framewright::Frame;
 
 /// Left to everybody else on the machine.
 const LEFT_KIB: u64 = 2 << 20;
 
-/// Frames of the smallest reserve: two pageblocks.
-const RESERVE_FRAMES_MIN: u64 = 1024;
+/// Frames of the smallest reserve, and of what is left beside one: two pageblocks.
+const FRAMES_MIN: u64 = 1024;
+
+/// Frames of a pageblock, of which an area lent to movable memory consists.
+const PAGEBLOCK: u64 = 512;
 
 /// What an experiment is made of.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    /// The area's frames.
+    /// Frames in all.
+    ram_frames: u64,
+    /// Of those, the area's.
     pub(super) reserve_frames: u64,
-    /// The document's sizes, as far as the area has so many frames.
+    /// Frames that the kernel and the programs have: five eighths of what is not the area's.
+    pub(super) held_frames: u64,
+    /// Pages of paged memory, and how many of them have frames at a time.
+    pub(super) paged_pages: u64,
+    pub(super) paged_budget: u64,
+    /// Slots of the swap device.
+    pub(super) swap_slots: u64,
+    /// Bytes of a tree that is made.
+    pub(super) tree_bytes: u64,
+    /// The document's sizes, as far as the area has room for a reservation of each.
     pub(super) sizes: Vec<u64>,
     /// Threads that may be guests at a time.
     pub(super) seats: u16,
@@ -25,29 +39,63 @@ impl Plan {
     /// # Errors
     /// If the area has too few frames, or memory has no more than the area, or the machine lacks them.
     pub(super) fn new(options: &Options) -> Result<Self, Failure> {
-        let (ram_frames, reserve_frames) = (
-            options.ram_bytes / Frame::BYTES,
-            options.reserve_bytes / Frame::BYTES,
-        );
-        if reserve_frames < RESERVE_FRAMES_MIN {
+        let frames = |bytes: u64| bytes / Frame::BYTES / PAGEBLOCK * PAGEBLOCK;
+        let (ram_frames, reserve_frames) =
+            (frames(options.ram_bytes), frames(options.reserve_bytes));
+        if reserve_frames < FRAMES_MIN {
             return Err(Failure::new(format!(
-                "a reserve of {reserve_frames} frames is too small, expected {RESERVE_FRAMES_MIN} or more"
+                "a reserve of {} frames is too small, expected {FRAMES_MIN} or more",
+                options.reserve_bytes / Frame::BYTES
             )));
         }
         // The job needs memory besides.
-        if ram_frames < reserve_frames + RESERVE_FRAMES_MIN {
+        if ram_frames < reserve_frames + 4 * FRAMES_MIN {
             return Err(Failure::new(format!(
                 "a RAM of {ram_frames} frames has no room for a reserve of {reserve_frames} and \
-                 {RESERVE_FRAMES_MIN} frames besides"
+                 {} frames besides",
+                4 * FRAMES_MIN
             )));
         }
         room_for(ram_frames)?;
-        let sizes = SIZES.into_iter().filter(|&frames| frames <= reserve_frames);
+        let mut left = reserve_frames;
+        let sizes = SIZES.into_iter().map_while(|frames| {
+            left = left.checked_sub(frames)?;
+            Some(frames)
+        });
+        let sizes: Vec<u64> = sizes.collect();
+        let held_frames = (ram_frames - reserve_frames) / 8 * 5;
+        // A build has twice what is left, and frames for a quarter of that.
+        let left = ram_frames - reserve_frames - held_frames;
+        let (paged_pages, paged_budget) = match options.at_work() {
+            Background::Build => (left * 2, left / 2),
+            _ => (reserve_frames / 2, reserve_frames / 2),
+        };
         Ok(Self {
+            ram_frames,
             reserve_frames,
-            sizes: sizes.collect(),
-            seats: options.workers + 2,
+            held_frames,
+            paged_pages,
+            paged_budget,
+            // Two versions of some pages are there at a time.
+            swap_slots: paged_pages * 3 / 2 + 1024,
+            tree_bytes: ram_frames * Frame::BYTES / 8 * 5,
+            sizes,
+            seats: options.workers + 4,
         })
+    }
+
+    /// Frames of the zone: all, or all but the area's.
+    pub(super) const fn zone_frames(&self, variant: Variant) -> u64 {
+        if variant.is_moving() {
+            self.ram_frames
+        } else {
+            self.ram_frames - self.reserve_frames
+        }
+    }
+
+    /// Dirty pages in the area at a time: half of the frames that no reservation has.
+    pub(super) fn dirty_max(&self) -> u64 {
+        (self.reserve_frames - self.sizes.iter().sum::<u64>()) / 2
     }
 }
 

@@ -1,5 +1,6 @@
-//! The document's first table, carried in the program.
+//! The document's two tables, carried in the program.
 
+use super::BACKGROUND;
 use crate::measure::{GcmaMetric as M, Of};
 use crate::report::{Figure, Source};
 
@@ -61,6 +62,14 @@ const LATENCY_US: [(u64, [[u32; 3]; 3]); 8] = [
     ),
 ];
 
+/// Of the build beside them, the mean of five: user, system and elapsed seconds, and CPU use in percent.
+const BUILD: [(&str, [f64; 4]); 4] = [
+    ("original", [1675.388, 167.702, 507.738, 362.4]),
+    ("cma", [1707.902, 172.184, 523.738, 358.4]),
+    ("gcma", [1677.492, 170.016, 515.042, 358.2]),
+    ("gcma.zram", [1678.104, 166.992, 513.622, 358.6]),
+];
+
 fn figure(case: &str, variant: &'static str, metric: M, value: f64) -> Figure<M> {
     Figure {
         case: case.to_owned(),
@@ -82,6 +91,21 @@ pub(super) fn latencies(frames: u64) -> Vec<Figure<M>> {
                 figures.push(figure(&case, variant, M::LatencyUs(of), f64::from(*us)));
             }
         }
+    }
+    figures
+}
+
+/// The document's figures of the build.
+pub(super) fn background() -> Vec<Figure<M>> {
+    let metrics = [M::UserS, M::SystemS, M::ElapsedS, M::CpuPercent];
+    let mut figures = Vec::new();
+    let [_, _, original, _] = BUILD[0].1;
+    for (variant, values) in BUILD {
+        for (metric, value) in metrics.into_iter().zip(values) {
+            figures.push(figure(BACKGROUND, variant, metric, value));
+        }
+        let ratio = values[2] / original;
+        figures.push(figure(BACKGROUND, variant, M::ElapsedVsOriginal, ratio));
     }
     figures
 }
@@ -122,5 +146,21 @@ mod tests {
             let expected: Vec<f64> = row[1..].iter().map(|cell| cell.parse().unwrap()).collect();
             assert_eq!(values, expected, "{row:?}");
         }
+    }
+
+    #[test]
+    fn the_builds_are_those_of_the_documents_table() {
+        let Some(rows) = rows("gcma-background.csv") else {
+            return;
+        };
+        for (row, (variant, values)) in rows.iter().zip(BUILD) {
+            assert_eq!(row[0], variant);
+            assert_eq!(
+                row[1..].join(","),
+                values.map(|v| v.to_string()).join(","),
+                "{row:?}"
+            );
+        }
+        assert_eq!(rows.len(), BUILD.len());
     }
 }

@@ -1,24 +1,14 @@
 //! The foreground: requests for contiguous frames, one after the other, each released at once.
 
 use super::area::Counted;
+use crate::experiment::Failure;
 use crate::experiment::clock::Clock;
-use crate::experiment::{Failure, Progress};
 use crate::measure::{GcmaMetric as M, Of};
 use framewright::reserve::{ContigError, Contiguous};
 use nix::sys::resource::{UsageWho, getrusage};
-use std::time::Duration;
 
 /// The document's sizes, in frames.
 pub const SIZES: [u64; 8] = [1, 512, 1024, 2048, 4096, 8192, 16_384, 32_000];
-
-/// How requests of one size are made.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Series {
-    pub(super) frames: u64,
-    pub(super) requests: u32,
-    /// Between a release and the next request.
-    pub(super) pause: Duration,
-}
 
 /// What came of the requests of one size.
 #[derive(Debug, Clone, Default)]
@@ -30,38 +20,29 @@ pub(super) struct Outcome {
     counted: Counted,
 }
 
-impl Series {
-    /// Makes the requests. Before each of them `prepare` is called, and what it does is not counted.
-    ///
-    /// A request's latency is from its call to its return, served or not, less what the clock costs.
-    pub(super) fn run(
-        self,
-        owner: &mut dyn Contiguous,
-        clock: Clock,
-        counted: &dyn Fn() -> Counted,
-        prepare: &mut dyn FnMut() -> Result<(), Failure>,
-        progress: Progress<'_>,
-    ) -> Result<Outcome, Failure> {
-        let mut outcome = Outcome::default();
-        for _ in 0..self.requests {
-            std::thread::sleep(self.pause);
-            prepare()?;
-            let earlier = counted();
-            let switches = involuntary_switches();
-            let (run, ns) = clock.time(|| owner.alloc_contig(self.frames, 1));
-            outcome.preempted += u64::from(involuntary_switches() != switches);
-            outcome.counted.add(&counted().since(&earlier));
-            outcome.latencies.push(ns);
-            match run {
-                Ok(run) => owner.release(run).map_err(Failure::new)?,
-                Err(ContigError::Busy { .. } | ContigError::NoMemory(_) | ContigError::NoRoom) => {
-                    outcome.failures += 1;
-                }
-                Err(error) => return Err(Failure::new(error)),
-            }
-            progress.step();
+/// Makes one request, and releases what it gave.
+///
+/// Its latency is from its call to its return, served or not, less what the clock costs.
+pub(super) fn one(
+    frames: u64,
+    owner: &mut dyn Contiguous,
+    clock: Clock,
+    counted: &dyn Fn() -> Counted,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let earlier = counted();
+    let switches = involuntary_switches();
+    let (run, ns) = clock.time(|| owner.alloc_contig(frames, 1));
+    outcome.preempted += u64::from(involuntary_switches() != switches);
+    outcome.counted.add(&counted().since(&earlier));
+    outcome.latencies.push(ns);
+    match run {
+        Ok(run) => owner.release(run).map_err(Failure::new),
+        Err(ContigError::Busy { .. } | ContigError::NoMemory(_) | ContigError::NoRoom) => {
+            outcome.failures += 1;
+            Ok(())
         }
-        Ok(outcome)
+        Err(error) => Err(Failure::new(error)),
     }
 }
 
@@ -71,6 +52,19 @@ fn involuntary_switches() -> i64 {
 }
 
 impl Outcome {
+    /// How many requests there were.
+    pub(super) const fn requests(&self) -> usize {
+        self.latencies.len()
+    }
+
+    /// Takes another one's requests of the same size in.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.latencies.extend(&other.latencies);
+        self.failures += other.failures;
+        self.preempted += other.preempted;
+        self.counted.add(&other.counted);
+    }
+
     /// The figures; none of latencies where there was no request.
     pub(super) fn figures(&self) -> Vec<(M, f64)> {
         let mut sorted = self.latencies.clone();

@@ -1,0 +1,210 @@
+//! A machine for one variant: frames, who uses them, the area, and the swap device.
+//!
+//! ```text
+//!   original, cma   zone of all frames, the area among them, lent to movable memory
+//!   gcma, ...       zone of all frames but the area's, and the area with its guests
+//!
+//!   FileCache ──▶ cleancache ──▶ the area        Paged ──▶ Frontswap ──▶ the area, and the swap device
+//! ```
+
+use super::super::Failure;
+use super::Variant;
+use super::area::{Area, Moving, PoolIds, with_area};
+use super::plan::Plan;
+use framewright::frame::{Seat, Zone, ZoneLayout};
+use framewright::policy::{ContigConfig, ReclaimConfig};
+use framewright::reclaim::{Background, Clients, Migrate, Reclaim, Shrink};
+use framewright::reserve::MigrateArea;
+use framewright::{Context, Frame, Mobility, Order, Run};
+use framewright_linux::file_cache::{FileCache, FileOptions};
+use framewright_linux::paged::Paged;
+use framewright_linux::swap::{Frontswap, SwapDevice, SwapFile, SwapPolicy, Zram};
+use framewright_linux::tenancy::{Reclaiming, Supply, Tenancy};
+use framewright_linux::{Host, Linux};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Looks of one step of the background.
+const BUDGET: u64 = 1024;
+
+/// As Linux 3.17 reclaims: for free frames, and not for whole pageblocks. The same for all variants.
+fn reclaim_config() -> ReclaimConfig {
+    ReclaimConfig {
+        pageblocks_percent: 0,
+        boost_percent: 0,
+        ..ReclaimConfig::default()
+    }
+}
+
+/// How long the background sleeps before it looks whether it is wanted.
+const NAP: Duration = Duration::from_millis(2);
+
+/// A seat of the zone.
+pub(super) type FrameSeat<'z> = Seat<'z, 'z, Linux>;
+
+/// A machine.
+pub(super) struct Machine<'a> {
+    pub(super) host: &'a Host,
+    pub(super) reclaim: &'a Reclaim<'a, 'a, Linux>,
+    pub(super) files: &'a FileCache<'a>,
+    pub(super) paged: &'a Paged<'a>,
+    pub(super) device: &'a dyn SwapDevice,
+    pub(super) area: &'a dyn Area,
+}
+
+impl<'a> Machine<'a> {
+    /// Runs `work` with those whom reclaim and compaction ask.
+    pub(super) fn with_clients<R>(&self, work: impl FnOnce(Clients<'_, FrameSeat<'a>>) -> R) -> R {
+        let shrink: [&dyn Shrink<FrameSeat<'a>>; 2] = [self.files, self.paged];
+        let migrate: [&dyn Migrate; 2] = [self.files, self.paged];
+        work(Clients {
+            shrink: &shrink,
+            migrate: &migrate,
+        })
+    }
+
+    /// Runs `work` with frames for the calling thread, which takes a seat.
+    pub(super) fn with_supply<R>(
+        &self,
+        work: impl FnOnce(&mut dyn Supply) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut seat = self.reclaim.seat(self.host.seat().map_err(Failure::new)?);
+        self.with_clients(|clients| {
+            let mut supply = Reclaiming {
+                seat: &mut seat,
+                clients,
+                context: Context::ANY,
+            };
+            work(&mut supply)
+        })
+    }
+
+    /// What Linux has kswapd for, until it is stopped.
+    pub(super) fn background(&self, stop: &AtomicBool) -> Result<(), Failure> {
+        let mut seat = self.host.seat().map_err(Failure::new)?;
+        self.with_clients(|clients| {
+            while !stop.load(Relaxed) {
+                match self.reclaim.background(&mut seat, &clients, BUDGET) {
+                    Background::Works => {}
+                    Background::Naps => std::thread::sleep(NAP),
+                    Background::Sleeps => {
+                        while !self.reclaim.is_wanted() && !stop.load(Relaxed) {
+                            std::thread::sleep(NAP);
+                        }
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// What a variant's guests are kept by.
+type Front<'a> = Option<(&'a dyn Tenancy, PoolIds, SwapPolicy)>;
+
+/// Runs `work` on a fresh machine of that variant, whose swap device lies in `folder`.
+pub(super) fn with_machine<R>(
+    variant: Variant,
+    plan: &Plan,
+    folder: &Path,
+    work: impl FnOnce(&Machine<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let device: Box<dyn SwapDevice> = match variant {
+        Variant::GcmaZram => Box::new(Zram::new(plan.swap_slots, plan.swap_slots * Frame::BYTES)),
+        _ => {
+            let path = folder.join("swap");
+            let file = SwapFile::create(&path, plan.swap_slots);
+            Box::new(
+                file.map_err(|e| Failure::new(format!("{}: no swap file: {e}", path.display())))?,
+            )
+        }
+    };
+    let device = &*device;
+    let frames = plan.zone_frames(variant);
+    let layout = ZoneLayout::new(Frame(0), frames).with_cpus(plan.seats);
+    let host = Host::new(&framewright_linux::Options::new(layout)).map_err(Failure::new)?;
+    let mut words = vec![0; Reclaim::words_needed(host.zone())];
+    let reclaim = Reclaim::new(host.zone(), &reclaim_config(), &mut words);
+    let reclaim = reclaim.map_err(Failure::new)?;
+    if variant.is_moving() {
+        let run = Run::new(Frame(frames - plan.reserve_frames), plan.reserve_frames)
+            .ok_or_else(|| Failure::new("more frames than there are numbers"))?;
+        let mut words = vec![0; MigrateArea::<Linux>::words_needed(run)];
+        let area = MigrateArea::new(&reclaim, run, &ContigConfig::LINUX, &mut words);
+        let area = area.map_err(Failure::new)?;
+        hold_back(host.zone(), plan)?;
+        return with_users(&host, device, None, plan, |files, paged| {
+            let moving = Moving {
+                area: &area,
+                host: &host,
+                files,
+                paged,
+            };
+            work(&Machine {
+                host: &host,
+                reclaim: &reclaim,
+                files,
+                paged,
+                device,
+                area: &moving,
+            })
+        });
+    }
+    hold_back(host.zone(), plan)?;
+    with_area(variant, plan, |area| {
+        let policy = match variant {
+            Variant::Framewright => SwapPolicy::WriteBack {
+                dirty_max: plan.dirty_max(),
+            },
+            _ => SwapPolicy::WriteThrough,
+        };
+        let front = area
+            .guests()
+            .map(|(tenancy, pools)| (tenancy, pools, policy));
+        with_users(&host, device, front, plan, |files, paged| {
+            work(&Machine {
+                host: &host,
+                reclaim: &reclaim,
+                files,
+                paged,
+                device,
+                area,
+            })
+        })
+    })
+}
+
+/// Runs `work` with a file cache and paged memory.
+fn with_users<'a, R>(
+    host: &'a Host,
+    device: &'a dyn SwapDevice,
+    front: Front<'a>,
+    plan: &Plan,
+    work: impl FnOnce(&FileCache<'a>, &Paged<'a>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let mut swap = Frontswap::new(device, plan.paged_pages);
+    if let Some((tenancy, pools, policy)) = front {
+        swap = swap.with_store(tenancy, pools.swap, 0, policy);
+    }
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, plan.paged_budget);
+    let paged = paged.map_err(Failure::new)?;
+    let cleancache = front.map(|(tenancy, pools, _)| (tenancy, pools.clean));
+    let options = FileOptions {
+        dirty_max: plan.paged_budget / 4,
+        ..FileOptions::default()
+    };
+    let files = FileCache::new(Arc::clone(host.ram_shared()), cleancache, options);
+    work(&files, &paged)
+}
+
+/// Takes what the kernel and the programs have, which nobody can move.
+fn hold_back(zone: &Zone<'_, Linux>, plan: &Plan) -> Result<(), Failure> {
+    let mut seat = zone.seat(framewright::CpuId(0)).map_err(Failure::new)?;
+    for _ in 0..plan.held_frames {
+        seat.alloc(Order::ZERO, Mobility::Unmovable)
+            .map_err(Failure::new)?;
+    }
+    Ok(())
+}
