@@ -2,11 +2,11 @@
 
 use super::Refused;
 use super::area::Reserve;
+use super::claim::Claim;
 use super::counters::count;
 use super::index::{Bucket, Entry, Locked, Ticket};
-use super::order::{Order, Shard};
 use super::pool::{Born, Debt, PoolId};
-use super::table::{BLOCK, BORN, FREE, INDEX, InsideFrom, KEPT, OBJECT, State, VALUE, Word};
+use super::table::{BORN, INDEX, InsideFrom, OBJECT, State, VALUE, Word};
 use crate::platform::{Contents, PageWords, Relax};
 use crate::raw::soon_written;
 use crate::sync::{
@@ -49,9 +49,6 @@ pub type Put = Result<(), Refused>;
 /// would be in the way of what it looks for.
 const LINES_AHEAD: usize = 8;
 
-/// Steps of the hand that a put makes in one shard at most.
-const HAND_STEPS: usize = 64;
-
 /// The seat of one CPU, for guests; given back when dropped.
 ///
 /// Calls with one key are to be serialised by the callers, as a kernel's page lock does; if they
@@ -62,7 +59,7 @@ pub struct Guest<'r, 'm, P> {
     words: &'m [AtomicU64],
     cpu: CpuId,
     /// The shard in which the next page is evicted.
-    next_shard: usize,
+    pub(super) next_shard: usize,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -71,13 +68,6 @@ impl<P> Drop for Guest<'_, '_, P> {
         // Release: the next one to take the seat sees its counters.
         self.words[count::TAKEN].store(0, Release);
     }
-}
-
-/// A page on its way in: a descriptor in state Filling, with its gate held open.
-struct Claim<'m> {
-    id: usize,
-    word: Word,
-    _inside: InsideFrom<'m>,
 }
 
 impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
@@ -111,14 +101,14 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
 
     /// Counts something of the kind that `pool` is of.
     #[inline]
-    fn count(&self, pool: usize, counter: usize) {
+    pub(super) fn count(&self, pool: usize, counter: usize) {
         // One writer: this seat.
         let word = &self.words[count::of(pool, counter)];
         word.store(word.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     #[inline]
-    fn hold(&self, pool: usize, by: u64) {
+    pub(super) fn hold(&self, pool: usize, by: u64) {
         let word = &self.words[count::HELD + pool];
         word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
     }
@@ -503,173 +493,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     fn give_back(&self, claim: &Claim<'_>) {
         // Not what was claimed: who forgot it has moved the generation on.
         let word = self.reserve.table.state(claim.id);
-        self.release(claim.id, word, &claim._inside);
-    }
-
-    /// A descriptor for a page: free, or whatever the hand finds.
-    fn claim(&mut self, pool: PoolId, is_value: bool, state: State) -> Option<Claim<'m>> {
-        let order = self.reserve.orders[usize::from(is_value)];
-        let shards = order.len();
-        self.next_shard = (self.next_shard + 1) % shards;
-        let start = self.next_shard;
-        let round = || (start..shards).chain(0..start);
-        let wanted = Wanted {
-            pool,
-            is_value,
-            is_dirty: state == State::Dirty,
-        };
-        let is_full = self.is_at_most(pool);
-        for nth in round().filter(|_| !is_full) {
-            if order.can_have_free(nth)
-                && let Some(shard) = order.try_lock(nth)
-                && let Some(claim) = self.claim_free(&order, &shard, nth, &wanted)
-            {
-                return Some(claim);
-            }
-        }
-        if let Some(claim) = round().find_map(|nth| {
-            let shard = order.try_lock(nth)?;
-            self.evict(&shard, &wanted, is_full)
-        }) {
-            return Some(claim);
-        }
-        // What was passed by because others were at it is waited for, before a put is refused.
-        round().find_map(|nth| {
-            let shard = order.lock(nth, &self.reserve.platform);
-            let free = (!is_full).then(|| self.claim_free(&order, &shard, nth, &wanted));
-            free.flatten()
-                .or_else(|| self.evict(&shard, &wanted, is_full))
-        })
-    }
-
-    /// Whether the pool has as many pages as it may.
-    fn is_at_most(&self, pool: PoolId) -> bool {
-        let (_, max) = self.reserve.pools.shares(usize::from(pool.0));
-        max != u64::MAX && self.reserve.held(usize::from(pool.0)) >= max
-    }
-
-    fn claim_free(
-        &self,
-        order: &Order<'m>,
-        shard: &Shard<'_>,
-        nth: usize,
-        wanted: &Wanted,
-    ) -> Option<Claim<'m>> {
-        let table = &self.reserve.table;
-        let blocks = self.reserve.blocks_of(wanted.is_value);
-        let of_shard = (blocks.len() + order.len() - 1 - nth) / order.len();
-        let hint = shard.free_hint();
-        shard.expect_no_free();
-        let mut left = false;
-        for at in 0..of_shard {
-            let local = (hint + at) % of_shard;
-            let block = blocks.start + nth + local * order.len();
-            for word in 0..BLOCK / 64 {
-                let mut bits = table.lane(block * (BLOCK / 64) + word)[FREE].load(Relaxed);
-                while bits != 0 {
-                    let id = block * BLOCK + word * 64 + bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
-                    let inside = table.try_enter_from(id, self.words);
-                    left = true;
-                    let Some(inside) = inside else { break };
-                    if wanted.is_dirty && table.has_bit(id, KEPT) || !table.claim_free(id) {
-                        continue;
-                    }
-                    shard.set_free_hint(local);
-                    shard.may_have_free();
-                    let word = wanted.filling(table.state(id));
-                    table.publish(id, word);
-                    return Some(self.claimed(shard, id, word, inside));
-                }
-            }
-        }
-        if left {
-            // What is there was not to be had now.
-            shard.may_have_free();
-        }
-        None
-    }
-
-    /// The next one in the order of eviction.
-    fn evict(&self, shard: &Shard<'_>, wanted: &Wanted, own: bool) -> Option<Claim<'m>> {
-        let reserve = self.reserve;
-        let table = &reserve.table;
-        for _ in 0..HAND_STEPS {
-            let id = shard.step(table)?;
-            let word = table.state(id);
-            let is_dead = word.has_page() && reserve.is_dead(id, word);
-            match word.state() {
-                State::Cached => {}
-                // Nobody waits for it any more.
-                State::Dirty if is_dead => {}
-                State::Free => {
-                    shard.unlink(table, id);
-                    continue;
-                }
-                _ => continue,
-            }
-            if !is_dead && (table.pass_by(id) || !self.may_evict(word.pool(), wanted.pool, own)) {
-                continue;
-            }
-            let Some(inside) = table.try_enter_from(id, self.words) else {
-                continue;
-            };
-            if wanted.is_dirty && table.has_bit(id, KEPT) {
-                continue;
-            }
-            // At once in the next generation: nobody finds the old page any more (C6).
-            let filling = wanted.filling(word);
-            if table.change(id, word, filling) {
-                if word.is_dirty() {
-                    reserve.dirty_no_more(id, word.pool());
-                }
-                self.hold(word.pool(), 1u64.wrapping_neg());
-                self.count(word.pool(), count::EVICTED);
-                return Some(self.claimed(shard, id, filling, inside));
-            }
-        }
-        None
-    }
-
-    fn claimed(
-        &self,
-        shard: &Shard<'_>,
-        id: usize,
-        word: Word,
-        inside: InsideFrom<'m>,
-    ) -> Claim<'m> {
-        let table = &self.reserve.table;
-        table.before_writing();
-        self.hold(word.pool(), 1);
-        shard.push(table, id);
-        Claim {
-            id,
-            word,
-            _inside: inside,
-        }
-    }
-
-    /// Whether the shares let `pool` evict a page of `from`.
-    fn may_evict(&self, from: usize, pool: PoolId, own: bool) -> bool {
-        if from == usize::from(pool.0) {
-            return true;
-        }
-        let (min, _) = self.reserve.pools.shares(from);
-        !own && (min == 0 || self.reserve.held(from) > min)
-    }
-}
-
-/// What a put wants a descriptor for.
-struct Wanted {
-    pool: PoolId,
-    is_value: bool,
-    is_dirty: bool,
-}
-
-impl Wanted {
-    /// The state of a descriptor that was in another one.
-    fn filling(&self, word: Word) -> Word {
-        word.next(State::Filling, usize::from(self.pool.0))
+        self.release(claim.id, word, &claim.inside);
     }
 }
 

@@ -63,6 +63,7 @@
 //! that are checked after the copy: sequence locks (Boehm, MSPC 2012).
 
 mod area;
+mod claim;
 mod clean;
 mod contiguous;
 pub mod contract;
