@@ -216,27 +216,21 @@ impl<'s> Frontswap<'s> {
     }
 
     fn clean_all(&self) -> Result<(), SwapError> {
-        let errors = self.counts.device_errors.load(Relaxed);
         for _ in 0..SWEEPS {
             if self.dirty_pages() == 0 {
                 return Ok(());
             }
-            let written = self.clean(u64::MAX);
-            if self.counts.device_errors.load(Relaxed) != errors || self.is_full() && written == 0 {
-                break;
-            }
-            if written == 0 {
-                std::thread::yield_now();
+            match self.sweep(u64::MAX) {
+                (_, Some(error)) => return Err(error),
+                // Another cleaner is at it, or an owner.
+                (0, None) => std::thread::yield_now(),
+                (_, None) => {}
             }
         }
         match self.dirty_pages() {
             0 => Ok(()),
             dirty => Err(SwapError::Dirty(dirty)),
         }
-    }
-
-    fn is_full(&self) -> bool {
-        self.slots.used() == self.slots.slots()
     }
 
     fn write_checkpoint(&self, number: u64, map: &[u64]) -> Result<(), SwapError> {

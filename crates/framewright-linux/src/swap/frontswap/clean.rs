@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, Kind};
 use super::stats::count;
-use super::{Frontswap, SwapPolicy};
+use super::{Frontswap, SwapError, SwapPolicy};
 use framewright::platform::PageWords;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -10,15 +10,31 @@ impl Frontswap<'_> {
     /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not. One thread
     /// at a time; another one's call does nothing. Takes a seat of the store's meanwhile.
     pub fn clean(&self, pages: u64) -> u64 {
-        let Some(front) = self.front else { return 0 };
-        let mut written = 0;
+        self.sweep(pages).0
+    }
+
+    /// The same, and the first error that came of it.
+    pub(super) fn sweep(&self, pages: u64) -> (u64, Option<SwapError>) {
+        let (mut written, mut failed) = (0, None);
+        let Some(front) = self.front else {
+            return (written, failed);
+        };
         front.tenancy.clean(pages, &mut |key, contents| {
             let is_ours = key.pool == front.pool && key.object == front.object;
-            let is_written = is_ours && self.clean_one(key.index, contents);
-            written += u64::from(is_written);
-            is_written
+            let cleaned = is_ours.then(|| self.clean_one(key.index, contents));
+            match cleaned {
+                Some(Ok(true)) => {
+                    written += 1;
+                    return true;
+                }
+                Some(Err(error)) => {
+                    failed.get_or_insert(error);
+                }
+                Some(Ok(false)) | None => {}
+            }
+            false
         });
-        written
+        (written, failed)
     }
 
     /// Whether more than half of the pages that may be dirty are.
@@ -29,10 +45,9 @@ impl Frontswap<'_> {
         }
     }
 
-    fn clean_one(&self, page: u64, contents: &PageWords) -> bool {
-        let Ok(word) = self.entry(page) else {
-            return false;
-        };
+    /// Whether the page is on the device now, and was not.
+    fn clean_one(&self, page: u64, contents: &PageWords) -> Result<bool, SwapError> {
+        let word = self.entry(page)?;
         let dirty = Entry(word.load(Acquire));
         let writing = dirty.with_kind(Kind::Writing);
         let is_dirty = dirty.kind() == Kind::Dirty;
@@ -41,7 +56,7 @@ impl Frontswap<'_> {
                 .compare_exchange(dirty.0, writing.0, AcqRel, Relaxed)
                 .is_err()
         {
-            return false;
+            return Ok(false);
         }
         let slot = self.write_one(page, contents);
         let after = match &slot {
@@ -53,14 +68,14 @@ impl Frontswap<'_> {
         };
         // Got back, stored anew or invalidated meanwhile: then this is an old version (F2).
         let is_current = word.compare_exchange(writing.0, after.0, AcqRel, Relaxed);
-        let Ok(slot) = slot else { return false };
+        let slot = slot?;
         count(&self.counts.device_writes);
         if is_current.is_err() {
             self.free_slot(slot);
-            return false;
+            return Ok(false);
         }
         self.dirty.fetch_sub(1, Relaxed);
         count(&self.counts.cleaned);
-        true
+        Ok(true)
     }
 }
