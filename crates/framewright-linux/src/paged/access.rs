@@ -190,6 +190,8 @@ impl Paged<'_> {
     /// The frame of a page, pinned.
     pub(super) fn hold(&self, nth: usize, is_write: bool) -> Result<Frame, PagedError> {
         let region = &self.region;
+        // A failure that nobody waited for is no answer to this call.
+        let mut has_waited = false;
         loop {
             let shut = region.gate.shut();
             let state = region.table.state(nth);
@@ -205,14 +207,15 @@ impl Paged<'_> {
                 region.table.set(nth, dirty);
                 return Ok(frame);
             }
-            if state.is(FAILED) {
+            if state.is(FAILED) && has_waited {
                 region.table.set(nth, state.without(FAILED));
                 drop(shut);
                 return Err(self.error_of(nth));
             }
-            if !region.want(nth, state, is_write, shut) {
+            if !region.want(nth, state.without(FAILED), is_write, shut) {
                 return Err(PagedError::NotServed);
             }
+            has_waited = true;
         }
     }
 

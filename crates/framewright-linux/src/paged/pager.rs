@@ -118,9 +118,6 @@ impl Paged<'_> {
     fn bring(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut Work) {
         let wanted = work.cluster(nth);
         let pages = self.claim(nth, wanted);
-        if pages.is_empty() {
-            return;
-        }
         self.make_room(pages.len() as u64, supply);
         let taken = self.take_frames(pages.len(), supply, work);
         let filled = taken.and_then(|()| self.fill(&pages, work));
@@ -139,11 +136,11 @@ impl Paged<'_> {
         self.region.changed.tell();
     }
 
-    /// Up to `wanted` pages from `nth` on that have no frame, marked as busy.
+    /// Up to `wanted` pages from `nth` on that have no frame, marked as busy, as `nth` is already.
     fn claim(&self, nth: usize, wanted: usize) -> Range<usize> {
         let region = &self.region;
         let _shut = region.gate.shut();
-        let mut pages = nth..nth;
+        let mut pages = nth..nth + 1;
         while pages.end < region.page_count() && pages.len() < wanted {
             let state = region.table.state(pages.end);
             if state.has_frame() || state.is(BUSY) {

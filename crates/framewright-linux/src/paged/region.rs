@@ -194,16 +194,20 @@ impl Region {
         self.changed.wait(seen);
     }
 
-    /// The next page that is wanted.
+    /// The next page that is wanted, which is busy then.
     pub(super) fn next_wanted(&self) -> Option<(usize, bool)> {
         let _shut = self.gate.shut();
         loop {
             let (nth, is_write) = self.requests.pop()?;
             let state = self.table.state(nth);
-            self.table.set(nth, state.without(WANTED));
-            if !state.has_frame() && !state.is(BUSY) {
+            let is_free = !state.has_frame() && !state.is(BUSY);
+            let state = state.without(WANTED);
+            if is_free {
+                // At once: else who waits could ask a second time.
+                self.table.set(nth, state.without(FAILED).with(BUSY));
                 return Some((nth, is_write));
             }
+            self.table.set(nth, state);
         }
     }
 
@@ -235,44 +239,49 @@ impl Touched for Region {
 
     fn touched(&self, address: usize, is_write: Option<bool>) -> Touch {
         let nth = (address - self.bytes().start) / FRAME_BYTES;
-        let shut = self.gate.shut();
-        let state = self.table.state(nth);
-        if state.is(LEAVING) {
-            self.wait(shut);
-            return Touch::Again;
-        }
-        if state.has_frame() {
-            let is_first_write = state.is(SHOWN) && !state.is(WRITABLE) && is_write != Some(false);
-            if state.is(SHOWN) && !is_first_write {
-                // Somebody else's touch has just done it.
+        // A failure that nobody waited for is no answer to this touch.
+        let mut has_waited = false;
+        loop {
+            let shut = self.gate.shut();
+            let state = self.table.state(nth);
+            if state.is(LEAVING) {
+                self.wait(shut);
                 return Touch::Again;
             }
-            count(
-                if is_first_write {
-                    &self.counts.written_first
-                } else {
-                    &self.counts.used_again
-                },
-                1,
-            );
-            let is_write = is_first_write || is_write == Some(true);
-            if !self.let_in(nth, state.without(LISTED), is_write) {
-                drop(shut);
-                // The pagers make room: they look at the limit before they bring anything.
-                self.asked.tell();
-                pause();
+            if state.has_frame() {
+                let is_first_write =
+                    state.is(SHOWN) && !state.is(WRITABLE) && is_write != Some(false);
+                if state.is(SHOWN) && !is_first_write {
+                    // Somebody else's touch has just done it.
+                    return Touch::Again;
+                }
+                count(
+                    if is_first_write {
+                        &self.counts.written_first
+                    } else {
+                        &self.counts.used_again
+                    },
+                    1,
+                );
+                let is_write = is_first_write || is_write == Some(true);
+                if !self.let_in(nth, state.without(LISTED), is_write) {
+                    drop(shut);
+                    // The pagers make room: they look at the limit before they bring anything.
+                    self.asked.tell();
+                    pause();
+                }
+                return Touch::Again;
             }
-            return Touch::Again;
-        }
-        if state.is(FAILED) {
-            self.table.set(nth, state.without(FAILED));
-            return Touch::Wrong;
-        }
-        count(&self.counts.faults, 1);
-        if self.want(nth, state, is_write == Some(true), shut) {
-            Touch::Again
-        } else {
-            Touch::Wrong
+            if state.is(FAILED) && has_waited {
+                self.table.set(nth, state.without(FAILED));
+                return Touch::Wrong;
+            }
+            count(&self.counts.faults, u64::from(!has_waited));
+            let state = state.without(FAILED);
+            if !self.want(nth, state, is_write == Some(true), shut) {
+                return Touch::Wrong;
+            }
+            has_waited = true;
         }
     }
 }
