@@ -111,6 +111,7 @@ pub use error::{AllocError, FreeError, RangeError, SeatError, SetupError};
 pub use frames::{Frames, Seats};
 pub use layout::ZoneLayout;
 pub use report::{FreeBlocks, Region, Standing};
+pub(crate) use search::Spread;
 pub(crate) use seat::CACHED_ORDERS;
 pub use seat::Seat;
 pub(crate) use target::Room;

@@ -3,7 +3,7 @@
 use super::block::Held;
 use super::seat::{CACHED_ORDERS, SeatWords, counter};
 use super::zone::Zone;
-use crate::policy::{Class, Label, ZoneFacts};
+use crate::policy::{Class, Label, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
@@ -238,8 +238,14 @@ impl<'m, P> Zone<'m, P> {
     /// search.
     #[must_use]
     pub fn would_contaminate(&self, order: Order, mobility: Mobility) -> bool {
+        self.spreads(order, mobility) == Spread::Contaminates
+    }
+
+    /// What a request of `mobility` for a block of `order` would do to the pageblock that it would now
+    /// be served from. As [`would_contaminate`](Self::would_contaminate).
+    pub(crate) fn spreads(&self, order: Order, mobility: Mobility) -> Spread {
         if mobility.is_movable() || order > self.pageblock_order() {
-            return false;
+            return Spread::Stays;
         }
         let mut search = Search::new(self, Wanted { order, mobility });
         let end = self.policy.end(mobility);
@@ -250,14 +256,22 @@ impl<'m, P> Zone<'m, P> {
                 let labelled = self.policy.is_labelled();
                 let is_whole = found == usize::from(self.map.pageblock_order);
                 return match self.policy.classes().class(class, labelled) {
-                    Some(Class::Clean { .. }) => true,
-                    Some(Class::Labelled { label, .. }) => label.is_movable() && !is_whole,
-                    _ => false,
+                    Some(Class::Clean { .. }) => Spread::Contaminates,
+                    Some(Class::Labelled { label, .. }) if label.is_movable() && !is_whole => {
+                        Spread::Contaminates
+                    }
+                    Some(Class::Pure { share, .. } | Class::Mixed { share, .. })
+                        if share >= SHARE_SETTLED =>
+                    {
+                        Spread::Stays
+                    }
+                    Some(Class::Labelled { .. }) => Spread::Stays,
+                    _ => Spread::Settles,
                 };
             }
             search.look(self, found, usize::from(rank) + 1);
         }
-        false
+        Spread::Stays
     }
 
     /// The facts of the zone, by the counters of all seats: more or less, while others work.
@@ -435,4 +449,15 @@ impl<'m, P> Zone<'m, P> {
         }
         None
     }
+}
+
+/// What a request does to the pageblock that serves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spread {
+    /// It goes where its like is at home, or moves, or there is no block.
+    Stays,
+    /// It goes where little or nothing is that cannot move, and nothing or little that can is harmed.
+    Settles,
+    /// It goes where nothing is that cannot move, but something that can.
+    Contaminates,
 }

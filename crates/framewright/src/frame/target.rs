@@ -6,7 +6,7 @@ use super::search::Wanted;
 use super::seat::{Seat, counter};
 use super::tag::Tag;
 use crate::platform::{Barrier, Relax};
-use crate::policy::{Class, Label, takes_contents};
+use crate::policy::{Class, Label, SHARE_SETTLED, takes_contents};
 use crate::units::{Frame, Mobility, Order};
 
 /// How many pageblocks of one row are tried before the next row is.
@@ -17,7 +17,8 @@ const TRIES: usize = 8;
 pub(crate) enum Room {
     /// From free blocks below this order, in pageblocks that hold movable contents already; so never
     /// from a free block as large as what is to be made, and never from an entirely free pageblock, except
-    /// where what moves is as large as one.
+    /// where what moves is as large as one. For a whole pageblock also from those in which nothing moves:
+    /// one that somebody waits for is worth more than what is in stock there.
     Below(Order),
     /// The same, and from whatever is lent to what moves: free blocks there, however large, are no use
     /// to those for whom room is made.
@@ -26,6 +27,8 @@ pub(crate) enum Room {
     Anywhere,
     /// The same, and from what is lent only if there is nothing else.
     LentLast,
+    /// From pageblocks that hold something and are not settled: for what has to leave one that is.
+    Unsettled,
 }
 
 impl Room {
@@ -33,6 +36,7 @@ impl Room {
     fn limit(self, order: Order, pageblock_order: Order) -> u8 {
         match self {
             Self::Anywhere | Self::LentLast | Self::BelowOrLent(_) => pageblock_order.get(),
+            Self::Unsettled => pageblock_order.get() - 1,
             Self::Below(made) if order == pageblock_order => made.get().min(order.get() + 1) - 1,
             Self::Below(made) => made.min(pageblock_order).get() - 1,
         }
@@ -40,6 +44,11 @@ impl Room {
 
     const fn is_anywhere(self) -> bool {
         matches!(self, Self::Anywhere | Self::LentLast)
+    }
+
+    /// Whether contents may go where nothing moves, if labels do not decide.
+    pub(crate) fn takes_pure(self, pageblock_order: Order) -> bool {
+        matches!(self, Self::Below(made) if made >= pageblock_order)
     }
 
     /// Whether free blocks of order `size` in pageblocks of `class` may be broken for one of `order`.
@@ -53,10 +62,11 @@ impl Room {
         }
         let is_whole = order == pageblock_order && size == order.get();
         match class {
+            Class::Mixed { share, .. } if self == Self::Unsettled => share < SHARE_SETTLED,
             Class::Clean { .. } | Class::Mixed { .. } | Class::Contiguous { .. } => true,
             Class::Labelled { label, .. } => label.is_movable() || self.is_anywhere(),
             Class::Empty => is_whole || self.is_anywhere(),
-            Class::Pure { .. } => self.is_anywhere(),
+            Class::Pure { .. } => self.is_anywhere() || self.takes_pure(pageblock_order),
             Class::HighOrder => false,
         }
     }
@@ -127,7 +137,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let passes: &[Option<bool>] = match room {
             Room::BelowOrLent(_) => &[Some(true), Some(false)],
             Room::LentLast => &[Some(false), Some(true)],
-            Room::Below(_) | Room::Anywhere => &[None],
+            Room::Below(_) | Room::Anywhere | Room::Unsettled => &[None],
         };
         for lent in passes {
             for size in order.get()..=limit {
@@ -256,5 +266,10 @@ fn is_target<P>(held: &Held<'_, '_, P>, room: Room, order: Order) -> bool {
     let labelled = held.zone.policy.is_labelled();
     let is_lent = held.meta().label() == Label::Contiguous;
     let takes_lent = is_lent && matches!(room, Room::BelowOrLent(_));
-    room.is_anywhere() || is_whole || takes_lent || takes_contents(&held.facts(), labelled)
+    let takes_pure = !labelled && !is_lent && room.takes_pure(held.zone.pageblock_order());
+    room.is_anywhere()
+        || is_whole
+        || takes_lent
+        || takes_pure
+        || takes_contents(&held.facts(), labelled)
 }

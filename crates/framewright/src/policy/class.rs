@@ -134,6 +134,9 @@ pub enum Class {
 /// How many values a share has.
 const SHARES: u8 = 4;
 
+/// The first share of a pageblock in which what cannot move has settled: an eighth.
+pub(crate) const SHARE_SETTLED: u8 = 2;
+
 /// The numbering of classes for pageblocks of one order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Classes {

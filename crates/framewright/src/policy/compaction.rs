@@ -62,6 +62,16 @@ pub fn compaction_cost(
     Some(copies + in_the_way + contamination)
 }
 
+/// Whether what cannot move has settled in a pageblock: an eighth of it or more.
+///
+/// It will hardly ever be one free block again, so what cannot move is at home there, and what moves has
+/// better places.
+#[inline]
+#[must_use]
+pub const fn is_settled(facts: &BlockFacts, pageblock_order: Order) -> bool {
+    facts.nonmovable() as u64 * 8 >= pageblock_order.frames()
+}
+
 /// Whether compaction may move contents into a pageblock: there are movable ones already, and where
 /// labels decide, it is for them.
 #[inline]
@@ -168,6 +178,18 @@ mod tests {
 
     fn cost(facts: &BlockFacts, size: u8, mobility: Mobility) -> Option<u32> {
         compaction_cost(facts, 0, order(9), order(size), mobility)
+    }
+
+    #[test]
+    fn an_eighth_that_cannot_move_has_settled_and_its_share_says_so() {
+        let classes = crate::policy::Classes::new(order(9));
+        for nonmovable in [0, 1, 63, 64, 65, 512] {
+            let half = nonmovable / 2;
+            let facts = facts(MOVABLE, [half, 0, nonmovable - half]);
+            assert_eq!(is_settled(&facts, order(9)), nonmovable >= 64);
+            let share = classes.share(nonmovable);
+            assert_eq!(share >= crate::policy::SHARE_SETTLED, nonmovable >= 64);
+        }
     }
 
     #[test]

@@ -30,13 +30,15 @@ mod range;
 mod spill;
 mod watermark;
 
+pub(crate) use class::SHARE_SETTLED;
 pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
-pub use compaction::{Deferral, compaction_cost, takes_contents};
+pub use compaction::{Deferral, compaction_cost, is_settled, takes_contents};
 pub use config::{Config, ConfigError, Fallback};
 pub use contiguous::{ContigConfig, Place};
 pub use cost::{EvacuationCost, evacuation_cost};
 pub use pressure::{
-    ReclaimConfig, Remedy, Targets, boost_after, boosted, gap, next_priority, quota, remedy, share,
+    ReclaimConfig, Remedy, Targets, boost_after, boosted, gap, held_back, next_priority, quota,
+    remedy, share,
 };
 pub use range::{Insert, RangeConfig};
 pub use spill::{Effort, SpillFacts, Step, Tried, next_step};

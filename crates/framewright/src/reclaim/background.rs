@@ -15,11 +15,12 @@
 use super::Clients;
 use super::compact::{CompactEffort, Compaction};
 use super::direct::{Behalf, Round, piece_of};
+use super::settled::Settled;
 use super::state::{Counter, Reclaim, word};
 use super::watch::{Lack, NAPS, SLEEPS, WORKS};
 use crate::frame::Seat;
 use crate::platform::{Barrier, Relax};
-use crate::policy::{Targets, boost_after, gap};
+use crate::policy::{Targets, boost_after, gap, held_back};
 use crate::sync::Ordering::{AcqRel, Relaxed};
 use crate::units::{Context, Mobility, Order};
 
@@ -42,6 +43,9 @@ enum Standing {
     Pageblocks,
     /// Below the zone's high watermark in frames for what cannot move.
     Ordinary,
+    /// Below the high target in free frames where what cannot move has settled: what moves is to leave
+    /// this pageblock.
+    Stock(usize),
     Reached,
 }
 
@@ -77,6 +81,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                     let whole = self.zone().pageblock_order();
                     self.empty_one(frames, clients, whole, Lack::Pageblocks)
                 }
+                Standing::Stock(id) => self.restock(frames, clients, id),
                 Standing::Ordinary => {
                     let piece = piece_of(self.zone().pageblock_order());
                     self.empty_one(frames, clients, piece, Lack::Ordinary)
@@ -143,12 +148,29 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         // And something for requests to take while one is emptied.
         let room = marks.min + gap(whole) + whole.frames();
         let first = marks.high.max(room).min(targets.frames.high);
+        let settled = if self.keeps_stock() {
+            self.settled()
+        } else {
+            Settled::default()
+        };
+        // What is in stock is not for what moves.
+        let held_back = held_back(settled.free, &targets);
+        let free = free.saturating_sub(held_back);
         if free < first && self.may_ask() {
             return Standing::Frames(first - free);
         }
         let ordinary = zone.free_frames_for(Mobility::Unmovable);
         if ordinary < marks.high && !self.has_given_up(Lack::Ordinary) {
             return Standing::Ordinary;
+        }
+        if settled.free < targets.stock.high && !self.has_given_up(Lack::Stock) {
+            match settled.fullest {
+                Some((id, movable)) if settled.room > movable => return Standing::Stock(id),
+                Some((_, movable)) if self.may_ask() => {
+                    return Standing::Frames(movable + 1 - settled.room);
+                }
+                _ => {}
+            }
         }
         let high = targets.pageblocks.high;
         let lacks_pageblocks = zone.free_pageblocks_up_to(high) < high;
@@ -167,7 +189,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 
     /// For the rest of this run nothing more is tried about `lack`, nor for some time after it.
-    fn give_up(&self, lack: Lack) {
+    pub(super) fn give_up(&self, lack: Lack) {
         let given_up = self.word(word::GIVEN_UP);
         given_up.store(given_up.load(Relaxed) | 1 << lack as u64, Relaxed);
         self.leave_off(lack);
@@ -238,7 +260,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let (before, stood) = (self.looks(), self.stands(lack));
         let mobility = match lack {
             Lack::Ordinary => Mobility::Unmovable,
-            Lack::Pageblocks | Lack::Frames => Mobility::Movable,
+            Lack::Pageblocks | Lack::Frames | Lack::Stock => Mobility::Movable,
         };
         let effort = CompactEffort::Background;
         let emptied = self.compact(frames, order, mobility, effort, clients.migrate);
@@ -264,15 +286,16 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         match lack {
             Lack::Frames => zone.free_in_pageblocks(),
             Lack::Ordinary => zone.free_frames_for(Mobility::Unmovable),
+            Lack::Stock => self.settled().free,
             Lack::Pageblocks => zone.free_pageblocks_up_to(self.targets().pageblocks.high),
         }
     }
 
     /// Looks of both scanners so far.
-    fn looks(&self) -> u64 {
+    pub(super) fn looks(&self) -> u64 {
         self.counted(Counter::MigrateScanned) + self.counted(Counter::FreeScanned)
     }
 }
 
 /// In [`word::GIVEN_UP`], beside the bits of what was given up.
-const HAS_COMPACTED: u64 = 1 << 3;
+const HAS_COMPACTED: u64 = 1 << 4;

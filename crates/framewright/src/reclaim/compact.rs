@@ -86,6 +86,9 @@ impl Candidates {
     }
 }
 
+/// The kind of skip bits behind those for whole pageblocks and for smaller blocks.
+const SETTLED: usize = 2;
+
 /// Where a block may be made: numbered by its first pageblock.
 struct Places {
     first: usize,
@@ -320,6 +323,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let mut found = Candidates::NONE;
         // Then what is lent is room, and nothing to be emptied.
         let is_for_all = matches!(emptying.room, Room::BelowOrLent(_));
+        let takes_pure = emptying.room.takes_pure(pageblock_order) && !zone.is_labelled();
         for nth in nths {
             let id = places.first + (begin + nth) % places.count * places.run;
             emptying.tally.migrate_scanned += places.run as u64;
@@ -331,7 +335,8 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
                 };
                 let facts = zone.pageblock(id);
                 let is_lent = is_for_all && facts.label == Label::Contiguous;
-                if is_lent || takes_contents(&facts, zone.is_labelled()) {
+                let is_pure = takes_pure && facts.movable() == 0 && facts.nonmovable() > 0;
+                if is_lent || is_pure || takes_contents(&facts, zone.is_labelled()) {
                     found.room += u64::from(facts.free);
                 }
                 if is_lent {
@@ -397,9 +402,28 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
 
     /// The skip bit of a pageblock: one for the whole, and one for blocks inside it.
     fn skip_bit(&self, id: usize, order: Order) -> (usize, u64) {
-        let blocks = self.zone().pageblocks().div_ceil(64);
         let kind = usize::from(order < self.zone().pageblock_order());
-        (kind * blocks + id / 64, 1 << (id % 64))
+        (kind * self.skip_words() + id / 64, 1 << (id % 64))
+    }
+
+    /// Words of skip bits of each kind.
+    fn skip_words(&self) -> usize {
+        self.zone().pageblocks().div_ceil(64)
+    }
+
+    /// Whether what moves in a settled pageblock stayed there when it was last tried.
+    pub(super) fn is_skipped_when_settled(&self, id: usize) -> bool {
+        self.skips[SETTLED * self.skip_words() + id / 64].load(Relaxed) >> (id % 64) & 1 != 0
+    }
+
+    pub(super) fn skip_when_settled(&self, id: usize) {
+        self.skips[SETTLED * self.skip_words() + id / 64].fetch_or(1 << (id % 64), Relaxed);
+    }
+
+    pub(super) fn drop_skips_of_settled(&self) {
+        for word in &self.skips[SETTLED * self.skip_words()..] {
+            word.store(0, Relaxed);
+        }
     }
 
     fn is_skipped(&self, id: usize, order: Order) -> bool {
@@ -413,7 +437,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     }
 
     fn drop_skips(&self) {
-        for word in self.skips {
+        for word in &self.skips[..SETTLED * self.skip_words()] {
             word.store(0, Relaxed);
         }
     }

@@ -71,6 +71,7 @@ mod evacuate;
 mod moving;
 mod relief;
 mod seat;
+mod settled;
 mod state;
 mod watch;
 

@@ -197,6 +197,37 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         left
     }
 
+    /// Moves what can move out of the pageblocks `apart`, as far as there is room for it elsewhere.
+    /// What does not move, or is as large as a pageblock, is passed by.
+    pub(super) fn move_out(&mut self, apart: &Apart<'_, 'm, P>) {
+        let zone = self.seat.zone();
+        let area = zone.offsets_of(&apart.ids());
+        self.tally.migrate_scanned += area.len() as u64;
+        let mut at = area.start;
+        loop {
+            let mut batch = Batch::EMPTY;
+            while batch.len < BATCH
+                && let Some(offset) = zone.next_taken(at..area.end)
+            {
+                at = match zone.content(offset) {
+                    Content::Block(order, mobility) => {
+                        if mobility.is_movable() && order < zone.pageblock_order() {
+                            batch.add(zone.frame_at(offset), order);
+                        }
+                        offset + order.frames() as usize
+                    }
+                    Content::Cached(order) => offset + order.frames() as usize,
+                    Content::Absent | Content::Unknown => offset + 1,
+                };
+            }
+            if batch.len == 0 || self.find_targets(&mut batch).is_err() {
+                return;
+            }
+            batch.offer(self.movers);
+            self.settle(&batch);
+        }
+    }
+
     /// Nobody pins what is apart; nor, from here on, what else the blocks reach into that are to move.
     pub(super) fn keep_unpinned<'z>(
         &self,

@@ -406,3 +406,116 @@ fn relief_compacts_for_objects_and_leaves_a_free_block() {
     let live = live_of(&zone);
     is_sound(&zone, live);
 }
+
+/// A zone whose first pageblock is full, and settled: 100 of its frames cannot move; the others have 40
+/// free ones each.
+fn settled<'a>(machine: &'a mut Machine) -> (Zone<'a, SingleThread>, &'a Users) {
+    let (zone, users) = machine.zone(|id| if id == 0 { 100 } else { 40 });
+    let mut frames = zone.seat(CpuId(0)).unwrap();
+    for _ in 0..100 {
+        let frame = frames.alloc(order(0), Unmovable).unwrap();
+        assert_eq!(frame.0 / 512, 0, "the emptiest pageblock");
+    }
+    drop(frames);
+    assert!(zone.would_contaminate(order(0), Unmovable));
+    (zone, users)
+}
+
+fn contaminated(zone: &Zone<'_, SingleThread>) -> usize {
+    let has_some = |&id: &usize| zone.pageblock(id).nonmovable() > 0;
+    (0..zone.pageblocks()).filter(has_some).count()
+}
+
+#[test]
+fn what_moves_leaves_a_settled_pageblock_before_another_one_is_contaminated() {
+    let mut machine = Machine::new();
+    let (zone, users) = settled(&mut machine);
+    let mut memory = memory(&zone);
+    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+    let held = users.held.borrow().len() as u64;
+    let clients = Clients {
+        shrink: &[],
+        migrate: &[users],
+    };
+    let mut seat = reclaim.seat(zone.seat(CpuId(0)).unwrap());
+    for _ in 0..300 {
+        seat.alloc(order(0), Unmovable, Context::ANY, &clients)
+            .unwrap();
+    }
+    assert_eq!(contaminated(&zone), 1);
+    assert_eq!(zone.pageblock(0).nonmovable(), 400);
+    let stats = reclaim.stats();
+    assert_eq!((stats.compact_stall, stats.compact_success), (1, 1));
+    assert_eq!((users.moved.get(), stats.pgmigrate_success), (412, 412));
+    drop(seat);
+    users.is_complete(held);
+    is_sound(&zone, held + 400);
+}
+
+#[test]
+fn the_background_keeps_room_where_what_cannot_move_has_settled() {
+    let mut machine = Machine::new();
+    let (zone, users) = settled(&mut machine);
+    let mut memory = memory(&zone);
+    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+    let held = users.held.borrow().len() as u64;
+    let clients = Clients {
+        shrink: &[],
+        migrate: &[users],
+    };
+    let mut seat = reclaim.seat(zone.seat(CpuId(0)).unwrap());
+    // Who must not wait contaminates a pageblock, and the background is woken.
+    seat.alloc(order(0), Unmovable, Context::NOWAIT, &clients)
+        .unwrap();
+    assert_eq!((contaminated(&zone), users.moved.get()), (2, 0));
+    assert!(reclaim.is_wanted());
+    let mut steps = 0;
+    while reclaim.background(seat.frames(), &clients, 100) == Background::Works {
+        steps += 1;
+        assert!(steps < 100, "R3");
+    }
+    assert_eq!(zone.pageblock(0).movable(), 0);
+    assert_eq!(zone.pageblock(0).free, 412);
+    assert_eq!(reclaim.stats().compact_stall, 0, "nobody waited");
+    drop(seat);
+    users.is_complete(held);
+    is_sound(&zone, held + 101);
+}
+
+#[test]
+fn where_nothing_leaves_a_settled_pageblock_requests_go_on_and_the_background_ends() {
+    for percent in [0, 100] {
+        let mut machine = Machine::new();
+        let (zone, users) = settled(&mut machine);
+        users.pinned.set(true);
+        let mut memory = memory(&zone);
+        let config = ReclaimConfig {
+            stock_percent: percent,
+            ..ReclaimConfig::default()
+        };
+        let reclaim = Reclaim::new(&zone, &config, &mut memory).unwrap();
+        let held = users.held.borrow().len() as u64;
+        let clients = Clients {
+            shrink: &[],
+            migrate: &[users],
+        };
+        let mut seat = reclaim.seat(zone.seat(CpuId(0)).unwrap());
+        for nth in 0..50 {
+            seat.alloc(order(0), Unmovable, Context::ANY, &clients)
+                .unwrap();
+            let mut steps = 0;
+            while reclaim.background(seat.frames(), &clients, 100) == Background::Works {
+                steps += 1;
+                assert!(steps < 100, "R3, request {nth}");
+            }
+        }
+        let stats = reclaim.stats();
+        assert_eq!(stats.pgmigrate_success, 0);
+        assert_eq!(stats.compact_stall, stats.compact_fail);
+        assert_eq!(stats.pgmigrate_fail > 0, percent > 0);
+        assert_eq!(contaminated(&zone), 3, "two more, of 40 free frames each");
+        drop(seat);
+        users.is_complete(held);
+        is_sound(&zone, held + 150);
+    }
+}

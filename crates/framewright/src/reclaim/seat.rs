@@ -1,7 +1,7 @@
 use super::direct::Request;
 use super::state::Reclaim;
 use super::{Clients, watch::Lack};
-use crate::frame::{AllocError, FreeError, Seat as FrameSeat};
+use crate::frame::{AllocError, FreeError, Seat as FrameSeat, Spread};
 use crate::platform::{Barrier, Relax};
 use crate::policy::quota;
 use crate::units::{Context, Frame, Mobility, Order};
@@ -107,13 +107,20 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         if is_look_due && let Some(frame) = self.frames.alloc_cached(order, mobility) {
             return Ok(frame);
         }
-        if reclaim.zone().would_contaminate(order, mobility) {
+        let spread = reclaim.zone().spreads(order, mobility);
+        if spread != Spread::Stays && reclaim.keeps_stock() {
+            reclaim.wake(Lack::Stock);
+        }
+        if spread == Spread::Contaminates {
             // The cheapest pageblock to empty is asked for: of the background, or at once.
             if may_help
                 && reclaim.config().empties_for_nonmovable
                 && let Some(frame) = reclaim.make_room(&mut self.frames, request, clients)
             {
                 return Ok(frame);
+            }
+            if may_help {
+                reclaim.make_room_where_settled(&mut self.frames, request, clients);
             }
             reclaim.wake(Lack::Pageblocks);
         }

@@ -38,8 +38,10 @@ pub(super) mod word {
     pub(in super::super) const PAGEBLOCKS_LEFT_OFF: usize = 13;
     pub(in super::super) const ORDINARY_IN_VAIN: usize = 14;
     pub(in super::super) const ORDINARY_LEFT_OFF: usize = 15;
+    pub(in super::super) const STOCK_IN_VAIN: usize = 16;
+    pub(in super::super) const STOCK_LEFT_OFF: usize = 17;
     /// How many words there are, in whole cache lines.
-    pub(in super::super) const COUNT: usize = 16;
+    pub(in super::super) const COUNT: usize = 24;
 }
 
 /// Names the counters but the stalls by order, in one list for all that is done to each.
@@ -97,8 +99,8 @@ pub struct Reclaim<'z, 'm, P> {
     pub(super) config: ReclaimConfig,
     words: &'m [AtomicU64],
     counters: &'m [AtomicU64],
-    /// One bit a pageblock, twice, for the whole and for what is smaller: it gave nothing when it was
-    /// last tried.
+    /// One bit a pageblock, three times, for the whole, for what is smaller, and for what moves in
+    /// settled ones: it gave nothing when it was last tried.
     pub(super) skips: &'m [AtomicU64],
 }
 
@@ -106,7 +108,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// How many words of memory it takes to remember what is to be remembered of `zone`.
     #[must_use]
     pub fn words_needed(zone: &Zone<'_, P>) -> usize {
-        word::COUNT + COUNTERS + 2 * zone.pageblocks().div_ceil(64)
+        word::COUNT + COUNTERS + 3 * zone.pageblocks().div_ceil(64)
     }
 
     /// Reclaim for `zone`, with nothing remembered and all counters at zero, in `memory`, which has at

@@ -14,6 +14,8 @@ pub(super) enum Lack {
     Pageblocks,
     /// Free frames for what cannot move: others are free, but lent to what can.
     Ordinary,
+    /// Free frames where what cannot move has settled.
+    Stock,
 }
 
 impl Lack {
@@ -24,6 +26,7 @@ impl Lack {
             Self::Frames => (word::FRAMES_IN_VAIN, word::FRAMES_LEFT_OFF),
             Self::Pageblocks => (word::PAGEBLOCKS_IN_VAIN, word::PAGEBLOCKS_LEFT_OFF),
             Self::Ordinary => (word::ORDINARY_IN_VAIN, word::ORDINARY_LEFT_OFF),
+            Self::Stock => (word::STOCK_IN_VAIN, word::STOCK_LEFT_OFF),
         }
     }
 
@@ -31,7 +34,7 @@ impl Lack {
     /// hold meanwhile the background hears before requests stall; for pageblocks as compaction does.
     fn shift_max(self, defer_shift_max: u8) -> u64 {
         match self {
-            Self::Frames | Self::Ordinary => u64::from(defer_shift_max).min(3),
+            Self::Frames | Self::Ordinary | Self::Stock => u64::from(defer_shift_max).min(3),
             Self::Pageblocks => u64::from(defer_shift_max),
         }
     }
@@ -55,8 +58,11 @@ impl<P> Reclaim<'_, '_, P> {
     /// The targets as they are at the moment, boost included.
     pub(super) fn targets(&self) -> Targets {
         let boost = self.word(word::BOOST).load(Relaxed);
-        let (zone, config) = (self.zone(), self.config());
-        Targets::of(config, zone.watermarks(), zone.pageblock_order(), boost)
+        let (zone, mut config) = (self.zone(), *self.config());
+        if !self.keeps_stock() {
+            config.stock_percent = 0;
+        }
+        Targets::of(&config, zone.watermarks(), zone.pageblock_order(), boost)
     }
 
     /// Looks where the zone stands, and wakes the background if that is below its low targets; raises

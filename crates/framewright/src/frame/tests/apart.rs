@@ -257,10 +257,10 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
             .all(|frame| frame.0 >= 1528 && frame.0 < 1536)
     );
     zone.verify().unwrap();
-    let found = seat.take_targets(order(1), Room::Below(order(9)), &mut targets[4..]);
+    let found = seat.take_targets(order(1), Room::Below(order(8)), &mut targets[4..]);
     assert_eq!(found.taken, 8);
     assert!(targets[4..12].iter().all(|frame| frame.0 / 512 == 1));
-    let none = [(9, 9), (8, 9), (9, 3), (10, 10)];
+    let none = [(9, 9), (8, 9), (9, 3), (10, 10), (1, 8)];
     for (size, below) in none {
         let found = seat.take_targets(order(size), Room::Below(order(below)), &mut [Frame(0)]);
         assert_eq!(found.taken, 0, "{size} below {below}");

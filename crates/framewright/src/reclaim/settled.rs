@@ -1,0 +1,158 @@
+//! Room where what cannot move has settled: what moves leaves such pageblocks.
+//!
+//! A pageblock of which an eighth cannot move will hardly be one free block again. What cannot move is
+//! to go there, and finds no room, because what moves fills every hole: whatever is freed anywhere is
+//! page cache a moment later. So a stock of free frames is kept there, as of entirely free pageblocks,
+//! and kept in the same way: contents are moved, to pageblocks that have not settled.
+
+use super::direct::Request;
+use super::moving::{Emptying, Tally};
+use super::state::{Counter, Reclaim};
+use super::{Clients, watch::Lack};
+use crate::frame::{Room, Seat};
+use crate::platform::{Barrier, Relax};
+use crate::policy::{Label, is_settled};
+
+/// Above this order a request does not wait for room: what leaves a pageblock leaves single frames
+/// behind, mostly.
+const ORDER_MAX: u8 = 1;
+/// Less room than this is not worth the stop of all CPUs for a request that waits.
+const ROOM_MIN: u64 = 64;
+
+/// Where what cannot move has settled, and where it has not: as of one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Settled {
+    /// Free frames in settled pageblocks.
+    pub(super) free: u64,
+    /// Free frames in others that hold something that moves: room for what leaves.
+    pub(super) room: u64,
+    /// The settled pageblock with the most frames that cannot move among some that can, and how
+    /// many these are.
+    pub(super) fullest: Option<(usize, u64)>,
+    /// Another one was passed over, because it gave nothing when it was last tried.
+    skipped: bool,
+}
+
+impl<P> Reclaim<'_, '_, P> {
+    /// Whether a stock is kept. Where labels decide, what cannot move goes by them.
+    pub(super) const fn keeps_stock(&self) -> bool {
+        self.config().stock_percent > 0 && !self.zone().is_labelled()
+    }
+}
+
+impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
+    /// Looks at all descriptors. Time: O(pageblocks), some ns each.
+    pub(super) fn settled(&self) -> Settled {
+        let zone = self.zone();
+        let mut seen = Settled::default();
+        let mut most = 0;
+        for id in 0..zone.pageblocks() {
+            let Some(pins) = zone.pins_if_open(id) else {
+                continue;
+            };
+            let facts = zone.pageblock(id);
+            if facts.label == Label::HighOrder {
+                continue;
+            }
+            let (free, movable) = (u64::from(facts.free), u64::from(facts.movable()));
+            if !is_settled(&facts, zone.pageblock_order()) {
+                seen.room += if movable > 0 { free } else { 0 };
+                continue;
+            }
+            seen.free += free;
+            if movable == 0 || pins > 0 || facts.nonmovable() <= most {
+                continue;
+            }
+            if self.is_skipped_when_settled(id) {
+                seen.skipped = true;
+                continue;
+            }
+            most = facts.nonmovable();
+            seen.fullest = Some((id, movable));
+        }
+        seen
+    }
+
+    /// Moves what moves out of the settled pageblock `id`; what came of it.
+    fn move_out(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        id: usize,
+    ) -> Tally {
+        let Ok(apart) = self.zone().set_apart(id..id + 1) else {
+            // It is pinned, or somebody else's.
+            self.skip_when_settled(id);
+            return Tally::default();
+        };
+        let mut emptying = Emptying {
+            seat: frames,
+            movers: clients.migrate,
+            room: Room::Unsettled,
+            holes: true,
+            tally: Tally::default(),
+        };
+        emptying.move_out(&apart);
+        let tally = emptying.tally;
+        drop(apart);
+        self.count_all(&tally);
+        if tally.moved == 0 {
+            self.skip_when_settled(id);
+        }
+        tally
+    }
+
+    /// One step of the background for the stock; how many looks it took.
+    pub(super) fn restock(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        id: usize,
+    ) -> u64 {
+        let (before, stock) = (self.looks(), self.settled().free);
+        let moved = self.move_out(frames, clients, id).moved;
+        let now = self.settled();
+        if moved > 0 && now.free > stock {
+            self.take_up(Lack::Stock);
+        } else if moved > 0 || now.fullest.is_none() {
+            // Others are faster, or none of them gives anything: either way it must end (R3).
+            if now.skipped {
+                self.drop_skips_of_settled();
+            }
+            self.give_up(Lack::Stock);
+        }
+        self.looks().saturating_sub(before)
+    }
+
+    /// For a request that cannot move, and would go where everything can: room where such contents have
+    /// settled already. A stall, if anything was to be moved for it.
+    pub(super) fn make_room_where_settled(
+        &self,
+        frames: &mut Seat<'z, 'm, P>,
+        request: &Request,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+    ) {
+        if !self.keeps_stock() || request.order.get() > ORDER_MAX || clients.migrate.is_empty() {
+            return;
+        }
+        let settled = self.settled();
+        let Some((id, movable)) = settled.fullest else {
+            return;
+        };
+        if settled.room < movable.min(ROOM_MIN) {
+            return;
+        }
+        let Tally { moved, stayed, .. } = self.move_out(frames, clients, id);
+        if moved + stayed > 0 {
+            self.count(Counter::CompactStall, 1);
+            self.count(
+                if moved > 0 {
+                    Counter::CompactSuccess
+                } else {
+                    Counter::CompactFail
+                },
+                1,
+            );
+        }
+    }
+}
