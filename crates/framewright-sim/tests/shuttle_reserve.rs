@@ -412,3 +412,28 @@ fn c7_pages_are_got_away_and_written_while_an_owner_has_them_moved() {
         reserve.verify().unwrap();
     });
 }
+
+#[test]
+fn who_puts_at_once_drops_nobodys_page_while_there_is_room() {
+    explore(10_000, || {
+        let (reserve, _) = whole(8, 3);
+        let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
+        let guests: Vec<_> = (0..3u16)
+            .map(|cpu| {
+                thread::spawn(move || {
+                    let mut seat = reserve.guest(CpuId(cpu)).unwrap();
+                    seat.put(key(pool, cpu.into()), &page(cpu.into())).unwrap();
+                })
+            })
+            .collect();
+        for guest in guests {
+            guest.join().unwrap();
+        }
+        let mut seat = reserve.guest(CpuId(0)).unwrap();
+        let mut out = [0; 512];
+        for index in 0..3 {
+            assert!(seat.get(key(pool, index), &mut out), "page {index} is gone");
+            assert_eq!(stamp(&out), index);
+        }
+    });
+}

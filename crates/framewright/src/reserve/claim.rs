@@ -46,7 +46,11 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
         }
         if let Some(claim) = round().find_map(|nth| {
             let shard = order.try_lock(nth)?;
-            self.evict(&shard, &wanted, is_full)
+            // Free ones that another CPU had locked above: rather these than somebody's page.
+            let free = (!is_full && order.can_have_free(nth))
+                .then(|| self.claim_free(&order, &shard, nth, &wanted));
+            free.flatten()
+                .or_else(|| self.evict(&shard, &wanted, is_full))
         }) {
             return Some(claim);
         }
