@@ -326,8 +326,8 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         Ok(batch)
     }
 
-    /// Takes a target for each move: for all, or for none. A larger block is not moved in pieces: it
-    /// is one allocation.
+    /// Takes a target for each move, none of which has one: for all, or for none. A larger block is not moved
+    /// in pieces: it is one allocation.
     pub(super) fn find_targets(&mut self, batch: &mut Batch) -> Result<(), InTheWay> {
         let mut targets = [Frame(0); BATCH];
         let mut orders = batch
@@ -357,6 +357,8 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
             if let Some(from) = in_the_way {
                 let taken = batch.moves().iter().filter(|of| of.to != of.from);
                 self.seat.free_at_once(taken.map(|of| (of.to, of.order)));
+                // Somebody else's from here on: who tries again must not free them a second time.
+                batch.keep(|_| true);
                 let offset = self.seat.zone().offset_of(from).unwrap_or(0);
                 let why = Obstacle::NoRoom;
                 return Err(InTheWay { offset, why });

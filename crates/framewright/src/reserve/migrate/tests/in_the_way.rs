@@ -230,6 +230,65 @@ fn without_room_elsewhere_it_fails_at_once_unless_somebody_gives_frames_back() {
 }
 
 #[test]
+fn targets_that_were_not_enough_are_given_back_once_and_not_again_when_it_is_tried_again() {
+    /// Takes whatever is free as soon as it is asked for frames, as another CPU may, but for one.
+    struct Rival(RefCell<Vec<Frame>>);
+    impl Shrink<Seat<'_, '_, SingleThread>> for Rival {
+        fn holding(&self) -> Holding {
+            let (frames, heat) = (FRAMES, 0);
+            Holding { frames, heat }
+        }
+        fn shrink(&self, seat: &mut Seat<'_, '_, SingleThread>, _: &Ask) -> Shrunk {
+            let mut mine = self.0.borrow_mut();
+            while let Some(frame) = seat.try_alloc(Order::ZERO, Movable) {
+                mine.push(frame);
+            }
+            let freed = mine.pop().map_or(0, |frame| {
+                seat.free(frame, Order::ZERO).unwrap();
+                1
+            });
+            let scanned = 1;
+            Shrunk { scanned, freed }
+        }
+    }
+    for config in [ContigConfig::LINUX, ContigConfig::default()] {
+        machine!(zone, area, seat, config);
+        let holder = Holder::default();
+        // Single frames find room elsewhere, and a block of eight does not.
+        for first in (FIRST..FRAMES).step_by(64) {
+            let block = first + 8;
+            holder.hold(
+                &zone,
+                (first..block).chain(block + 8..first + 64),
+                Mood::Moves,
+            );
+            zone.alloc_at(Frame(block), order(3), Movable).unwrap();
+            holder.put(Frame(block), order(3), block, Mood::Moves);
+        }
+        for frame in (0..FIRST).step_by(2) {
+            zone.alloc_at(Frame(frame), Order::ZERO, Unmovable).unwrap();
+        }
+        let contents = holder.contents();
+        let rival = Rival(RefCell::default());
+        let clients = Clients {
+            shrink: &[&rival],
+            migrate: &[&holder],
+        };
+        let got = area.alloc_contig(&mut seat, 70, 1, &clients);
+        assert!(matches!(got, Err(ContigError::NoMemory(_))), "{got:?}");
+        assert_eq!(holder.contents(), contents);
+        let rivals = rival.0.take();
+        assert!(rivals.len() > 200, "{}", rivals.len());
+        let allocated = zone.recount().allocated[Movable.index()];
+        assert_eq!(allocated, holder.frames() + rivals.len() as u64);
+        for frame in rivals {
+            seat.free(frame, Order::ZERO).unwrap();
+        }
+        assert_sound(&area, &holder);
+    }
+}
+
+#[test]
 fn what_nobody_knows_or_cannot_move_is_in_the_way() {
     machine!(zone, area, seat, ContigConfig::default());
     let holder = Holder::default();
