@@ -258,9 +258,10 @@ const fn above(marks: Watermarks) -> u64 {
 /// up to eight times the high target of the stock.
 ///
 /// What a burst of kernel objects leaves behind there is wanted by the next one. Were it counted, page
-/// cache would fill it meanwhile. On a phone of 2.7 GiB the bursts are some 40,000 frames, and once the
-/// target, four times it, eight times it, and all came to 503, 451, 405 and 396 contaminated pageblocks,
-/// with 1 % more pages to be read again; more than that is memory that idles.
+/// cache would fill it meanwhile. On a phone of 2.7 GiB the bursts are some 40,000 frames. Once the target,
+/// four times it, and all came to 503, 451 and 417 contaminated pageblocks; eight times it, and all, to 405
+/// and 396, since the background is woken as soon as a request settles somewhere new. More than that is
+/// memory that idles.
 #[must_use]
 pub const fn held_back(free: u64, targets: &Targets) -> u64 {
     const TIMES: u64 = 8;

@@ -44,8 +44,8 @@ enum Standing {
     /// Below the zone's high watermark in frames for what cannot move.
     Ordinary,
     /// Below the high target in free frames where what cannot move has settled: what moves is to leave
-    /// this pageblock.
-    Stock(usize),
+    /// this pageblock. So much is free there.
+    Stock(usize, u64),
     Reached,
 }
 
@@ -81,7 +81,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                     let whole = self.zone().pageblock_order();
                     self.empty_one(frames, clients, whole, Lack::Pageblocks)
                 }
-                Standing::Stock(id) => self.restock(frames, clients, id),
+                Standing::Stock(id, free) => self.restock(frames, clients, id, free),
                 Standing::Ordinary => {
                     let piece = piece_of(self.zone().pageblock_order());
                     self.empty_one(frames, clients, piece, Lack::Ordinary)
@@ -165,7 +165,9 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         }
         if settled.free < targets.stock.high && !self.has_given_up(Lack::Stock) {
             match settled.fullest {
-                Some((id, movable)) if settled.room > movable => return Standing::Stock(id),
+                Some((id, movable)) if settled.room > movable => {
+                    return Standing::Stock(id, settled.free);
+                }
                 Some((_, movable)) if self.may_ask() => {
                     return Standing::Frames(movable + 1 - settled.room);
                 }

@@ -102,17 +102,18 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         tally
     }
 
-    /// One step of the background for the stock; how many looks it took.
+    /// One step of the background for the stock, of which so much was `seen`; how many looks it took.
     pub(super) fn restock(
         &self,
         frames: &mut Seat<'z, 'm, P>,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         id: usize,
+        seen: u64,
     ) -> u64 {
-        let (before, stock) = (self.looks(), self.settled().free);
+        let before = self.looks();
         let moved = self.move_out(frames, clients, id).moved;
         let now = self.settled();
-        if moved > 0 && now.free > stock {
+        if moved > 0 && now.free > seen {
             self.take_up(Lack::Stock);
         } else if moved > 0 || now.fullest.is_none() {
             // Others are faster, or none of them gives anything: either way it must end (R3).

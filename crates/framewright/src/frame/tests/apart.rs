@@ -260,6 +260,12 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
     let found = seat.take_targets(order(1), Room::Below(order(8)), &mut targets[4..]);
     assert_eq!(found.taken, 8);
     assert!(targets[4..12].iter().all(|frame| frame.0 / 512 == 1));
+    // For a whole pageblock what is in stock may go, too: of pageblock 0 nothing moves.
+    let mut stock = [Frame(0); 8];
+    let found = seat.take_targets(order(1), Room::Below(order(9)), &mut stock);
+    assert_eq!(found.taken, 6);
+    assert!(stock[..6].iter().all(|frame| frame.0 / 512 == 0));
+    seat.free_at_once(stock[..6].iter().map(|&frame| (frame, order(1))));
     let none = [(9, 9), (8, 9), (9, 3), (10, 10), (1, 8)];
     for (size, below) in none {
         let found = seat.take_targets(order(size), Room::Below(order(below)), &mut [Frame(0)]);
@@ -310,4 +316,31 @@ fn blocks_freed_at_once_into_a_held_pageblock_are_collected_by_its_holder() {
     held.unlock();
     zone.verify().unwrap();
     assert_eq!(zone.recount().free, 512 * 4);
+}
+
+#[test]
+fn what_leaves_a_settled_pageblock_finds_room_in_none_that_is_settled_or_free() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 8);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &uncached(), &mut memory);
+    // Each with four free frames: 0 and 1 with an eighth and less that cannot move, 2 with none, 3 with nothing
+    // else. 4 to 7 are free.
+    zone.alloc_run(run(0, 64), Unmovable).unwrap();
+    zone.alloc_run(run(64, 444), Movable).unwrap();
+    zone.alloc_run(run(512, 63), Unmovable).unwrap();
+    zone.alloc_run(run(575, 445), Movable).unwrap();
+    zone.alloc_run(run(1024, 508), Movable).unwrap();
+    zone.alloc_run(run(1536, 508), Unmovable).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut targets = [Frame(0); 64];
+    let found = seat.take_targets(order(0), Room::Unsettled, &mut targets);
+    let mut from: Vec<_> = targets[..found.taken].iter().map(|f| f.0 / 512).collect();
+    from.sort_unstable();
+    assert_eq!(from, [1, 1, 1, 1, 2, 2, 2, 2]);
+    seat.free_at_once(
+        targets[..found.taken]
+            .iter()
+            .map(|&frame| (frame, order(0))),
+    );
+    zone.verify().unwrap();
 }
