@@ -22,7 +22,8 @@
 //! - [`frame::run`], [`range::run`], [`object::run`] and [`reclaim::run`] run a sequence on both. The loops are all
 //!   [`drive`]'s: a run in step, every sequence, each call that fails; [`shrink`] makes a failing
 //!   sequence short.
-//! - [The guests' contract](contract): one check for each clause, for any store.
+//! - [The guests' contract](contract): one check for each clause, for any store; and the [poison test](contract::poison),
+//!   for any store with owners.
 //! - [`Hammer`](range::Hammer): threads in one space, with every mapping and word checked.
 #![forbid(unsafe_code)]
 

@@ -14,6 +14,8 @@
 //! S1 to S8 are the [contract's](framewright::reserve::contract); O1 to O4 are what owners and guests may expect
 //! of the area that the store is in.
 //!
+//! [`poison`] holds a store to the same with guests and owners on threads, at any length.
+//!
 //! What is known to be wrong with the proposal's code (read in it; GCMA v2 of 2015) is found by: an object's
 //! invalidation that does nothing, S7; a store that is refused and leaves the older copy, S2; a retry that
 //! isolates frames beyond the request, and a second release when a key is stored again during a take, O1;
@@ -22,6 +24,7 @@
 
 mod clauses;
 mod house;
+pub mod poison;
 
 pub use clauses::CLAUSES;
 pub use house::in_reserve;

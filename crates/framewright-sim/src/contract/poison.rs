@@ -1,0 +1,596 @@
+//! The poison test: guests, owners and a cleaner at once, on threads, with every word looked at.
+//!
+//! ```text
+//!     guest ──put, get, invalidate──▶ Site ◀──take, release── owner: fills what he took, and looks at it
+//!       │ knows what each of its                                      again before he gives it back
+//!       │ pages was put as last ◀──── versions on the device ◀──── cleaner
+//! ```
+//!
+//! Each page says in every word whose it is and which version, so whatever a guest gets that is not what it put last
+//! is seen. What is looked at, by the letters of the [engine's reserve](framewright::reserve):
+//!
+//! - C2: a frame is one owner's at a time, and O3: nobody writes to it meanwhile;
+//! - C3: a reservation is had each time;
+//! - C4, C5: a get returns what was put last, whole, or nothing, and then nothing until the next put;
+//! - C6: what was invalidated, by page, object or pool, is not found;
+//! - C7: a dirty page is found, unless the cleaner has written this version.
+//!
+//! A [`Site`] is what has a store and owners; the engine's on real memory is in the tests of `framewright-linux`, and
+//! the proposal's is in the laboratory. Calls with one key are one thread's (S8). What each thread asks for is the
+//! seed's; what comes between, and so the report's numbers, is the machine's.
+
+use super::{page, stamp};
+use crate::{Difference, Random};
+use framewright::platform::PageWords;
+use framewright::reserve::{Key, PoolId, Store};
+use framewright::{Frame, Run};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread;
+
+/// What each guest has a pool for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolPlan {
+    /// A get takes its page away.
+    pub exclusive: bool,
+    /// Pages may be put that are on no device yet.
+    pub may_be_dirty: bool,
+}
+
+/// What has a store for guests, and owners; shared by all threads.
+pub trait Site: Sync {
+    /// The frames that owners may get.
+    fn frames(&self) -> Run;
+
+    /// The pools of each guest, up to 16.
+    fn pools(&self) -> Vec<PoolPlan>;
+
+    /// Opens the `nth` of those for a guest; `None` if it cannot be had.
+    fn open_pool(&self, nth: usize) -> Option<PoolId>;
+
+    /// The store as the `nth` guest has it: asked for once, on the guest's thread.
+    fn guest(&self, nth: u16) -> Box<dyn Store + '_>;
+
+    /// The `nth` owner: asked for once, on the owner's thread.
+    fn owner(&self, nth: u16) -> Box<dyn Owner + '_>;
+
+    /// Has up to `pages` dirty pages written: calls `write` with each one's key and contents, which says whether it is
+    /// on its device now.
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) {
+        let _ = (pages, write);
+    }
+
+    /// Writes `word` into every word of a frame, which is an owner's.
+    fn fill(&self, frame: Frame, word: u64);
+
+    /// Whether every word of a frame is `word`.
+    fn is_filled(&self, frame: Frame, word: u64) -> bool;
+}
+
+/// Whoever takes runs.
+pub trait Owner {
+    /// A run of so many frames, the first at a multiple of `align`; `None` if there is none.
+    fn take(&mut self, frames: u64, align: u64) -> Option<Run>;
+
+    /// How many reservations he has.
+    fn reservations(&self) -> usize {
+        0
+    }
+
+    /// Takes the `nth` of them, which he does not have at the moment; `None` breaks C3.
+    fn take_reserved(&mut self, nth: usize) -> Option<Run> {
+        let _ = nth;
+        None
+    }
+
+    /// Gives back what he took, or a part of what was not reserved. Whether that could be.
+    fn release(&mut self, run: Run) -> bool;
+}
+
+/// How long it goes on, and with whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// What all threads' random numbers come from.
+    pub seed: u64,
+    /// Puts, gets and invalidations of all guests together, at least.
+    pub ops: u64,
+    /// Guests, 1 to 16.
+    pub guests: u16,
+    /// Owners.
+    pub owners: u16,
+    /// Pages that each guest has in each of its pools, 1 to 65,536.
+    pub pages: u64,
+}
+
+/// What was done, and nothing of it was wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Pages stored.
+    pub stored: u64,
+    /// Puts that were refused.
+    pub refused: u64,
+    /// Gets that found a page, each of which was looked at.
+    pub hits: u64,
+    /// Gets that found none.
+    pub misses: u64,
+    /// Invalidations of a page, an object or a pool.
+    pub invalidated: u64,
+    /// Runs that owners took.
+    pub takes: u64,
+    /// Those of them that were reservations.
+    pub reserved_takes: u64,
+    /// Requests for a run that was not to be had.
+    pub no_room: u64,
+    /// Frames in all runs.
+    pub frames_taken: u64,
+    /// Dirty pages that were written.
+    pub written: u64,
+}
+
+impl Report {
+    /// Puts, gets and invalidations.
+    #[must_use]
+    pub const fn ops(&self) -> u64 {
+        self.stored + self.refused + self.hits + self.misses + self.invalidated
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.stored += other.stored;
+        self.refused += other.refused;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.invalidated += other.invalidated;
+        self.takes += other.takes;
+        self.reserved_takes += other.reserved_takes;
+        self.no_room += other.no_room;
+        self.frames_taken += other.frames_taken;
+        self.written += other.written;
+    }
+}
+
+/// Objects in each pool of a guest.
+const OBJECTS: u64 = 3;
+/// Runs that an owner has at a time.
+const HELD: usize = 4;
+/// Rounds of each owner and of the cleaner at least, also where the guests are done before they begin.
+const ROUNDS_MIN: u64 = 200;
+/// What owners write, but for the low bits: no word of a page of a guest's.
+const POISON: u64 = 0xdead_beef_dead_0000;
+/// The low bits of a page of one repeated word.
+const REPEATED: u64 = 0xffff;
+
+/// A page of a guest's, and its version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Name {
+    guest: u64,
+    pool: u64,
+    index: u64,
+    version: u64,
+}
+
+impl Name {
+    const fn stamp(self) -> u64 {
+        self.guest << 44 | self.pool << 40 | self.index << 24 | self.version & 0xff_ffff
+    }
+
+    const fn of(stamp: u64) -> Self {
+        Self {
+            guest: stamp >> 44,
+            pool: stamp >> 40 & 0xf,
+            index: stamp >> 24 & 0xffff,
+            version: stamp & 0xff_ffff,
+        }
+    }
+
+    /// Now and then a page of one repeated word, which needs no frame.
+    fn page(self) -> PageWords {
+        match self.version % 16 {
+            0 => [self.stamp() << 16 | REPEATED; 512],
+            _ => page(self.stamp()),
+        }
+    }
+
+    /// Whose page it is; `None` if it is of two, torn, or an owner's.
+    fn read(page: &PageWords) -> Option<Self> {
+        let stamp = match page[0] & REPEATED {
+            REPEATED => page.iter().all(|w| *w == page[0]).then_some(page[0] >> 16),
+            _ => stamp(page),
+        };
+        stamp.map(Self::of)
+    }
+}
+
+/// What all threads share.
+struct Shared<'s> {
+    site: &'s dyn Site,
+    plan: Plan,
+    pools: Vec<PoolPlan>,
+    /// The version of each page on the device.
+    device: Vec<AtomicU64>,
+    /// Whether a frame is an owner's.
+    owned: Vec<AtomicBool>,
+    guests_left: AtomicU64,
+    is_over: AtomicBool,
+    wrong: Mutex<Option<Difference>>,
+    start: Barrier,
+    report: Mutex<Report>,
+}
+
+impl Shared<'_> {
+    fn wrong(&self, what: String) {
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        wrong.get_or_insert(Difference(what));
+        self.is_over.store(true, Relaxed);
+    }
+
+    /// Whether owners and the cleaner, after so many rounds, have another one.
+    fn goes_on(&self, rounds: u64) -> bool {
+        let is_wanted = rounds < ROUNDS_MIN || self.guests_left.load(Relaxed) > 0;
+        is_wanted && !self.is_over.load(Relaxed)
+    }
+
+    fn random(&self, thread: u64) -> Random {
+        Random::new(self.plan.seed.wrapping_mul(1 << 32).wrapping_add(thread))
+    }
+
+    fn on_device(&self, name: Name) -> Option<&AtomicU64> {
+        let page = name.guest * self.pools.len() as u64 + name.pool;
+        let is_one = name.pool < self.pools.len() as u64 && name.index < self.plan.pages;
+        let at = page * self.plan.pages + name.index;
+        self.device.get(at as usize).filter(|_| is_one)
+    }
+
+    fn add(&self, report: &Report) {
+        let mut sum = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.add(report);
+    }
+}
+
+/// What a guest knows of one of its pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    /// No get may find it.
+    Absent,
+    /// A get may find it.
+    Clean,
+    /// A get finds it, unless it is on the device.
+    Dirty,
+}
+
+struct GuestAtWork<'s> {
+    shared: &'s Shared<'s>,
+    nth: u64,
+    store: Box<dyn Store + 's>,
+    pools: Vec<PoolId>,
+    /// Of each pool, of each page: what is known, and its version.
+    pages: Vec<Vec<(Known, u64)>>,
+    report: Report,
+}
+
+impl GuestAtWork<'_> {
+    fn key(&self, pool: usize, index: u64) -> Key {
+        Key {
+            pool: self.pools[pool],
+            object: object(self.nth, index),
+            index,
+        }
+    }
+
+    fn name(&self, pool: usize, index: u64) -> Name {
+        Name {
+            guest: self.nth,
+            pool: pool as u64,
+            index,
+            version: self.pages[pool][index as usize].1,
+        }
+    }
+
+    fn put(&mut self, pool: usize, index: u64, dirty: bool) {
+        let at = (pool, index as usize);
+        self.pages[at.0][at.1].1 += 1;
+        let (key, page) = (self.key(pool, index), self.name(pool, index).page());
+        let put = match dirty {
+            true => self.store.put_dirty(key, &page),
+            false => self.store.put(key, &page),
+        };
+        self.pages[at.0][at.1].0 = match (put, dirty) {
+            (Err(_), _) => Known::Absent,
+            (Ok(()), true) => Known::Dirty,
+            (Ok(()), false) => Known::Clean,
+        };
+        match put {
+            Ok(()) => self.report.stored += 1,
+            Err(_) => self.report.refused += 1,
+        }
+    }
+
+    fn get(&mut self, pool: usize, index: u64) {
+        let (key, name) = (self.key(pool, index), self.name(pool, index));
+        let mut out = [POISON; 512];
+        let is_hit = self.store.get(key, &mut out);
+        let known = &mut self.pages[pool][index as usize].0;
+        if !is_hit {
+            self.report.misses += 1;
+            let was = std::mem::replace(known, Known::Absent);
+            let device = self.shared.on_device(name).map(|word| word.load(SeqCst));
+            if was == Known::Dirty && device != Some(name.version) {
+                self.shared
+                    .wrong(format!("C7: {name:?} is lost; on its device: {device:?}"));
+            }
+            return;
+        }
+        self.report.hits += 1;
+        let found = Name::read(&out);
+        if *known == Known::Absent {
+            self.shared
+                .wrong(format!("C5, C6: {found:?} is found, and is gone"));
+        } else if found != Some(name) {
+            let ends = [out[0], out[511]];
+            self.shared.wrong(format!(
+                "C4: {found:?} is found for {name:?}, its ends {ends:x?}"
+            ));
+        }
+        if self.shared.pools[pool].exclusive {
+            *known = Known::Absent;
+        }
+    }
+
+    fn invalidate(&mut self, pool: usize, index: u64, what: u64) {
+        self.report.invalidated += 1;
+        let key = self.key(pool, index);
+        let is_meant: &dyn Fn(u64) -> bool = match what {
+            0 => {
+                self.store.invalidate_page(key);
+                &|other| other == index
+            }
+            1 => {
+                self.store.invalidate_object(key.pool, key.object);
+                &|other| object(self.nth, other) == key.object
+            }
+            _ => {
+                let was_there = self.store.invalidate_pool(key.pool);
+                match self.shared.site.open_pool(pool) {
+                    Some(next) if was_there => self.pools[pool] = next,
+                    next => {
+                        let (old, is) = (key.pool, was_there);
+                        self.shared.wrong(format!(
+                            "{old:?} was there: {is}; and after it there is {next:?}"
+                        ));
+                    }
+                }
+                &|_| true
+            }
+        };
+        for (other, page) in (0..).zip(&mut self.pages[pool]) {
+            if is_meant(other) {
+                page.0 = Known::Absent;
+            }
+        }
+    }
+
+    fn step(&mut self, random: &mut Random) {
+        let pool = random.below(self.pools.len() as u64) as usize;
+        let index = random.below(self.shared.plan.pages);
+        match random.below(20_000) {
+            0 => self.invalidate(pool, index, 2),
+            1..=20 => self.invalidate(pool, index, 1),
+            21..=1000 => self.invalidate(pool, index, 0),
+            1001..=10_000 => {
+                let dirty = self.shared.pools[pool].may_be_dirty && random.chance(60);
+                self.put(pool, index, dirty);
+            }
+            _ => self.get(pool, index),
+        }
+    }
+}
+
+const fn object(guest: u64, index: u64) -> u64 {
+    guest * OBJECTS + index % OBJECTS
+}
+
+fn guest(shared: &Shared<'_>, nth: u16) {
+    /// Also if the engine panics: the others do not wait for ever.
+    struct Left<'a>(&'a AtomicU64);
+    impl Drop for Left<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Relaxed);
+        }
+    }
+    let _left = Left(&shared.guests_left);
+    let pools: Option<Vec<_>> = (0..shared.pools.len())
+        .map(|pool| shared.site.open_pool(pool))
+        .collect();
+    let pages = vec![(Known::Absent, 0); shared.plan.pages as usize];
+    let mut guest = GuestAtWork {
+        shared,
+        nth: u64::from(nth),
+        store: shared.site.guest(nth),
+        pages: vec![pages; shared.pools.len()],
+        pools: pools.unwrap_or_default(),
+        report: Report::default(),
+    };
+    shared.start.wait();
+    if guest.pools.is_empty() {
+        return shared.wrong(format!("guest {nth} has no pools"));
+    }
+    let mut random = shared.random(u64::from(nth));
+    for _ in 0..shared.plan.ops.div_ceil(shared.plan.guests.into()) {
+        if shared.is_over.load(Relaxed) {
+            break;
+        }
+        guest.step(&mut random);
+    }
+    // What is still there, too.
+    for pool in 0..guest.pools.len() {
+        (0..shared.plan.pages).for_each(|index| guest.get(pool, index));
+    }
+    shared.add(&guest.report);
+}
+
+/// What an owner has: the run, what it is filled with, and which reservation it is.
+type Held = (Run, u64, Option<usize>);
+
+/// Looks at what an owner has, and gives it back, in two parts where that may be.
+fn give_back(shared: &Shared<'_>, owner: &mut dyn Owner, held: Held) {
+    let (run, word, reserved) = held;
+    let first = shared.site.frames().start().0;
+    for frame in run.start().0..run.end().0 {
+        if !shared.site.is_filled(Frame(frame), word) {
+            shared.wrong(format!("O3: frame {frame} of {run:?} was written to"));
+        }
+        shared.owned[(frame - first) as usize].store(false, SeqCst);
+    }
+    let cut = match reserved {
+        None => run.frames() / 2,
+        Some(_) => 0,
+    };
+    let parts = [
+        (run.start(), cut),
+        (Frame(run.start().0 + cut), run.frames() - cut),
+    ];
+    for part in parts {
+        let part = Run::new(part.0, part.1).filter(|part| !part.is_empty());
+        if part.is_some_and(|part| !owner.release(part)) {
+            shared.wrong(format!("{part:?} is not taken back"));
+        }
+    }
+}
+
+fn owner(shared: &Shared<'_>, nth: u16) {
+    let mut owner = shared.site.owner(nth);
+    let mut random = shared.random(1000 + u64::from(nth));
+    let (frames, mut report) = (shared.site.frames(), Report::default());
+    let mut held: Vec<Held> = Vec::new();
+    shared.start.wait();
+    let mut rounds = 0;
+    while shared.goes_on(rounds) {
+        rounds += 1;
+        if held.len() == HELD || random.chance(30) && !held.is_empty() {
+            let which = random.below(held.len() as u64) as usize;
+            give_back(shared, &mut *owner, held.swap_remove(which));
+            thread::yield_now();
+            continue;
+        }
+        let reserved = random.below(1 + 2 * owner.reservations() as u64) as usize;
+        let reserved = (reserved < owner.reservations()).then_some(reserved);
+        if reserved.is_some() && held.iter().any(|held| held.2 == reserved) {
+            continue;
+        }
+        let run = match reserved {
+            Some(which) => owner.take_reserved(which),
+            None => {
+                // As many short ones as long ones.
+                let most = frames.frames() >> (2 + random.below(8));
+                owner.take(1 + random.below(most.max(1)), 1 << random.below(4))
+            }
+        };
+        let Some(run) = run else {
+            report.no_room += 1;
+            if reserved.is_some() {
+                shared.wrong(format!("C3: reservation {reserved:?} is not had"));
+            }
+            continue;
+        };
+        report.takes += 1;
+        report.reserved_takes += u64::from(reserved.is_some());
+        report.frames_taken += run.frames();
+        let word = POISON | random.below(REPEATED);
+        for frame in run.start().0..run.end().0 {
+            let is_in = frames.start().0 <= frame && frame < frames.end().0;
+            let mark = (frame.wrapping_sub(frames.start().0)) as usize;
+            if !is_in || shared.owned[mark].swap(true, SeqCst) {
+                return shared.wrong(format!("C2: frame {frame} of {run:?} is another one's"));
+            }
+            shared.site.fill(Frame(frame), word);
+        }
+        held.push((run, word, reserved));
+    }
+    for held in held {
+        give_back(shared, &mut *owner, held);
+    }
+    shared.add(&report);
+}
+
+fn cleaner(shared: &Shared<'_>) {
+    let mut report = Report::default();
+    let mut random = shared.random(2000);
+    shared.start.wait();
+    let mut rounds = 0;
+    while shared.goes_on(rounds) {
+        rounds += 1;
+        thread::yield_now();
+        // Slower than the guests make pages dirty.
+        if !random.chance(20) {
+            continue;
+        }
+        shared.site.clean(1 + random.below(16), &mut |key, page| {
+            // The device fails now and then.
+            if random.chance(2) {
+                return false;
+            }
+            let name = Name::read(page);
+            let is_its = |name: &Name| {
+                (object(name.guest, name.index), name.index) == (key.object, key.index)
+            };
+            let word = name
+                .filter(is_its)
+                .and_then(|name| Some((name, shared.on_device(name)?)));
+            match word {
+                Some((name, word)) => {
+                    word.fetch_max(name.version, SeqCst);
+                }
+                None => shared.wrong(format!("C7: {name:?} is written for {key:?}")),
+            }
+            report.written += 1;
+            true
+        });
+    }
+    shared.add(&report);
+}
+
+/// Guests, owners and a cleaner on `site`, each on a thread of its own, until the guests have done so many operations.
+///
+/// # Errors
+/// The first thing that was wrong.
+///
+/// # Panics
+/// If the engine does, or `plan` has a number that cannot be.
+pub fn run(site: &dyn Site, plan: &Plan) -> Result<Report, Difference> {
+    let pools = site.pools();
+    let in_range = (1..=16).contains(&plan.guests) && (1..=1 << 16).contains(&plan.pages);
+    assert!(in_range && (1..=16).contains(&pools.len()), "{plan:?}");
+    let pages = u64::from(plan.guests) * pools.len() as u64 * plan.pages;
+    let threads = usize::from(plan.guests) + usize::from(plan.owners) + 1;
+    let shared = Shared {
+        site,
+        plan: *plan,
+        pools,
+        device: (0..pages).map(|_| AtomicU64::new(0)).collect(),
+        owned: (0..site.frames().frames())
+            .map(|_| AtomicBool::new(false))
+            .collect(),
+        guests_left: AtomicU64::new(plan.guests.into()),
+        is_over: AtomicBool::new(false),
+        wrong: Mutex::default(),
+        start: Barrier::new(threads),
+        report: Mutex::default(),
+    };
+    thread::scope(|scope| {
+        let shared = &shared;
+        for nth in 0..plan.guests {
+            scope.spawn(move || guest(shared, nth));
+        }
+        for nth in 0..plan.owners {
+            scope.spawn(move || owner(shared, nth));
+        }
+        cleaner(shared);
+    });
+    let wrong = shared.wrong.into_inner();
+    match wrong.unwrap_or_else(PoisonError::into_inner) {
+        Some(wrong) => Err(wrong),
+        None => Ok(shared
+            .report
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)),
+    }
+}
