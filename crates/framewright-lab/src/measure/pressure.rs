@@ -13,10 +13,16 @@ const COUNTERS: usize = 16;
 pub enum PressureMetric {
     /// Pageblocks by list.
     Blocks(u8),
-    /// Pageblocks that hold movable frames and others.
+    /// Pageblocks that hold movable frames and others, at the end.
     MixedPageblocks,
-    /// Pageblocks that hold a frame which cannot be moved.
+    /// Those on average of the life.
+    MixedPageblocksMean,
+    /// The most of them at once.
+    MixedPageblocksMax,
+    /// Pageblocks that hold a frame which cannot be moved, at the end.
     ContaminatedPageblocks,
+    /// Those on average of the life.
+    ContaminatedPageblocksMean,
     /// Free blocks by list and order.
     Free(u8, u8),
     /// Free memory.
@@ -51,7 +57,13 @@ impl PressureMetric {
     pub fn all() -> Vec<Self> {
         let lists = || 0..LISTS as u8;
         let mut all: Vec<Self> = lists().map(Self::Blocks).collect();
-        all.extend([Self::MixedPageblocks, Self::ContaminatedPageblocks]);
+        all.extend([
+            Self::MixedPageblocks,
+            Self::MixedPageblocksMean,
+            Self::MixedPageblocksMax,
+            Self::ContaminatedPageblocks,
+            Self::ContaminatedPageblocksMean,
+        ]);
         all.extend(lists().flat_map(|list| (0..=ORDER_MAX).map(move |k| Self::Free(list, k))));
         all.extend([Self::MemFreeKb, Self::FileKb, Self::Allocstall]);
         all.extend((0..=ORDER_MAX).map(Self::AllocstallOrder));
@@ -78,7 +90,10 @@ impl PressureMetric {
             Self::AllocstallOrder(order) => return format!("allocstall_order_{order}"),
             Self::Counter(nth) => ReclaimStats::default().named()[usize::from(nth)].0,
             Self::MixedPageblocks => "mixed_pageblocks",
+            Self::MixedPageblocksMean => "mixed_pageblocks_mean",
+            Self::MixedPageblocksMax => "mixed_pageblocks_max",
             Self::ContaminatedPageblocks => "contaminated_pageblocks",
+            Self::ContaminatedPageblocksMean => "contaminated_pageblocks_mean",
             Self::MemFreeKb => "mem_free_kb",
             Self::FileKb => "file_kb",
             Self::Allocstall => "allocstall",
@@ -103,7 +118,12 @@ impl PressureMetric {
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
-            Self::Blocks(_) | Self::MixedPageblocks | Self::ContaminatedPageblocks => "pageblocks",
+            Self::Blocks(_)
+            | Self::MixedPageblocks
+            | Self::MixedPageblocksMean
+            | Self::MixedPageblocksMax
+            | Self::ContaminatedPageblocks
+            | Self::ContaminatedPageblocksMean => "pageblocks",
             Self::Free(..) => "blocks",
             Self::MemFreeKb | Self::FileKb => "KiB",
             Self::Kills | Self::OomKills | Self::Starts => "processes",
@@ -148,7 +168,7 @@ impl PressureMetric {
     pub fn is_in_short_table(self) -> bool {
         match self {
             Self::Blocks(list) => list < 3,
-            Self::MixedPageblocks | Self::Allocstall => true,
+            Self::MixedPageblocks | Self::MixedPageblocksMean | Self::Allocstall => true,
             Self::AllocstallOrder(order) => order < 4,
             Self::Counter(_) => matches!(
                 self.name().as_str(),

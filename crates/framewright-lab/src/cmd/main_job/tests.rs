@@ -203,7 +203,11 @@ mod of_experiments {
     fn the_phone_is_shown_on_every_kernel() {
         let section = experiments::pressure(&tiny(), 2).unwrap();
         let text = section.text();
-        for row in ["blocks_movable", "mixed_pageblocks", "allocstall_order_2"] {
+        for row in [
+            "blocks_movable",
+            "mixed_pageblocks_mean",
+            "allocstall_order_2",
+        ] {
             let line = text.lines().find(|line| line.contains(row)).unwrap();
             assert!(
                 !line.trim_end().ends_with('-'),

@@ -25,7 +25,10 @@ impl Outcome {
         match metric {
             M::Blocks(list) => self.labels[usize::from(list)],
             M::MixedPageblocks => lived.mixed_pageblocks,
+            M::MixedPageblocksMean => lived.mixed_pageblocks_mean(),
+            M::MixedPageblocksMax => lived.mixed_pageblocks_max(),
             M::ContaminatedPageblocks => lived.contaminated_pageblocks,
+            M::ContaminatedPageblocksMean => lived.contaminated_pageblocks_mean(),
             M::Free(list, order) => self.free_blocks[usize::from(list)][usize::from(order)],
             M::MemFreeKb => self.free_frames() * FRAME_KIB,
             M::FileKb => lived.file_frames * FRAME_KIB,

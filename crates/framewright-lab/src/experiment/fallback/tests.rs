@@ -1,5 +1,6 @@
 use super::test_kernel::Plain;
 use super::*;
+use crate::measure::PressureMetric as M;
 use std::sync::atomic::AtomicU64;
 
 /// A phone of an eighth of the size, so that minutes of it are short of memory.
@@ -95,6 +96,39 @@ fn a_phone_under_pressure_reads_reclaims_and_kills() {
     assert!(outcome.stats.pgsteal_kswapd <= outcome.stats.pgscan_kswapd);
     assert!(lived.mixed_pageblocks > 0);
     assert!(lived.mixed_pageblocks <= lived.contaminated_pageblocks);
+}
+
+#[test]
+fn mixed_pageblocks_on_average_and_at_most_are_those_of_looks_every_ten_seconds_and_of_the_end() {
+    let params = small();
+    let mut kernel = Plain::new(&params.machine);
+    let span = Span {
+        days_milli: 5,
+        every_s: Some(10),
+    };
+    let outcome = live(
+        &params,
+        &mut kernel,
+        1,
+        span,
+        Progress::new(&AtomicU64::new(0)),
+    );
+    let points = outcome.points.iter().map(|point| &point.lived);
+    let mut mixed: Vec<u64> = points.map(|lived| lived.mixed_pageblocks).collect();
+    mixed.push(outcome.value(M::MixedPageblocks));
+    assert!(
+        mixed.len() > 20 && mixed.iter().any(|&m| m != mixed[0]),
+        "{mixed:?}"
+    );
+    let mean = mixed.iter().sum::<u64>() / mixed.len() as u64;
+    assert_eq!(outcome.value(M::MixedPageblocksMean), mean);
+    let most = mixed.iter().copied().max();
+    assert_eq!(Some(outcome.value(M::MixedPageblocksMax)), most);
+    let points = outcome.points.iter().map(|point| &point.lived);
+    let last = outcome.lived.contaminated_pageblocks;
+    let sum: u64 = points.map(|lived| lived.contaminated_pageblocks).sum();
+    let mean = (sum + last) / mixed.len() as u64;
+    assert_eq!(outcome.value(M::ContaminatedPageblocksMean), mean);
 }
 
 /// What a kernel does about a request is not what is asked for.

@@ -5,7 +5,7 @@ use super::super::{Point, Span, labels};
 use super::processes::{Layout, Processes};
 use super::queue::{Event, Queue};
 use super::sources::Sources;
-use super::store::{Entry, Kind, NONE};
+use super::store::{Entry, Kind, NONE, Store};
 use super::{Holders, Phone, Shrinkers};
 use crate::experiment::Progress;
 use crate::pressure::{Kernel, Request};
@@ -24,6 +24,10 @@ pub(super) const GROW_US: u64 = 100_000;
 
 /// Simulated time of a step of the progress bar.
 const STEP_US: u64 = 1_000_000;
+
+/// From one look at what lies in pageblocks to the next, in microseconds awake: how many are mixed
+/// swings by a half within minutes, with bursts that last some ten seconds.
+const LOOK_US: u64 = 10_000_000;
 
 /// What a life came to, as the phone itself counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,6 +64,39 @@ pub(in super::super) struct Lived {
     pub(in super::super) mixed_pageblocks: u64,
     /// Pageblocks that hold a frame which cannot be moved.
     pub(in super::super) contaminated_pageblocks: u64,
+    /// Looks at what lies in pageblocks, each as long after the one before.
+    looks: u64,
+    /// Mixed pageblocks that they saw, added up.
+    mixed_sum: u64,
+    /// The most that one of them saw.
+    mixed_max: u64,
+    /// Contaminated pageblocks that they saw, added up.
+    contaminated_sum: u64,
+}
+
+impl Lived {
+    fn look(&mut self, store: &Store) {
+        let mixed = store.mixed_pageblocks();
+        self.looks += 1;
+        self.mixed_sum += mixed;
+        self.mixed_max = self.mixed_max.max(mixed);
+        self.contaminated_sum += store.contaminated_pageblocks();
+    }
+
+    /// Mixed pageblocks on average of all looks and the end.
+    pub(in super::super) const fn mixed_pageblocks_mean(&self) -> u64 {
+        (self.mixed_sum + self.mixed_pageblocks) / (self.looks + 1)
+    }
+
+    /// Contaminated pageblocks on average of all looks and the end.
+    pub(in super::super) const fn contaminated_pageblocks_mean(&self) -> u64 {
+        (self.contaminated_sum + self.contaminated_pageblocks) / (self.looks + 1)
+    }
+
+    /// The most mixed pageblocks of all looks and the end.
+    pub(in super::super) fn mixed_pageblocks_max(&self) -> u64 {
+        self.mixed_max.max(self.mixed_pageblocks)
+    }
 }
 
 /// A phone that lives on a kernel.
@@ -120,8 +157,12 @@ impl Life<'_> {
         let awake_us = span.awake_us(params);
         let every_us = span.every_s.map(|every_s| every_s * 1_000_000);
         let (mut shown_us, mut points) = (0, Vec::new());
-        let mut next_us = every_us;
+        let (mut next_us, mut look_us) = (every_us, LOOK_US);
         while let Some((at, event)) = life.queue.pop(awake_us) {
+            while look_us <= at {
+                life.lived.look(&life.phone.held.borrow().store);
+                look_us += LOOK_US;
+            }
             while let Some(due_us) = next_us.filter(|&due_us| due_us <= at) {
                 points.push(life.point(due_us));
                 next_us = every_us.map(|every_us| due_us + every_us);
