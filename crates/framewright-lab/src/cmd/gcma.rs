@@ -1,16 +1,14 @@
 //! `framewright lab gcma`.
 
 use super::CommandError;
+use super::gcma_tables::{in_full, tables};
 use super::kvmalloc::size;
 use super::lab::failed;
 use super::progress::with_progress;
 use crate::experiment::gcma::{self, Background, Options, Variant};
-use crate::experiment::{Clock, Progress, SEED};
-use crate::measure::{GcmaMetric as M, Of};
-use crate::report::{
-    Figure, FigureAssertion, FigureColumn, Machine, Note, RunInfo, Tabled, figure_grid_of,
-    figure_lines, write_whole,
-};
+use crate::experiment::{Findings, Progress, SEED};
+use crate::measure::GcmaMetric as M;
+use crate::report::{FigureAssertion, Machine, RunInfo, Tabled, figure_lines, write_whole};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,32 +76,6 @@ pub struct Args {
     /// repeated. Exit code 1 if one does not hold for every number of frames
     #[arg(long = "assert", value_name = "EXPR")]
     assertions: Vec<FigureAssertion>,
-}
-
-/// The table's columns.
-const COLUMNS: [FigureColumn; 9] = [
-    ("original", true, "published\noriginal"),
-    ("cma", true, "published\ncma"),
-    ("gcma", true, "published\ngcma"),
-    ("gcma.zram", true, "published\ngcma.zram"),
-    ("original", false, "original"),
-    ("cma", false, "cma"),
-    ("gcma", false, "gcma"),
-    ("gcma.zram", false, "gcma.zram"),
-    ("framewright", false, "framewright"),
-];
-
-/// What the main job shows.
-pub(super) const fn in_short(metric: M) -> bool {
-    matches!(
-        metric,
-        M::LatencyUs(Of::Min | Of::Max | Of::Avg | Of::P50)
-            | M::Failures
-            | M::Preempted
-            | M::ElapsedS
-            | M::ElapsedVsOriginal
-            | M::DeviceBytesWritten
-    )
 }
 
 /// As the document had it; or, quick, in little memory with requests up to 8192 frames.
@@ -194,7 +166,7 @@ fn info(options: &Options) -> RunInfo {
 /// assertion does not hold.
 pub fn run(args: &Args) -> Result<(), CommandError> {
     let options = args.options();
-    let figures = measured(&options)?;
+    let figures = measured(&options)?.figures;
     let mut unheld = Vec::new();
     for assertion in &args.assertions {
         for case in gcma::cases(&figures) {
@@ -210,7 +182,11 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         write_whole(path, &lines).map_err(CommandError::input)?;
     }
     if args.json.as_ref().is_none_or(|p| p.as_os_str() != "-") {
-        let text = table(&figures, &options, in_full).text();
+        let text: Vec<String> = tables(&figures, &options, in_full)
+            .iter()
+            .map(Tabled::text)
+            .collect();
+        let text = text.join("\n");
         write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
     }
     if unheld.is_empty() {
@@ -221,42 +197,9 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
 }
 
 /// The experiment, with progress.
-pub(super) fn measured(options: &Options) -> Result<Vec<Figure<M>>, CommandError> {
+pub(super) fn measured(options: &Options) -> Result<Findings<M>, CommandError> {
     with_progress("gcma", gcma::steps(options), |done| {
         gcma::run(options, Progress::new(done))
     })
     .map_err(failed)
-}
-
-/// What the table shows.
-pub(super) const fn in_full(metric: M) -> bool {
-    !matches!(metric, M::Requests | M::LatencyUs(Of::P99))
-}
-
-/// The table and what a reader must know.
-pub(super) fn table(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -> Tabled {
-    let machine = Machine::this();
-    let beside = match (options.idle, options.background) {
-        (true, _) => "guests' clean pages in every frame, nobody at work",
-        (false, Background::None) => "every frame free, nobody at work",
-        (false, Background::Build) => "beside a build",
-        (false, Background::Guest) => "guests' clean pages in every frame, one guest always busy",
-    };
-    let published = format!(
-        "published: CuBox i4 Pro, 4 CPUs ARMv7 at 1 GHz, 800 MiB, 256 MiB reserved, beside a kernel build. Ours: {},\n\
-         {} CPUs. From a request's call to its return, less the clock's own {} ns.",
-        machine.cpu,
-        machine.cpus,
-        Clock::calibrated().own_ns,
-    );
-    Tabled {
-        caption: format!(
-            "gcma: {} requests of each size from {} MiB of {} MiB; {beside}",
-            options.requests,
-            options.reserve_bytes >> 20,
-            options.ram_bytes >> 20,
-        ),
-        grid: figure_grid_of(&COLUMNS, figures, shows),
-        notes: vec![Note::Text(published)],
-    }
 }

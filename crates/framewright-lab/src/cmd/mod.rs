@@ -7,6 +7,8 @@
 pub mod fallback;
 #[cfg(target_os = "linux")]
 pub mod gcma;
+#[cfg(target_os = "linux")]
+mod gcma_tables;
 mod input;
 #[cfg(target_os = "linux")]
 pub mod kvmalloc;

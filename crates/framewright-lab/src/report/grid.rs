@@ -32,7 +32,7 @@ impl Accent {
     pub fn of(variant: &str) -> Option<Self> {
         match variant {
             "before" | "cma" => Some(Self::Before),
-            "proposed" | "gcma" | "gcma.zram" => Some(Self::Proposed),
+            "proposed" | "gcma" => Some(Self::Proposed),
             "framewright" => Some(Self::Framewright),
             _ => None,
         }

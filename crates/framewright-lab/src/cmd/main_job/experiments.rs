@@ -1,18 +1,16 @@
 //! The published experiments, one section a document.
 
-use super::{Size, summary};
+use super::{Size, reserve, summary};
 use crate::cmd::CommandError;
-use crate::cmd::{fallback, gcma, kvmalloc, lab};
+use crate::cmd::{fallback, gcma, gcma_tables, kvmalloc, lab};
 use crate::experiment::fallback::{Course, Params, Policy as Kernels, Span};
 use crate::experiment::gcma as contiguous;
 use crate::experiment::kvmalloc as objects;
 use crate::experiment::va_fit::Case;
 use crate::experiment::vmap_blocks::Scenario;
 use crate::experiment::{self, Findings, Mapper};
-use crate::measure::{GcmaMetric, KvMetric, Of, PressureMetric, RangeMetric};
-use crate::report::{
-    Accent, Distribution, Figure, Item, Latency, Line, OverTime, Scale, Section, Source,
-};
+use crate::measure::{GcmaMetric, KvMetric, PressureMetric, RangeMetric};
+use crate::report::{Accent, Distribution, Item, Latency, Line, OverTime, Scale, Section};
 
 /// What each experiment is run with.
 #[derive(Debug, Clone)]
@@ -89,9 +87,9 @@ impl Plan {
             },
             contiguous: gcma::sized(is_full),
             shows_contiguous: if is_full {
-                gcma::in_full
+                gcma_tables::in_full
             } else {
-                gcma::in_short
+                gcma_tables::in_short
             },
         }
     }
@@ -119,8 +117,8 @@ pub(super) fn each(
     }
     told(pressure(&plan, threads)?)?;
     told(match &available {
-        Ok(()) => reserve(&plan)?,
-        Err(lacking) => missing(RESERVE.0, RESERVE.1, lacking),
+        Ok(()) => reserve::section(&plan)?,
+        Err(lacking) => missing(reserve::ID, reserve::TITLE, lacking),
     })
 }
 
@@ -220,7 +218,7 @@ is beside ours.",
 }
 
 /// A plot of latencies, if there are any.
-fn drawn(title: String, of: Vec<Distribution>) -> Option<Item> {
+pub(super) fn drawn(title: String, of: Vec<Distribution>) -> Option<Item> {
     let of: Vec<Distribution> = of.into_iter().filter(|one| one.shares.len() > 1).collect();
     (!of.is_empty()).then(|| {
         Item::Latency(Latency {
@@ -350,73 +348,5 @@ three kernels; what was killed or evicted is asked for again. allocstall: reques
 compact_stall: requests that compacted. Lists and pageblocks: at the end. docs/design/0009-fallback-and-reclaim.md says how \
 the phone was fitted, and how far each row is off.",
         summary: summary::pressure(&lives.figures, plan.span),
-    })
-}
-
-const RESERVE: (&str, &str) = (
-    "gcma",
-    "What does it cost to take back memory that was lent?",
-);
-
-const RESERVE_INTRODUCTION: &str = "\
-S. Park, 2015: requests for 1 to 32,000 contiguous frames, each released at once. CMA lends the area to whatever can
-be moved and moves it away (cma); the proposal lends it to pages that may be dropped (gcma); framewright drops them by
-moving a generation on. Beside it a build-like job reads, compresses and writes real files in memory too small for it.
-";
-
-/// `gcma`, beside a build.
-pub(super) fn reserve(plan: &Plan) -> Result<Section, CommandError> {
-    let figures = gcma::measured(&plan.contiguous)?;
-    let table = gcma::table(&figures, &plan.contiguous, plan.shows_contiguous);
-    let (id, title) = RESERVE;
-    Ok(Section {
-        id: id.into(),
-        title: title.into(),
-        introduction: RESERVE_INTRODUCTION.into(),
-        items: vec![
-            Item::Table(table),
-            by_frames("Longest latency of a request", Of::Max, &figures),
-            by_frames("Mean latency of a request", Of::Avg, &figures),
-        ],
-        method: "\
-From a request's call to its return, served or not, less what reading the clock takes; of as many requests of each size as \
-the caption says. Between two requests the guests fill the area again, which is not timed. pages_discarded and \
-pages_migrated: what was dropped and what was moved for the requests. preempted: requests during which the scheduler took \
-the CPU away, whose latency is then the scheduler's. The document's machine had four CPUs of 1 GHz: compare columns of \
-one machine.",
-        summary: summary::reserve(&figures),
-    })
-}
-
-/// Latency over the number of frames, the document's lines behind ours.
-fn by_frames(title: &str, of: Of, figures: &[Figure<GcmaMetric>]) -> Item {
-    let mut lines: Vec<Line> = Vec::new();
-    for figure in figures
-        .iter()
-        .filter(|f| f.metric == GcmaMetric::LatencyUs(of))
-    {
-        let is_published = figure.source == Source::Published;
-        let published = if is_published { "published " } else { "" };
-        let name = format!("{published}{}", figure.variant);
-        let Ok(frames) = figure.case.parse::<f64>() else {
-            continue;
-        };
-        match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push((frames, figure.value)),
-            None => lines.push(Line {
-                name,
-                accent: Accent::of(figure.variant),
-                is_published,
-                points: vec![(frames, figure.value)],
-            }),
-        }
-    }
-    Item::OverTime(OverTime {
-        title: title.into(),
-        across: "frames asked for",
-        value: "microseconds",
-        scale: Scale::Logarithmic,
-        lines,
-        note: "Both axes are logarithmic. The document's lines are of another machine.".into(),
     })
 }

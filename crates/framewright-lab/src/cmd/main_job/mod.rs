@@ -5,6 +5,8 @@
 #[cfg(target_os = "linux")]
 mod experiments;
 mod page;
+#[cfg(target_os = "linux")]
+mod reserve;
 mod sample;
 #[cfg(target_os = "linux")]
 mod summary;

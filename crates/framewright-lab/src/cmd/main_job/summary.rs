@@ -3,11 +3,11 @@
 use crate::cmd::fallback::PUBLISHED_DAYS_MILLI;
 use crate::experiment::fallback::Span;
 use crate::experiment::{BEFORE, FRAMEWRIGHT, Mapper, PROPOSED};
-use crate::measure::{GcmaMetric, KvMetric, Of, PressureMetric, RangeMetric as M};
+use crate::measure::{KvMetric, PressureMetric, RangeMetric as M};
 use crate::report::{Figure, FigureMetric, Source};
 
 /// A figure's value: the document's or ours.
-fn value<T: FigureMetric>(
+pub(super) fn value<T: FigureMetric>(
     figures: &[Figure<T>],
     case: &str,
     variant: &str,
@@ -24,7 +24,7 @@ fn value<T: FigureMetric>(
 }
 
 /// The cases, in their order.
-fn cases<T>(figures: &[Figure<T>]) -> Vec<&str> {
+pub(super) fn cases<T>(figures: &[Figure<T>]) -> Vec<&str> {
     let mut cases: Vec<&str> = Vec::new();
     for figure in figures {
         if !cases.contains(&figure.case.as_str()) {
@@ -175,57 +175,4 @@ pub(super) fn pressure(figures: &[Figure<PressureMetric>], span: Span) -> Vec<St
         ))
     };
     cases(figures).into_iter().filter_map(line).collect()
-}
-
-/// `gcma`: the longest latency of the most frames.
-pub(super) fn reserve(figures: &[Figure<GcmaMetric>]) -> Vec<String> {
-    let line = |case| {
-        let of = |variant, of, published| {
-            value(figures, case, variant, GcmaMetric::LatencyUs(of), published)
-        };
-        let shown = |us: f64| GcmaMetric::LatencyUs(Of::Max).shown(us);
-        let lower = |is_published| {
-            let (cma, gcma) = (
-                of("cma", Of::Max, is_published)?,
-                of("gcma", Of::Max, is_published)?,
-            );
-            Some(cma / gcma)
-        };
-        let published = lower(true)?;
-        let longest = match lower(false) {
-            Some(own) => {
-                format!(
-                    "cma's longest latency is {own:.1} times gcma's (published {published:.0} times)"
-                )
-            }
-            None => format!(
-                "published: cma's longest latency is {published:.0} times gcma's; cma was not run here"
-            ),
-        };
-        let gcma = of("gcma", Of::Avg, false)?;
-        let theirs = of("gcma", Of::Avg, true)?;
-        let ours = of(FRAMEWRIGHT, Of::Avg, false)?;
-        Some(format!(
-            "{case} frames: {longest}. gcma's mean is {} us (published {} us, on CPUs of 1 GHz and beside a kernel \
-             build), framewright's {} us.",
-            shown(gcma),
-            shown(theirs),
-            shown(ours)
-        ))
-    };
-    let measured = |case: &&str| {
-        let of = |figure: &Figure<GcmaMetric>| {
-            figure.case == *case
-                && figure.metric == GcmaMetric::LatencyUs(Of::Avg)
-                && figure.source != Source::Published
-        };
-        figures.iter().any(of)
-    };
-    cases(figures)
-        .into_iter()
-        .rev()
-        .find(measured)
-        .and_then(line)
-        .into_iter()
-        .collect()
 }

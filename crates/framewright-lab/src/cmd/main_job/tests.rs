@@ -119,7 +119,7 @@ mod of_experiments {
             days_milli: 1,
             every_s: Some(10),
         };
-        plan.contiguous.requests = 1;
+        plan.contiguous.requests = 3;
         (plan.contiguous.ram_bytes, plan.contiguous.reserve_bytes) = (40 << 20, 16 << 20);
         // The build is tested with the command; here it would take most of the time.
         plan.contiguous.background = contiguous::Background::Guest;
@@ -189,14 +189,25 @@ mod of_experiments {
 
     #[test]
     fn contiguous_memory_is_shown_by_size() {
-        let section = experiments::reserve(&tiny()).unwrap();
-        let told = section.summary[0].clone();
-        assert!(told.starts_with("2048 frames: "), "{told}");
+        let section = reserve::section(&tiny()).unwrap();
+        let text = section.text();
+        for column in [
+            "published",
+            "before",
+            "proposed",
+            "(cma)",
+            "(gcma)",
+            "gcma.zram",
+        ] {
+            assert!(text.contains(column), "{column} is missing:\n{text}");
+        }
         assert!(
-            told.contains("29 times") && told.contains("framewright's"),
-            "{told}"
+            text.contains("4 of the document's 8 sizes are not shown"),
+            "{text}"
         );
-        has(section, &["latency_us_max", "failures", "2048"], 2);
+        assert!(!text.contains("original"), "nobody builds:\n{text}");
+        // The longest and the mean by size, and the distribution of each size.
+        has(section, &["latency_us_max", "failures", "2048"], 2 + 4);
     }
 
     #[test]

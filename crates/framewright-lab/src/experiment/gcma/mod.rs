@@ -26,9 +26,9 @@ mod tree;
 
 pub use request::SIZES;
 
-use super::{Clock, Failure, Progress};
+use super::{Clock, Failure, Findings, Progress};
 use crate::measure::GcmaMetric as M;
-use crate::report::{Figure, Source};
+use crate::report::{Distribution, Figure, Source};
 use build::{Built, Came, Work};
 use machine::with_machine;
 use plan::Plan;
@@ -188,7 +188,7 @@ impl Tally {
 /// # Errors
 /// If the memory asked for cannot be laid out or had, source files cannot be read, a request
 /// fails in a way that no variant's requests fail, or the build finds other bytes than it wrote.
-pub fn run(options: &Options, progress: Progress<'_>) -> Result<Vec<Figure<M>>, Failure> {
+pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings<M>, Failure> {
     let plan = Plan::new(options)?;
     let clock = Clock::calibrated();
     let is_build = options.at_work() == Background::Build;
@@ -229,7 +229,23 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Vec<Figure<M>>, 
             })?);
         }
     }
-    Ok(figures(&plan, &variants, &tallies))
+    Ok(Findings {
+        figures: figures(&plan, &variants, &tallies),
+        latencies: latencies(&plan, &variants, &tallies),
+    })
+}
+
+/// The requests of each size, variant by variant.
+fn latencies(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Distribution> {
+    let mut latencies = Vec::new();
+    for (at, frames) in plan.sizes.iter().enumerate() {
+        for (variant, tally) in variants.iter().zip(tallies) {
+            let outcome = tally.outcomes.get(at).filter(|o| o.requests() > 0);
+            let of = outcome.map(|o| o.distribution(&frames.to_string(), variant.name()));
+            latencies.extend(of);
+        }
+    }
+    latencies
 }
 
 fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure<M>> {

@@ -2,8 +2,9 @@
 
 use super::area::Counted;
 use crate::experiment::Failure;
-use crate::experiment::clock::Clock;
+use crate::experiment::clock::{Clock, Latencies};
 use crate::measure::{GcmaMetric as M, Of};
+use crate::report::Distribution;
 use framewright::reserve::{ContigError, Contiguous};
 use nix::sys::resource::{UsageWho, getrusage};
 
@@ -63,6 +64,13 @@ impl Outcome {
         self.failures += other.failures;
         self.preempted += other.preempted;
         self.counted.add(&other.counted);
+    }
+
+    /// How long the requests took, as those of that many frames.
+    pub(super) fn distribution(&self, frames: &str, variant: &'static str) -> Distribution {
+        let mut latencies = Latencies::new();
+        self.latencies.iter().for_each(|&ns| latencies.record(ns));
+        latencies.distribution(frames, variant, "request")
     }
 
     /// The figures; none of latencies where there was no request.

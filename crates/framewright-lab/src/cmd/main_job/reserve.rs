@@ -1,0 +1,310 @@
+//! The fifth document's section: what it costs to take contiguous memory back, and what is said of it.
+
+use super::experiments::{Plan, drawn};
+use super::summary::{cases, value};
+use crate::cmd::CommandError;
+use crate::cmd::{gcma, gcma_tables};
+use crate::experiment::gcma::BACKGROUND;
+use crate::experiment::{FRAMEWRIGHT, Findings};
+use crate::measure::{GcmaMetric as M, Of};
+use crate::report::{Accent, Figure, FigureMetric, Item, Line, OverTime, Scale, Section, Source};
+
+pub(super) const ID: &str = "gcma";
+pub(super) const TITLE: &str = "What does it cost to take back memory that was lent?";
+
+const INTRODUCTION: &str = "\
+S. Park, 2015: requests for 1 to 32,000 contiguous frames, each released at once. CMA lends the area to whatever can
+be moved and moves it away (before); the proposal, GCMA, lends it to pages that may be dropped (proposed); framewright
+drops them by moving a generation on. Beside it a build-like job reads, compresses and writes real files in memory too
+small for it.
+";
+
+const METHOD: &str = "\
+From a request's call to its return, served or not, less what reading the clock takes; of as many requests of each size as \
+the caption says or more, for requests go on as long as the build does. Between two requests the guests fill the area \
+again, which is not timed. preempted: requests during which the scheduler took the CPU away, whose latency is then the \
+scheduler's. The build: CPU time of its threads, and the time until the last of them is done. The document's machine had \
+four CPUs of 1 GHz: compare columns of one machine.";
+
+const CMA: &str = "cma";
+const GCMA: &str = "gcma";
+
+/// `gcma`, beside a build.
+pub(super) fn section(plan: &Plan) -> Result<Section, CommandError> {
+    let Findings { figures, latencies } = gcma::measured(&plan.contiguous)?;
+    let tables = gcma_tables::tables(&figures, &plan.contiguous, plan.shows_contiguous);
+    let mut items: Vec<Item> = tables.into_iter().map(Item::Table).collect();
+    items.extend([
+        by_frames("Longest latency of a request", Of::Max, &figures),
+        by_frames("Mean latency of a request", Of::Avg, &figures),
+    ]);
+    for of in latencies.chunk_by(|a, b| a.case == b.case) {
+        let frames = &of[0].case;
+        items.extend(drawn(
+            format!("Frames asked for: {frames}; how long a request takes"),
+            of.to_vec(),
+        ));
+    }
+    Ok(Section {
+        id: ID.into(),
+        title: TITLE.into(),
+        introduction: INTRODUCTION.into(),
+        items,
+        method: METHOD,
+        summary: told(&figures),
+    })
+}
+
+/// Latency over the number of frames, behind ours the document's lines of the two that every document has.
+fn by_frames(title: &str, of: Of, figures: &[Figure<M>]) -> Item {
+    let mut lines: Vec<Line> = Vec::new();
+    for figure in figures.iter().filter(|f| f.metric == M::LatencyUs(of)) {
+        let is_published = figure.source == Source::Published;
+        let accent = Accent::of(figure.variant);
+        let Ok(frames) = figure.case.parse::<f64>() else {
+            continue;
+        };
+        if is_published && accent.is_none() {
+            continue;
+        }
+        let published = if is_published { "published " } else { "" };
+        let name = format!("{published}{}", figure.variant);
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push((frames, figure.value)),
+            None => lines.push(Line {
+                name,
+                accent,
+                is_published,
+                points: vec![(frames, figure.value)],
+            }),
+        }
+    }
+    Item::OverTime(OverTime {
+        title: title.into(),
+        across: "frames asked for",
+        value: "microseconds",
+        scale: Scale::Logarithmic,
+        lines,
+        note: "Both axes are logarithmic. The document's lines are of another machine.".into(),
+    })
+}
+
+/// What was reproduced, by how much it differs, and why: only what these figures say.
+fn told(figures: &[Figure<M>]) -> Vec<String> {
+    let lines = [
+        against_cma(figures),
+        longest(figures),
+        ours(figures),
+        build(figures),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+/// How many times one variant's value is the other's, at each size at which both were measured: ours and the
+/// document's.
+fn times(figures: &[Figure<M>], metric: M, over: &str, under: &str) -> Vec<(u64, f64, f64)> {
+    let of = |case: &str, is_published| {
+        let of = |variant| value(figures, case, variant, metric, is_published);
+        Some(of(over)? / of(under)?).filter(|ratio| ratio.is_finite())
+    };
+    let at = |case: &str| Some((case.parse().ok()?, of(case, false)?, of(case, true)?));
+    cases(figures).into_iter().filter_map(at).collect()
+}
+
+/// Each size with ours and, in brackets, the document's.
+fn listed(times: &[(u64, f64, f64)]) -> String {
+    let one = |(frames, own, theirs): &(u64, f64, f64)| {
+        format!("{frames} {} ({})", ratio(*own), ratio(*theirs))
+    };
+    times.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// With as many digits as matter.
+fn ratio(value: f64) -> String {
+    match value {
+        large if large >= 10.0 => format!("{large:.0}"),
+        small if small < 0.1 => format!("{small:.3}"),
+        _ => format!("{value:.1}"),
+    }
+}
+
+/// The sum of a count over all sizes.
+fn sum(figures: &[Figure<M>], variant: &str, metric: M) -> f64 {
+    let of = |f: &&Figure<M>| {
+        f.variant == variant && f.metric == metric && f.source != Source::Published
+    };
+    figures.iter().filter(of).map(|f| f.value).sum()
+}
+
+/// The means, which is what the document's claim is about.
+fn against_cma(figures: &[Figure<M>]) -> Option<String> {
+    let times = times(figures, M::LatencyUs(Of::Avg), CMA, GCMA);
+    let all = times.len();
+    let ahead = |of: fn(&(u64, f64, f64)) -> f64| times.iter().filter(|t| of(t) > 1.0).count();
+    let why = if times.iter().any(|t| t.1 < t.2) {
+        "; the document's machine has an SD card, on which a dirty page that is in cma's way takes milliseconds, and \
+         both variants had the same CPUs of 1 GHz"
+    } else {
+        ""
+    };
+    (all > 0).then(|| {
+        format!(
+            "gcma's mean latency is below cma's at {} of {all} sizes (published: {}); cma's over gcma's by frames, \
+             published in brackets: {}{why}.",
+            ahead(|t| t.1),
+            ahead(|t| t.2),
+            listed(&times)
+        )
+    })
+}
+
+/// The longest ones, from the size on from which the document has CMA's in the hundreds of milliseconds.
+fn longest(figures: &[Figure<M>]) -> Option<String> {
+    const FROM: u64 = 2048;
+    let mut times = times(figures, M::LatencyUs(Of::Max), CMA, GCMA);
+    times.retain(|t| t.0 >= FROM);
+    let preempted = |variant| sum(figures, variant, M::Preempted);
+    let all = |variant| sum(figures, variant, M::Requests);
+    (!times.is_empty()).then(|| {
+        format!(
+            "longest latency from {FROM} frames up, cma's over gcma's: {}; others had the CPU during {} of cma's {} \
+             requests and {} of gcma's {}, and what they took of it is in the longest.",
+            listed(&times),
+            preempted(CMA),
+            all(CMA),
+            preempted(GCMA),
+            all(GCMA)
+        )
+    })
+}
+
+/// This engine's middle latencies, which no time slice is in, and who got nothing.
+fn ours(figures: &[Figure<M>]) -> Option<String> {
+    let at = |case: &str| {
+        let of = |variant| value(figures, case, variant, M::LatencyUs(Of::P50), false);
+        let shown = |us: f64| M::LatencyUs(Of::P50).shown(us);
+        let own = shown(of(FRAMEWRIGHT)?);
+        let others = [CMA, GCMA].map(|variant| of(variant).map_or_else(|| "-".into(), shown));
+        Some(format!("{case} {own} ({}, {})", others[0], others[1]))
+    };
+    let all: Vec<String> = cases(figures).into_iter().filter_map(at).collect();
+    let failures = |variant| sum(figures, variant, M::Failures);
+    (!all.is_empty()).then(|| {
+        format!(
+            "framewright's middle latency in us by frames (cma's, gcma's): {}. Requests that got nothing: {} of \
+             framewright's, {} of cma's, {} of gcma's.",
+            all.join(", "),
+            failures(FRAMEWRIGHT),
+            failures(CMA),
+            failures(GCMA)
+        )
+    })
+}
+
+/// The build's time over that of `original`.
+fn build(figures: &[Figure<M>]) -> Option<String> {
+    let of = |variant, is_published| {
+        value(
+            figures,
+            BACKGROUND,
+            variant,
+            M::ElapsedVsOriginal,
+            is_published,
+        )
+    };
+    let own = [CMA, GCMA, FRAMEWRIGHT].map(|variant| of(variant, false));
+    let [Some(cma), Some(gcma), Some(ours)] = own else {
+        return None;
+    };
+    let theirs = |variant| of(variant, true).map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+    let holds = |is: bool| if is { "holds" } else { "does not hold" };
+    let asked = sum(figures, GCMA, M::Requests);
+    let seconds = value(figures, BACKGROUND, GCMA, M::ElapsedS, false)?;
+    Some(format!(
+        "the build takes {cma:.2} times as long beside cma (published {}), {gcma:.2} beside gcma (published {}), {ours:.2} \
+         beside framewright: gcma <= cma, as published, {}, framewright <= gcma {}. What a request drops the build reads \
+         again: gcma had {asked} requests beside builds of {seconds:.0} s, the document's some 256 beside one of 515 s.",
+        theirs(CMA),
+        theirs(GCMA),
+        holds(gcma <= cma),
+        holds(ours <= gcma)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(
+        case: &str,
+        variant: &'static str,
+        metric: M,
+        value: f64,
+        is_published: bool,
+    ) -> Figure<M> {
+        let source = if is_published {
+            Source::Published
+        } else {
+            Source::Measured
+        };
+        Figure {
+            case: case.into(),
+            variant,
+            metric,
+            value,
+            source,
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_the_figures_say_and_nothing_of_what_was_not_run() {
+        let of = |metric, case, variant, own, theirs| {
+            [
+                figure(case, variant, metric, own, false),
+                figure(case, variant, metric, theirs, true),
+            ]
+        };
+        let (avg, max) = (M::LatencyUs(Of::Avg), M::LatencyUs(Of::Max));
+        let mut figures = [
+            of(avg, "512", CMA, 1.0, 5.0),
+            of(avg, "512", GCMA, 2.0, 10.0),
+            of(avg, "2048", CMA, 60.0, 90.0),
+            of(avg, "2048", GCMA, 2.0, 3.0),
+            of(max, "2048", CMA, 800.0, 58.0),
+            of(max, "2048", GCMA, 4.0, 2.0),
+        ]
+        .concat();
+        let all = told(&figures);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(
+            all[0].contains("at 1 of 2 sizes (published: 1)"),
+            "{}",
+            all[0]
+        );
+        assert!(
+            all[0].contains("512 0.5 (0.5), 2048 30 (30)."),
+            "{}",
+            all[0]
+        );
+        assert!(all[1].contains("2048 200 (29)"), "{}", all[1]);
+        // As soon as ours falls short, it is said why.
+        figures[0].value = 0.5;
+        assert!(told(&figures)[0].contains("SD card"));
+        let p50 = M::LatencyUs(Of::P50);
+        figures.push(figure("512", FRAMEWRIGHT, p50, 0.75, false));
+        figures.push(figure("512", CMA, M::Failures, 3.0, false));
+        let ours = &told(&figures)[2];
+        assert!(
+            ours.contains("512 0.75 (-, -)") && ours.contains("3 of cma's"),
+            "{ours}"
+        );
+        for (variant, own) in [(CMA, 1.1), (GCMA, 1.2), (FRAMEWRIGHT, 1.15)] {
+            let metric = M::ElapsedVsOriginal;
+            figures.push(figure(BACKGROUND, variant, metric, own, false));
+        }
+        figures.push(figure(BACKGROUND, GCMA, M::ElapsedS, 9.0, false));
+        let build = &told(&figures)[3];
+        let says = "as published, does not hold, framewright <= gcma holds";
+        assert!(build.contains(says), "{build}");
+    }
+}
