@@ -45,12 +45,15 @@ impl Frontswap<'_> {
         }
     }
 
-    /// Whether the page is on the device now, and was not.
-    fn clean_one(&self, page: u64, contents: &PageWords) -> Result<bool, SwapError> {
+    /// Whether the page that the store has under `index` is on the device now, and was not.
+    fn clean_one(&self, index: u64, contents: &PageWords) -> Result<bool, SwapError> {
+        let page = Entry::page_of(index);
         let word = self.entry(page)?;
         let dirty = Entry(word.load(Acquire));
         let writing = dirty.with_kind(Kind::Writing);
-        let is_dirty = dirty.kind() == Kind::Dirty;
+        // Since the store copied them for us the page may have been got back and stored anew: then these contents
+        // are not what the entry is about.
+        let is_dirty = dirty.kind() == Kind::Dirty && dirty.index(page) == index;
         if !is_dirty
             || word
                 .compare_exchange(dirty.0, writing.0, AcqRel, Relaxed)
@@ -58,7 +61,8 @@ impl Frontswap<'_> {
         {
             return Ok(false);
         }
-        let slot = self.write_one(page, contents);
+        // Never the page's own: it may have been stored anew meanwhile, and its slot is the only place of that.
+        let slot = self.write_to(self.slots.alloc(), page, contents);
         let after = match &slot {
             Ok(slot) => writing
                 .with_kind(Kind::Device)

@@ -1,6 +1,7 @@
 /// Where a page's contents are: a kind, whether the store may have a copy, a version, and a slot.
 ///
-/// The version moves on with every new content, so that a cleaner that took an older one sees it.
+/// The version moves on with every new content. It is part of the store's [key](Entry::index), so a cleaner
+/// that was handed an older one sees it, however long ago that was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry(pub(super) u64);
 
@@ -21,6 +22,8 @@ const IN_STORE: u64 = 1 << 2;
 const VERSION_SHIFT: u32 = 3;
 const VERSION: u64 = (1 << SLOT_SHIFT) - (1 << VERSION_SHIFT);
 const SLOT_SHIFT: u32 = 24;
+/// Where the version stands in the store's index of a page: above the page's number.
+const INDEX_SHIFT: u32 = 40;
 
 impl Entry {
     pub(super) const fn kind(self) -> Kind {
@@ -50,6 +53,16 @@ impl Entry {
         self.0 >> SLOT_SHIFT
     }
 
+    /// What the store knows these contents of `page` by: each version by another number.
+    pub(super) const fn index(self, page: u64) -> u64 {
+        (self.0 & VERSION) << (INDEX_SHIFT - VERSION_SHIFT) | page
+    }
+
+    /// The page that has such an index.
+    pub(super) const fn page_of(index: u64) -> u64 {
+        index & ((1 << INDEX_SHIFT) - 1)
+    }
+
     /// Whether the store may have the page.
     pub(super) const fn is_in_store(self) -> bool {
         self.0 & IN_STORE != 0 || matches!(self.kind(), Kind::Dirty | Kind::Writing)
@@ -77,6 +90,10 @@ mod tests {
         assert_eq!((entry.kind(), entry.slot()), (Kind::Device, last));
         assert!(entry.is_in_store() && !entry.in_store(false).is_in_store());
         assert_eq!(entry.next(Kind::None).slot(), 0);
+        let indices = [entry.index(last), entry.next(Kind::Dirty).index(last)];
+        assert_eq!(indices.map(Entry::page_of), [last; 2]);
+        assert_ne!(indices[0], indices[1]);
+        assert_eq!(entry.index(5), entry.with_kind(Kind::Dirty).index(5));
         assert!(entry.with_kind(Kind::Writing).is_in_store());
         assert_ne!(
             entry.next(Kind::Dirty).next(Kind::Dirty),

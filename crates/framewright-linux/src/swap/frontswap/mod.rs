@@ -23,7 +23,8 @@
 //! - **F1** What was stored last is what is loaded, or an error says why not; it is in at least one place: a
 //!   dirty page leaves the store only by being written or loaded.
 //! - **F2** Two versions of a page never have one slot at a time: whoever writes takes a slot for it, and
-//!   the page's entry names it only once it is written.
+//!   the page's entry names it only once it is written, and only if the entry still has that version. Nor do they have one
+//!   key in the store: what a cleaner is handed says by its key which version it is.
 //! - **F3** What the last [checkpoint](Frontswap::sync) names is not overwritten before the next one is on
 //!   the device.
 //!
@@ -218,11 +219,22 @@ impl<'s> Frontswap<'s> {
         self.entries.get(page as usize).ok_or(outside)
     }
 
-    fn key(front: &Front<'_>, page: u64) -> Key {
+    /// The store's key of a page's contents as `entry` has them.
+    fn key(front: &Front<'_>, page: u64, entry: Entry) -> Key {
         Key {
             pool: front.pool,
             object: front.object,
-            index: page,
+            index: entry.index(page),
+        }
+    }
+
+    /// The store forgets what it had of a page when that had the entry `old`.
+    fn forget(&self, page: u64, old: Entry) {
+        if let Some(front) = self.front
+            && old.is_in_store()
+        {
+            let key = Self::key(&front, page, old);
+            front.tenancy.with(&mut |store| store.invalidate_page(key));
         }
     }
 
@@ -272,8 +284,9 @@ impl<'s> Frontswap<'s> {
         let dirty = old.next(Kind::Dirty);
         self.dirty.fetch_add(1, Relaxed);
         let old = Entry(word.swap(dirty.0, AcqRel));
+        self.forget(page, old);
         let mut stored = false;
-        let key = Self::key(front, page);
+        let key = Self::key(front, page, dirty);
         front
             .tenancy
             .with(&mut |store| stored = store.put_dirty(key, contents).is_ok());
@@ -315,6 +328,7 @@ impl<'s> Frontswap<'s> {
         Ok(())
     }
 
+    /// For whoever stores a page.
     fn write_one(&self, page: u64, contents: &PageWords) -> Result<u64, SwapError> {
         let slot = self.slots.alloc().or_else(|| {
             // Its own, if it has one: whoever stores a page still has it.
@@ -323,6 +337,16 @@ impl<'s> Frontswap<'s> {
             has_slot.then(|| self.invalidate(page).ok()).flatten()?;
             self.slots.alloc()
         });
+        self.write_to(slot, page, contents)
+    }
+
+    /// Writes a page's contents into a slot that nothing names; it is given back if that fails.
+    fn write_to(
+        &self,
+        slot: Option<u64>,
+        page: u64,
+        contents: &PageWords,
+    ) -> Result<u64, SwapError> {
         let slot = slot.ok_or(SwapError::Full(self.slots.slots()))?;
         self.device.write(slot, contents).map_err(|error| {
             self.free_slot(slot);
@@ -338,12 +362,7 @@ impl<'s> Frontswap<'s> {
         let old = Entry(word.load(Acquire));
         let old = Entry(word.swap(old.next(Kind::Device).with_slot(slot).0, AcqRel));
         self.gone(old);
-        if let Some(front) = self.front
-            && old.is_in_store()
-        {
-            let key = Self::key(&front, page);
-            front.tenancy.with(&mut |store| store.invalidate_page(key));
-        }
+        self.forget(page, old);
     }
 
     /// Whether a page lies in a slot.
@@ -388,7 +407,7 @@ impl<'s> Frontswap<'s> {
             return;
         }
         let mut stored = false;
-        let key = Self::key(&front, page);
+        let key = Self::key(&front, page, entry);
         front
             .tenancy
             .with(&mut |store| stored = store.put(key, contents).is_ok());
@@ -431,7 +450,7 @@ impl<'s> Frontswap<'s> {
             let is_hit = match self.front {
                 Some(front) if entry.is_in_store() => {
                     let mut is_hit = false;
-                    let key = Self::key(&front, page);
+                    let key = Self::key(&front, page, entry);
                     front.tenancy.with(&mut |store| {
                         is_hit = store.get(key, contents);
                         store.invalidate_page(key);
@@ -489,12 +508,7 @@ impl<'s> Frontswap<'s> {
         let old = Entry(word.load(Acquire));
         let old = Entry(word.swap(old.next(Kind::None).0, AcqRel));
         self.gone(old);
-        if let Some(front) = self.front
-            && old.is_in_store()
-        {
-            let key = Self::key(&front, page);
-            front.tenancy.with(&mut |store| store.invalidate_page(key));
-        }
+        self.forget(page, old);
         Ok(())
     }
 }

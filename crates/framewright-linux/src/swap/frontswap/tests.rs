@@ -3,12 +3,12 @@ use crate::platform::{Linux, Slots, Stored};
 use crate::ram::{Pages, Ram};
 use crate::swap::tests::{Folder, page};
 use crate::swap::{Faulty, SwapFile, SwapOp, Zram};
-use crate::tenancy::Guests;
+use crate::tenancy::{Guests, Tenancy};
 use framewright::platform::Fenced;
-use framewright::reserve::{PoolConfig, Reserve, ReserveLayout};
+use framewright::reserve::{Cleaned, Key, PoolConfig, Reserve, ReserveLayout, Store};
 use framewright::{Frame, Run};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 type Platform = Stored<Fenced>;
 
@@ -272,4 +272,66 @@ fn a_checkpoint_is_found_again_and_what_came_after_it_is_not() {
         small,
         "checkpoints of 600000 pages take 2346 slots, and the device has 2000"
     );
+}
+
+/// A store whose cleaner waits between its copy of a page and what becomes of it.
+struct Slow<'g, 'r, 'm> {
+    guests: &'g Guests<'r, 'm, Platform>,
+    copied: Barrier,
+    go_on: Barrier,
+}
+
+impl Tenancy for Slow<'_, '_, '_> {
+    fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
+        self.guests.with(work);
+    }
+
+    fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
+        self.guests.clean(pages, &mut |key, page| {
+            self.copied.wait();
+            self.go_on.wait();
+            write(key, page)
+        })
+    }
+}
+
+#[test]
+fn f2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_the_new_version() {
+    let (slots, mut words) = (Slots::new(2), Vec::new());
+    let reserve = reserve(&mut words, &slots, 512);
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let slow = Slow {
+        guests: &guests,
+        copied: Barrier::new(2),
+        go_on: Barrier::new(2),
+    };
+    let device = Zram::new(100, 1 << 20);
+    // Got back before it is stored again, or stored over.
+    for is_got_back in [true, false] {
+        let swap = Frontswap::new(&device, 10).with_store(&slow, pool, 7, BACK);
+        swap.store(&[3], &[page(1)]).unwrap();
+        let mut got = [0; 512];
+        std::thread::scope(|scope| {
+            let cleaner = scope.spawn(|| swap.clean(1));
+            slow.copied.wait();
+            if is_got_back {
+                assert_eq!(swap.load(3, &mut got), Ok(Loaded::Dirty));
+            }
+            swap.store(&[3], &[page(2)]).unwrap();
+            slow.go_on.wait();
+            assert_eq!(cleaner.join().unwrap(), 0, "the older version");
+        });
+        assert_eq!((swap.dirty_pages(), swap.used_slots()), (1, 0));
+        // Whatever may be dropped is.
+        let others = std::iter::from_fn(|| reserve.alloc_contig(1, 1).ok());
+        let others: Vec<_> = others.collect();
+        let loaded = swap.load(3, &mut got);
+        assert_eq!((loaded, got), (Ok(Loaded::Dirty), page(2)));
+        let left = others.iter().map(|run| reserve.release(*run));
+        assert!(left.collect::<Result<Vec<_>, _>>().is_ok());
+        assert_eq!(swap.dirty_pages(), 0);
+        swap.invalidate(3).unwrap();
+        assert_eq!(reserve.stats().frontswap.held_pages, 0);
+    }
 }
