@@ -22,6 +22,7 @@
 //!            └─ Frontswap    where the others are, in front of a device    [`swap`]
 //!
 //!     SwapFile, Zram ── where pages lie that have no frame              [`swap`]
+//!     OnCard            either of them, or a file, as slow as a memory card  [`card`]
 //!
 //!     FileCache ─┬─ Shrink  files through frames, over a cleancache       [`file_cache`]
 //!                └─ Migrate
@@ -43,6 +44,7 @@
 
 pub mod anon;
 pub mod cache;
+pub mod card;
 mod fault;
 pub mod file_cache;
 mod gate;

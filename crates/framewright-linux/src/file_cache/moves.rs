@@ -44,6 +44,26 @@ impl Migrate for FileCache<'_> {
 }
 
 impl FileCache<'_> {
+    /// Waits as long as the page in `frame` is read in, written back or leaves: for whoever wants the frame empty
+    /// and has found it busy. Not for a page that somebody only copies from or to, which is over in a microsecond.
+    /// Whether there was anything to wait for.
+    pub fn await_frame(&self, frame: Frame) -> bool {
+        let Some(id) = self.table.id_of(frame) else {
+            return false;
+        };
+        let slot = self.table.slot(id);
+        let mut locked = self.table.lock(slot.key());
+        let mut has_waited = false;
+        loop {
+            let is_on_its_way = matches!(slot.state(), State::Filling | State::Leaving);
+            if locked.find() != Some(id) || !is_on_its_way && !slot.is_writing() {
+                return has_waited;
+            }
+            has_waited = true;
+            locked = locked.wait();
+        }
+    }
+
     /// Takes those frames out of the stock that are there.
     fn drop_from_stock(&self, blocks: &mut [Discard]) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -280,6 +280,7 @@ impl Paged<'_> {
                 let _shut = region.gate.shut();
                 let state = region.table.state(nth);
                 region.table.set(nth, state.without(BUSY));
+                region.changed.tell();
             }
         }
         self.swap.used_slots() < before

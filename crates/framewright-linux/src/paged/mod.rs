@@ -158,6 +158,8 @@ pub struct Paged<'s> {
     budget: u64,
     /// Pages with a frame, and those for which one is being taken.
     resident: AtomicU64,
+    /// Pagers that are bringing pages.
+    arriving: AtomicU64,
     evictor: Mutex<Evictor>,
     /// Why pages could not be had: of each the last reason that nobody was told.
     errors: Mutex<BTreeMap<usize, PagedError>>,
@@ -205,6 +207,7 @@ impl<'s> Paged<'s> {
             swap,
             budget: budget.max(1),
             resident: AtomicU64::new(0),
+            arriving: AtomicU64::new(0),
             evictor: Mutex::new(Evictor::new()),
             errors: Mutex::default(),
             last_error: Mutex::default(),

@@ -5,7 +5,7 @@ use super::region::{Region, count};
 use super::table::{BUSY, DIRTY, LEAVING, SHOWN, State, WRITABLE};
 use crate::window::Access;
 use framewright::reclaim::{Discard, Migrate, Move, MoveState};
-use framewright::{Order, Run};
+use framewright::{Frame, Order, Run};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Moves at once, at most: so long is the gate shut.
@@ -26,6 +26,34 @@ impl Migrate for Paged<'_> {
             let dropped = self.region.discard(batch);
             self.resident.fetch_sub(dropped, Relaxed);
             count(&self.region.counts.evicted, dropped);
+        }
+    }
+}
+
+impl Paged<'_> {
+    /// Waits as long as the page in `frame` is on its way to the swap: for whoever wants the frame empty and has found it
+    /// busy. Of a frame that has no page yet, until the pages that are on their way in are there. Whether there was
+    /// anything to wait for.
+    pub fn await_frame(&self, frame: Frame) -> bool {
+        let region = &self.region;
+        let mut has_waited = false;
+        loop {
+            // Before the look: what ends behind it is not missed.
+            let seen = region.changed.now();
+            let shut = region.gate.shut();
+            let is_leaving = region.table.page_of(frame).is_some_and(|nth| {
+                let state = region.table.state(nth);
+                state.is(BUSY) && region.table.frame(state) == Some(frame)
+            });
+            let is_arriving = !has_waited
+                && region.table.page_of(frame).is_none()
+                && self.arriving.load(Relaxed) > 0;
+            if !is_leaving && !is_arriving {
+                return has_waited;
+            }
+            has_waited = true;
+            drop(shut);
+            region.changed.wait(seen);
         }
     }
 }

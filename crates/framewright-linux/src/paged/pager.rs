@@ -77,6 +77,16 @@ impl Drop for Serving<'_, '_> {
     }
 }
 
+/// Pages are on their way in until this is dropped, also if that panicked.
+struct Bringing<'p, 's>(&'p Paged<'s>);
+
+impl Drop for Bringing<'_, '_> {
+    fn drop(&mut self) {
+        self.0.arriving.fetch_sub(1, Relaxed);
+        self.0.region.changed.tell();
+    }
+}
+
 impl Paged<'_> {
     /// Brings pages to whoever touches them, with frames of `supply`, until [`stop`](Self::stop). For a
     /// thread of its own, which touches no page of the region; several may do it.
@@ -116,6 +126,12 @@ impl Paged<'_> {
 
     /// Brings a page, and some behind it. What of these cannot be had is left: nobody wants it yet.
     fn bring(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut Work) {
+        self.arriving.fetch_add(1, Relaxed);
+        let _bringing = Bringing(self);
+        self.bring_now(nth, is_write, supply, work);
+    }
+
+    fn bring_now(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut Work) {
         let wanted = work.cluster(nth);
         let pages = self.claim(nth, wanted);
         self.make_room(pages.len() as u64, supply);
@@ -133,7 +149,6 @@ impl Paged<'_> {
         {
             self.fail(nth, error);
         }
-        self.region.changed.tell();
     }
 
     /// Up to `wanted` pages from `nth` on that have no frame, marked as busy, as `nth` is already.

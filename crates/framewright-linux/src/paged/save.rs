@@ -118,6 +118,7 @@ impl Paged<'_> {
             };
             region.table.set(nth, state);
         }
+        region.changed.tell();
         stored.map_err(|(_, error)| error)
     }
 

@@ -148,7 +148,7 @@ fn check_slot(slot: u64, slots: u64) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use framewright::platform::PageWords;
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

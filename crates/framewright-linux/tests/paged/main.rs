@@ -4,3 +4,4 @@ mod crash;
 mod errors;
 mod machine;
 mod shadow;
+mod waiting;

@@ -240,3 +240,47 @@ fn pages_move_under_readers_and_a_writer() {
     drop(seat);
     all_is_back(&host);
 }
+
+#[test]
+fn who_wants_a_frame_empty_waits_until_its_page_is_written_or_there() {
+    let host = host(1024);
+    let (cache, mut seat) = (cache(&host), host.seat().unwrap());
+    let memory = Memory::new(patterns(4));
+    let file = cache.add_medium(memory.clone(), true).unwrap();
+    cache.write(&mut seat, &file, 5, b"dirty").unwrap();
+    let from = cache.pin(&mut seat, &file, 0).unwrap().frame();
+    let to = Supply::frame(&mut seat).unwrap();
+    assert!(!cache.await_frame(from), "nobody writes it");
+    assert!(!cache.await_frame(Frame(1)) && !cache.await_frame(to));
+    let moved = || {
+        let mut moves = [a_move(from, to)];
+        cache.migrate(&mut moves);
+        moves[0].state
+    };
+    // The device takes nothing until then.
+    let device = memory.bytes();
+    let is_free = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| cache.sync(&file).unwrap());
+        let id = cache.table.id_of(from).unwrap();
+        while !cache.table.slot(id).is_writing() {
+            std::thread::yield_now();
+        }
+        assert_eq!(moved(), MoveState::Busy);
+        let waiter = scope.spawn(|| {
+            cache.await_frame(from);
+            assert!(is_free.load(Relaxed), "it was still being written");
+        });
+        // Who does not wait is done by then; who comes later finds it written.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        is_free.store(true, Relaxed);
+        drop(device);
+        waiter.join().unwrap();
+        writer.join().unwrap();
+    });
+    assert_eq!(moved(), MoveState::Moved);
+    Supply::free(&mut seat, from);
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    drop((cache, file, seat));
+    all_is_back(&host);
+}

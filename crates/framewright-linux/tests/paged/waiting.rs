@@ -1,0 +1,92 @@
+//! Who wants a frame waits for the page in it.
+
+use crate::machine::{host, load, served, store};
+use framewright::Frame;
+use framewright::platform::PageWords;
+use framewright_linux::paged::Paged;
+use framewright_linux::swap::{Frontswap, SwapDevice, Zram};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// A device whose writes wait until they are let through.
+struct Held<'d> {
+    device: &'d dyn SwapDevice,
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    writes: AtomicU64,
+}
+
+impl SwapDevice for Held<'_> {
+    fn slots(&self) -> u64 {
+        self.device.slots()
+    }
+
+    fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
+        self.writes.fetch_add(1, Relaxed);
+        let is_open = self.is_open.lock().unwrap();
+        drop(
+            self.opened
+                .wait_while(is_open, |is_open| !*is_open)
+                .unwrap(),
+        );
+        self.device.write(slot, page)
+    }
+
+    fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()> {
+        self.device.read(slot, page)
+    }
+
+    fn discard(&self, slot: u64) {
+        self.device.discard(slot);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.device.sync()
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.device.bytes_written()
+    }
+}
+
+#[test]
+fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
+    let host = host();
+    let zram = Zram::new(64, 1 << 20);
+    let device = Held {
+        device: &zram,
+        is_open: Mutex::new(false),
+        opened: Condvar::new(),
+        writes: AtomicU64::new(0),
+    };
+    let swap = Frontswap::new(&device, 16);
+    let paged = Paged::new(Arc::clone(host.ram_shared()), swap, 16).unwrap();
+    served(&host, &paged, || {
+        store(&paged, 0, 0, 42);
+        let frame = paged.frame_of(0).unwrap();
+        assert!(!paged.await_frame(frame), "it is not on its way");
+        assert!(!paged.await_frame(Frame(1 << 40)));
+        let is_free = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let sync = scope.spawn(|| paged.sync().unwrap());
+            while device.writes.load(Relaxed) == 0 {
+                thread::yield_now();
+            }
+            let waiter = scope.spawn(|| {
+                paged.await_frame(frame);
+                assert!(is_free.load(Relaxed), "it was still being written");
+            });
+            // Who does not wait is done by then; who comes later finds it written.
+            thread::sleep(Duration::from_millis(20));
+            is_free.store(true, Relaxed);
+            *device.is_open.lock().unwrap() = true;
+            device.opened.notify_all();
+            waiter.join().unwrap();
+            sync.join().unwrap();
+        });
+        assert_eq!(load(&paged, 0, 0), 42);
+    });
+}
