@@ -16,8 +16,6 @@
 //!     Anon ─┬─ Window        user addresses behind which frames move  [`anon`]
 //!           └─ Migrate     what compaction asks of it
 //!
-//!     Cache ── Shrink       pages by key, given back when they are wanted [`cache`]
-//!
 //!     Paged ─┬─ Window       more pages than frames, brought when they are touched  [`paged`]
 //!            └─ Frontswap    where the others are, in front of a device    [`swap`]
 //!
@@ -43,7 +41,6 @@
 //! may move at any instruction.
 
 pub mod anon;
-pub mod cache;
 pub mod card;
 mod fault;
 pub mod file_cache;
@@ -63,7 +60,6 @@ pub mod window;
 mod words;
 
 pub use anon::Anon;
-pub use cache::Cache;
 pub use file_cache::FileCache;
 pub use heap::{Heap, HeapError, HeapOptions, HeapStats, HeapWith};
 pub use host::{Host, HostError, Options, SlotError};

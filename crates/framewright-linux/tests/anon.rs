@@ -3,12 +3,10 @@
 use framewright::frame::{AllocError, Seat, ZoneLayout};
 use framewright::platform::{Fenced, MapError};
 use framewright::policy::ReclaimConfig;
-use framewright::reclaim::{
-    Ask, CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim, Shrink,
-};
-use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::reclaim::{CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim};
+use framewright::{Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_linux::anon::{Anon, PageError};
-use framewright_linux::{Cache, Host, Linux, Options};
+use framewright_linux::{Host, Linux, Options};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -594,84 +592,4 @@ fn a_touch_of_what_is_not_populated_ends_the_process_as_elsewhere() {
         let is_sanitizers = String::from_utf8_lossy(&child.stderr).contains("Sanitizer");
         assert!(is_segv || is_sanitizers, "{what}: {child:?}");
     }
-}
-
-fn page_of(key: u64, page: &mut [u8; 4096]) {
-    page.fill(key as u8);
-    for at in (0..4096).step_by(128) {
-        page[at..at + 8].copy_from_slice(&(key << 16 | at as u64).to_le_bytes());
-    }
-}
-
-#[test]
-fn a_cache_shrinks_under_pressure_and_never_shows_other_bytes() {
-    let host = host(1024);
-    let cache = Cache::new(Arc::clone(host.ram_shared()));
-    let done = AtomicU64::new(0);
-    // More keys than frames: the table is full all the time.
-    std::thread::scope(|scope| {
-        for thread in 0..2u64 {
-            let (host, cache, done) = (&host, &cache, &done);
-            scope.spawn(move || {
-                let mut seat = host.seat().unwrap();
-                let mut random = thread + 1;
-                let (mut page, mut expected) = ([0; 4096], [0; 4096]);
-                for _ in 0..2000 {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    let key = (random >> 33) % 1500;
-                    while cache.get(&mut seat, key, page_of, &mut page).is_err() {
-                        let ask = Ask {
-                            wanted: 32,
-                            scan: 64,
-                            order: Order::ZERO,
-                            context: Context::ANY,
-                        };
-                        let shrunk = cache.shrink(&mut seat, &ask);
-                        assert!(shrunk.freed <= 32 && shrunk.scanned <= 64);
-                    }
-                    page_of(key, &mut expected);
-                    assert_eq!(page, expected, "key {key}");
-                    done.fetch_add(1, Relaxed);
-                }
-            });
-        }
-    });
-    assert_eq!(done.into_inner(), 4000);
-    let (hits, misses) = cache.hits_and_misses();
-    assert!(hits > 100 && misses > 1000, "{hits} hits, {misses} misses");
-    let mut seat: TheSeat<'_> = host.seat().unwrap();
-    let holds = cache.pages();
-    assert!(holds > 500);
-    let ask = Ask {
-        wanted: u64::MAX,
-        scan: 2 * holds,
-        order: Order::ZERO,
-        context: Context::ANY,
-    };
-    // Whoever was read has a second chance, and no third.
-    assert_eq!(cache.shrink(&mut seat, &ask).freed, holds);
-    assert_eq!(cache.shrink(&mut seat, &ask), Default::default());
-    drop(seat);
-    all_is_back(&host);
-}
-
-#[test]
-fn what_is_forgotten_is_filled_again() {
-    let host = host(512);
-    let mut seat: TheSeat<'_> = host.seat().unwrap();
-    let cache = Cache::new(Arc::clone(host.ram_shared()));
-    let mut page = [0; 4096];
-    for fill in [1, 2] {
-        let get = cache.get(&mut seat, 7, |_, page| page.fill(fill), &mut page);
-        assert_eq!((get, page), (Ok(()), [1; 4096]));
-    }
-    assert!(cache.forget(&mut seat, 7));
-    assert!(!cache.forget(&mut seat, 7));
-    let get = cache.get(&mut seat, 7, |_, page| page.fill(3), &mut page);
-    assert_eq!((get, page), (Ok(()), [3; 4096]));
-    assert!(cache.forget(&mut seat, 7));
-    drop(seat);
-    all_is_back(&host);
 }
