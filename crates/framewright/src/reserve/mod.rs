@@ -63,6 +63,7 @@
 //! that are checked after the copy: sequence locks (Boehm, MSPC 2012).
 
 mod area;
+mod choose;
 mod claim;
 mod clean;
 mod contiguous;
@@ -73,6 +74,7 @@ mod guest;
 mod index;
 pub mod migrate;
 mod order;
+mod places;
 mod pool;
 mod put_back;
 mod reservations;

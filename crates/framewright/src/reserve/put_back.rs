@@ -25,11 +25,11 @@
 use super::area::Reserve;
 use super::counters::PUT_BACK;
 use super::index::Entry;
+use super::places::words_of;
 use super::pool::PoolId;
 use super::table::{
     BORN, DIRTY, FREE, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, State, VALUE, Word,
 };
-use super::take::words_of;
 use super::{Guest, Key, Supply, TakeError};
 use crate::platform::{Contents, PageWords, Relax};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -202,10 +202,6 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             return Plan::Again;
         }
         Plan::Clear(Window { reserve: self, ids })
-    }
-
-    fn run_at(&self, ids: &Range<usize>) -> Run {
-        Run::new(self.frame(ids.start), ids.len() as u64).expect("inside the reserve")
     }
 
     /// A descriptor with an ordinary frame, in state Filling.

@@ -1,57 +1,18 @@
 //! What owners do: reservations, taking, releasing.
 
 use super::area::{RESERVATIONS, Reserve};
-use super::counters::{CURSOR, RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
+use super::counters::{RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
+use super::places::{Places, first_of, words_of};
 use super::reservations::{Entry, Reservation};
-use super::table::{BLOCK, DIRTY, FREE, KEPT, MOVABLE, OWNED, State, VISITED};
+use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State, VISITED};
 use super::{ReleaseError, ReservationError, TakeError};
 use crate::platform::{Contents, Relax};
 use crate::sync::Ordering::{Relaxed, SeqCst};
-use crate::units::{Frame, Run};
+use crate::units::Run;
 use core::ops::Range;
 
 /// How often a search is made again, when what it chose was made dirty meanwhile.
 const TRIES: usize = 8;
-
-/// What taking a run would cost. Guests are at work meanwhile, so that what is added at one end of a
-/// window and subtracted at the other may differ by a little: a sum is an estimate, and may be
-/// below zero.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Cost {
-    /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
-    impossible: u32,
-    /// Pages, those got lately counted twice, those to be put back [`PUT_BACK_PAGES`] times, and
-    /// [`DIRTY_PAGES`] where one is not yet on its device.
-    pages: i64,
-}
-
-/// What dirty pages among 64 frames count: more than all pages of a run together.
-const DIRTY_PAGES: i64 = 1 << 32;
-
-/// What a page that is to be put back counts: its copy takes 0.5 to 1 µs, where to discard one and to
-/// have it read again is some ten ns of an owner's time.
-const PUT_BACK_PAGES: i64 = 64;
-
-impl Cost {
-    const fn plus(self, other: Self) -> Self {
-        Self {
-            impossible: self.impossible + other.impossible,
-            pages: self.pages + other.pages,
-        }
-    }
-
-    const fn minus(self, other: Self) -> Self {
-        Self {
-            impossible: self.impossible - other.impossible,
-            pages: self.pages - other.pages,
-        }
-    }
-
-    /// Whether the run can be taken, as far as was seen.
-    const fn is_possible(self) -> bool {
-        self.impossible == 0 && self.pages < DIRTY_PAGES
-    }
-}
 
 impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: no other
@@ -147,8 +108,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 continue;
             };
             if self.discard(&ids, &[OWNED, DIRTY, KEPT]) {
-                let start = self.frame(ids.start);
-                return Ok(Run::new(start, frames).expect("inside the reserve"));
+                return Ok(self.run_at(&ids));
             }
         }
         self.add(TAKES_FAILED, 1);
@@ -205,6 +165,10 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         start..start + run.frames() as usize
     }
 
+    pub(super) fn run_at(&self, ids: &Range<usize>) -> Run {
+        Run::new(self.frame(ids.start), ids.len() as u64).expect("inside the reserve")
+    }
+
     pub(super) fn add(&self, word: usize, by: u64) {
         // Under the owners' lock.
         self.own[word].store(self.own[word].load(Relaxed) + by, Relaxed);
@@ -213,14 +177,11 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
     /// From the highest place down, each time to below what was in the way.
     fn place(&self, frames: u64, align: u64) -> Result<Run, ReservationError> {
-        let start = self.run().start().0;
+        let places = Places::new(self.run(), frames, align).ok_or(ReservationError::NoRoom)?;
         let mut why = ReservationError::NoRoom;
-        let mut end = self.run().end().0;
-        while let Some(at) = end.checked_sub(frames).map(|at| at / align * align)
-            && at >= start
-        {
-            let run = Run::new(Frame(at), frames).expect("inside the reserve");
-            let ids = self.offsets(run);
+        let mut end = self.table.frames();
+        while let Some(at) = places.below(end) {
+            let ids = places.run_at(at);
             self.drop_dead(&ids);
             let mut obstacle = self.first_of(&ids, &[KEPT, OWNED, DIRTY]);
             if obstacle.is_none() {
@@ -228,24 +189,21 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 // What came until then is there to be seen.
                 obstacle = self.first_of(&ids, &[OWNED, DIRTY]);
                 if obstacle.is_none() {
-                    return Ok(run);
+                    return Ok(self.run_at(&ids));
                 }
                 self.set_kept(&ids, false);
             }
             if self.first_of(&ids, &[OWNED, DIRTY]).is_some() {
                 why = ReservationError::Busy;
             }
-            end = start + obstacle.map_or(0, |id| id as u64);
+            end = obstacle.unwrap_or(0);
         }
         Err(why)
     }
 
     /// The first frame that is in one of the bitmaps.
     pub(super) fn first_of(&self, ids: &Range<usize>, bitmaps: &[usize]) -> Option<usize> {
-        words_of(ids).find_map(|(nth, mask)| {
-            let bits = self.bits(nth, bitmaps) & mask;
-            (bits != 0).then(|| nth * 64 + bits.trailing_zeros() as usize)
-        })
+        first_of(ids, |nth| self.bits(nth, bitmaps))
     }
 
     /// Drops dirty pages that are invalid by their pool's generation: nobody waits for them.
@@ -360,162 +318,4 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             .iter()
             .fold(0, |bits, &bitmap| bits | lane[bitmap].load(Relaxed))
     }
-
-    /// What taking `offsets` would cost, if what can be put back may be.
-    #[inline]
-    fn cost(&self, offsets: &Range<usize>, put_back: bool) -> Cost {
-        words_of(offsets)
-            .map(|(nth, mask)| self.cost_of_word(nth, mask, put_back))
-            .fold(Cost::default(), Cost::plus)
-    }
-
-    #[inline]
-    fn cost_of_word(&self, nth: usize, mask: u64, put_back: bool) -> Cost {
-        let impossible = self.bits(nth, &[KEPT, OWNED]) & mask;
-        let pages = mask & !self.bits(nth, &[FREE]);
-        if pages == 0 {
-            return Cost {
-                impossible: impossible.count_ones(),
-                pages: 0,
-            };
-        }
-        let hot = pages & self.bits(nth, &[VISITED]);
-        let mut dirty = self.bits(nth, &[DIRTY]) & mask;
-        let mut moved = 0;
-        if put_back && dirty != 0 {
-            moved = dirty & self.bits(nth, &[MOVABLE]);
-            dirty &= !moved;
-        }
-        let count = |bits: u64| match bits {
-            0 => 0,
-            u64::MAX => 64,
-            _ => i64::from(bits.count_ones()),
-        };
-        Cost {
-            impossible: impossible.count_ones(),
-            pages: count(pages)
-                + count(hot)
-                + count(moved) * PUT_BACK_PAGES
-                + if dirty == 0 { 0 } else { DIRTY_PAGES },
-        }
-    }
-
-    /// The cheapest run that can be taken.
-    pub(super) fn cheapest(&self, frames: u64, align: u64, put_back: bool) -> Option<Range<usize>> {
-        let all = self.table.frames() as u64;
-        let start = self.run().start().0;
-        let first = start.next_multiple_of(align).checked_sub(start)?;
-        if frames > all || first > all - frames {
-            return None;
-        }
-        if frames == 1 && align == 1 {
-            let movable = || {
-                let lanes = (0..self.table.frames().div_ceil(64)).filter(|_| put_back);
-                let mut bits = lanes.map(|nth| {
-                    let obstacles = self.bits(nth, &[KEPT, OWNED]);
-                    (nth, self.bits(nth, &[MOVABLE]) & !obstacles)
-                });
-                let (nth, bits) = bits.find(|(_, bits)| *bits != 0)?;
-                let id = nth * 64 + bits.trailing_zeros() as usize;
-                Some(id..id + 1)
-            };
-            return self.cheapest_frame().or_else(movable);
-        }
-        // Candidates stand on a grid, so that a window slides over it piece by piece.
-        let grid = align.max(frames.next_power_of_two().min(64));
-        let (whole, rest) = (frames / grid * grid, frames % grid);
-        let range = |from: u64, to: u64| from as usize..to as usize;
-        let mut sum = self.cost(&range(first, first + whole), put_back);
-        let mut best: Option<(i64, u64)> = None;
-        let mut at = first;
-        loop {
-            let tail = self.cost(&range(at + whole, at + whole + rest), put_back);
-            let cost = sum.plus(tail);
-            if cost.is_possible() && best.is_none_or(|(pages, _)| cost.pages < pages) {
-                best = Some((cost.pages, at));
-                if cost.pages <= 0 {
-                    break;
-                }
-            }
-            if at + grid > all - frames {
-                break;
-            }
-            if whole > 0 {
-                sum = sum.minus(self.cost(&range(at, at + grid), put_back));
-                sum = sum.plus(self.cost(&range(at + whole, at + whole + grid), put_back));
-            }
-            at += grid;
-        }
-        let at = match best {
-            Some((_, at)) => at,
-            None => self.first_fit(frames, align, put_back)?,
-        };
-        Some(range(at, at + frames))
-    }
-
-    /// The lowest run that can be taken, on the grid or not.
-    fn first_fit(&self, frames: u64, align: u64, put_back: bool) -> Option<u64> {
-        let start = self.run().start().0;
-        let mut at = 0;
-        // The run of frames that can be taken, which ends before `at`, begins here.
-        let mut begin = 0;
-        while at < self.table.frames() {
-            if !self.cost(&(at..at + 1), put_back).is_possible() {
-                begin = at + 1;
-            } else {
-                let aligned = (start + begin as u64).next_multiple_of(align) - start;
-                if at as u64 + 1 >= aligned + frames {
-                    return Some(aligned);
-                }
-            }
-            at += 1;
-        }
-        None
-    }
-
-    /// A single frame: free if there is one near, else one that was not got lately.
-    fn cheapest_frame(&self) -> Option<Range<usize>> {
-        let words = self.table.frames().div_ceil(64);
-        let begin = self.own[CURSOR].load(Relaxed) as usize % words;
-        let has_free = (0..self.orders[0].len()).any(|shard| self.orders[0].can_have_free(shard));
-        let look = |wants_free: bool, wants_cold: bool| {
-            let nth = (begin..words).chain(0..begin);
-            let found = nth.map(|nth| {
-                let last = self.table.frames() - nth * 64;
-                let inside = if last < 64 { (1 << last) - 1 } else { u64::MAX };
-                let mut bits = inside & !self.bits(nth, &[KEPT, OWNED, DIRTY]);
-                if wants_free {
-                    bits &= self.bits(nth, &[FREE]);
-                } else if wants_cold {
-                    bits &= !self.bits(nth, &[VISITED]);
-                }
-                (nth, bits)
-            });
-            let found = found.into_iter().find(|(_, bits)| *bits != 0);
-            found.map(|(nth, bits)| (nth, nth * 64 + bits.trailing_zeros() as usize))
-        };
-        let free = if has_free { look(true, false) } else { None };
-        let found = free
-            .or_else(|| look(false, true))
-            .or_else(|| look(false, false));
-        let (nth, id) = found?;
-        self.own[CURSOR].store(nth as u64, Relaxed);
-        Some(id..id + 1)
-    }
-}
-
-/// The lanes that a range of frames lies in, and its bits in each.
-pub(super) fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)> + use<> {
-    let (start, end) = (ids.start, ids.end);
-    let words = if start < end {
-        start / 64..end.div_ceil(64)
-    } else {
-        0..0
-    };
-    words.map(move |word| {
-        let low = u64::MAX << start.saturating_sub(word * 64).min(63);
-        let above = (word + 1) * 64;
-        let high = u64::MAX >> above.saturating_sub(end).min(63);
-        (word, low & high)
-    })
 }

@@ -57,6 +57,7 @@ use crate::platform::{Barrier, Relax};
 use crate::policy::{ConfigError, ContigConfig, Label};
 use crate::raw::atomic_words;
 use crate::reclaim::Reclaim;
+use crate::reserve::places::words_of;
 use crate::reserve::reservations::Reservations;
 use crate::stats::ContigStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
@@ -282,19 +283,4 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
             start..start + run.frames() as usize
         })
     }
-}
-
-/// The words that a range of frames lies in, and its bits in each.
-fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)> + use<> {
-    let (start, end) = (ids.start, ids.end);
-    let words = if start < end {
-        start / 64..end.div_ceil(64)
-    } else {
-        0..0
-    };
-    words.map(move |word| {
-        let low = u64::MAX << start.saturating_sub(word * 64).min(63);
-        let high = u64::MAX >> ((word + 1) * 64).saturating_sub(end).min(63);
-        (word, low & high)
-    })
 }

@@ -5,6 +5,7 @@ use crate::frame::{RangeError, Seat};
 use crate::platform::{Barrier, Relax};
 use crate::policy::Place;
 use crate::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
+use crate::reserve::places::{Places, words_of};
 use crate::reserve::{
     AreaKind, ContigError, Contiguous, ReleaseError, Reservation, ReservationError,
 };
@@ -206,13 +207,13 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         if frames == 0 || !align.is_power_of_two() {
             return Err(ReservationError::Malformed);
         }
-        let frames = usize::try_from(frames).map_err(|_| ReservationError::NoRoom)?;
         let _claims = self.lock_claims();
         if self.reservations.is_full() {
             return Err(ReservationError::TooMany(RESERVATIONS));
         }
-        let Some(ids) = self.last_fit(frames, align, &[Bits::Claimed, Bits::Kept]) else {
-            return Err(match self.last_fit(frames, align, &[Bits::Kept]) {
+        let places = Places::new(self.run, frames, align).ok_or(ReservationError::NoRoom)?;
+        let Some(ids) = self.last_fit(places, &[Bits::Claimed, Bits::Kept]) else {
+            return Err(match self.last_fit(places, &[Bits::Kept]) {
                 Some(_) => ReservationError::Busy,
                 None => ReservationError::NoRoom,
             });
@@ -315,13 +316,13 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> Result<Run, ContigError> {
         self.assert_zone(seat);
-        let frames = usize::try_from(frames).map_err(|_| ContigError::NoRoom)?;
+        let places = Places::new(self.run, frames, align).ok_or(ContigError::NoRoom)?;
         let _at_work = self.begin();
         let mut last = ContigError::NoRoom;
-        let (mut from, mut places, mut looks) = (0, 0, 0);
-        while places < self.config.places_max {
-            let Some(claim) = self.claim(frames, align, from) else {
-                if looks < LOOKS && self.is_somebody_emptying(frames, align, &mut last) {
+        let (mut from, mut tried, mut looks) = (0, 0, 0);
+        while tried < self.config.places_max {
+            let Some(claim) = self.claim(places, from) else {
+                if looks < LOOKS && self.is_somebody_emptying(places, &mut last) {
                     self.reclaim.zone().relax(looks);
                     looks += 1;
                     continue;
@@ -341,7 +342,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
                 looks += 1;
                 continue;
             }
-            places += 1;
+            tried += 1;
             last = why(run, error);
             let ContigError::Busy { frame, .. } = last else {
                 break;
@@ -369,9 +370,9 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     }
 
     /// Claims the next place.
-    fn claim(&self, frames: usize, align: u64, from: usize) -> Option<Claim<'_, '_, 'z, 'm, P>> {
+    fn claim(&self, places: Places, from: usize) -> Option<Claim<'_, '_, 'z, 'm, P>> {
         let _claims = self.lock_claims();
-        let ids = self.place(frames, align, from)?;
+        let ids = self.place(places, from)?;
         self.set(Bits::Claimed, &ids, true);
         Some(Claim { area: self, ids })
     }
@@ -387,12 +388,12 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
 
     /// There is no place that could be tried: whether there will be when somebody has emptied a
     /// pageblock, and if not, why there is none.
-    fn is_somebody_emptying(&self, frames: usize, align: u64, last: &mut ContigError) -> bool {
+    fn is_somebody_emptying(&self, places: Places, last: &mut ContigError) -> bool {
         if self.config.place == Place::FirstFit {
             return false;
         }
         let _claims = self.lock_claims();
-        let Some((start, is_being_emptied)) = self.place_if_opened(frames, align) else {
+        let Some((start, is_being_emptied)) = self.place_if_opened(places) else {
             return false;
         };
         if *last == ContigError::NoRoom {
@@ -445,7 +446,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     }
 
     fn has_any(&self, bits: Bits, ids: &Range<usize>) -> bool {
-        super::words_of(ids).any(|(nth, mask)| self.bitmap(bits)[nth].load(Relaxed) & mask != 0)
+        words_of(ids).any(|(nth, mask)| self.bitmap(bits)[nth].load(Relaxed) & mask != 0)
     }
 
     fn assert_zone(&self, seat: &Seat<'z, 'm, P>) {

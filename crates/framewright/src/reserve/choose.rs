@@ -1,0 +1,157 @@
+//! Which run an owner gets who has no reservation: one that costs the fewest pages.
+
+use super::area::Reserve;
+use super::counters::CURSOR;
+use super::places::{Cost, Places};
+use super::table::{DIRTY, FREE, KEPT, MOVABLE, OWNED, VISITED};
+use crate::platform::{Contents, Relax};
+use crate::sync::Ordering::Relaxed;
+use core::ops::{Add, Range, Sub};
+
+/// What taking a run would cost. Guests are at work meanwhile, so that what is added at one end of a
+/// window and subtracted at the other may differ by a little: a sum is an estimate, and may be
+/// below zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct RunCost {
+    /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
+    impossible: u32,
+    /// Pages, those got lately counted twice, those to be put back [`PUT_BACK_PAGES`] times, and
+    /// [`DIRTY_PAGES`] where one is not yet on its device.
+    pages: i64,
+}
+
+/// What dirty pages among 64 frames count: more than all pages of a run together.
+const DIRTY_PAGES: i64 = 1 << 32;
+
+/// What a page that is to be put back counts: its copy takes 0.5 to 1 µs, where to discard one and to
+/// have it read again is some ten ns of an owner's time.
+const PUT_BACK_PAGES: i64 = 64;
+
+impl Add for RunCost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            impossible: self.impossible + other.impossible,
+            pages: self.pages + other.pages,
+        }
+    }
+}
+
+impl Sub for RunCost {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            impossible: self.impossible - other.impossible,
+            pages: self.pages - other.pages,
+        }
+    }
+}
+
+impl Cost for RunCost {
+    fn is_possible(self) -> bool {
+        self.impossible == 0 && self.pages < DIRTY_PAGES
+    }
+
+    fn price(self) -> i64 {
+        self.pages
+    }
+}
+
+impl<P: Relax + Contents> Reserve<'_, P> {
+    /// What taking frames of a word would cost, if what can be put back may be.
+    #[inline]
+    fn cost_of_word(&self, nth: usize, mask: u64, put_back: bool) -> RunCost {
+        let impossible = self.bits(nth, &[KEPT, OWNED]) & mask;
+        let pages = mask & !self.bits(nth, &[FREE]);
+        if pages == 0 {
+            return RunCost {
+                impossible: impossible.count_ones(),
+                pages: 0,
+            };
+        }
+        let hot = pages & self.bits(nth, &[VISITED]);
+        let mut dirty = self.bits(nth, &[DIRTY]) & mask;
+        let mut moved = 0;
+        if put_back && dirty != 0 {
+            moved = dirty & self.bits(nth, &[MOVABLE]);
+            dirty &= !moved;
+        }
+        let count = |bits: u64| match bits {
+            0 => 0,
+            u64::MAX => 64,
+            _ => i64::from(bits.count_ones()),
+        };
+        RunCost {
+            impossible: impossible.count_ones(),
+            pages: count(pages)
+                + count(hot)
+                + count(moved) * PUT_BACK_PAGES
+                + if dirty == 0 { 0 } else { DIRTY_PAGES },
+        }
+    }
+
+    /// The cheapest run that can be taken.
+    pub(super) fn cheapest(&self, frames: u64, align: u64, put_back: bool) -> Option<Range<usize>> {
+        let places = Places::new(self.run(), frames, align)?;
+        if frames == 1 && align == 1 {
+            let movable = || {
+                let lanes = (0..self.table.frames().div_ceil(64)).filter(|_| put_back);
+                let mut bits = lanes.map(|nth| {
+                    let obstacles = self.bits(nth, &[KEPT, OWNED]);
+                    (nth, self.bits(nth, &[MOVABLE]) & !obstacles)
+                });
+                let (nth, bits) = bits.find(|(_, bits)| *bits != 0)?;
+                let id = nth * 64 + bits.trailing_zeros() as usize;
+                Some(id..id + 1)
+            };
+            return self.cheapest_frame().or_else(movable);
+        }
+        let step = frames.next_power_of_two().min(64) as usize;
+        let cost = |nth, mask| self.cost_of_word(nth, mask, put_back);
+        let obstacles = |nth| {
+            let dirty = self.bits(nth, &[DIRTY]);
+            let moved = if put_back {
+                self.bits(nth, &[MOVABLE])
+            } else {
+                0
+            };
+            self.bits(nth, &[KEPT, OWNED]) | dirty & !moved
+        };
+        // On the grid or not, if nothing on it can be had.
+        let at = places.cheapest(step, &(0..self.table.frames()), cost);
+        let at = at.or_else(|| places.first_fit(0, obstacles))?;
+        Some(places.run_at(at))
+    }
+
+    /// A single frame: free if there is one near, else one that was not got lately.
+    fn cheapest_frame(&self) -> Option<Range<usize>> {
+        let words = self.table.frames().div_ceil(64);
+        let begin = self.own[CURSOR].load(Relaxed) as usize % words;
+        let has_free = (0..self.orders[0].len()).any(|shard| self.orders[0].can_have_free(shard));
+        let look = |wants_free: bool, wants_cold: bool| {
+            let nth = (begin..words).chain(0..begin);
+            let found = nth.map(|nth| {
+                let last = self.table.frames() - nth * 64;
+                let inside = if last < 64 { (1 << last) - 1 } else { u64::MAX };
+                let mut bits = inside & !self.bits(nth, &[KEPT, OWNED, DIRTY]);
+                if wants_free {
+                    bits &= self.bits(nth, &[FREE]);
+                } else if wants_cold {
+                    bits &= !self.bits(nth, &[VISITED]);
+                }
+                (nth, bits)
+            });
+            let found = found.into_iter().find(|(_, bits)| *bits != 0);
+            found.map(|(nth, bits)| (nth, nth * 64 + bits.trailing_zeros() as usize))
+        };
+        let free = if has_free { look(true, false) } else { None };
+        let found = free
+            .or_else(|| look(false, true))
+            .or_else(|| look(false, false));
+        let (nth, id) = found?;
+        self.own[CURSOR].store(nth as u64, Relaxed);
+        Some(id..id + 1)
+    }
+}

@@ -1,0 +1,141 @@
+//! Where in an area a run could be: the places that its alignment leaves, the first that nothing is in the
+//! way of, and the cheapest. One search for areas of either kind.
+
+use crate::units::Run;
+use core::ops::{Add, Range, Sub};
+
+/// What a window over the frames costs: a sum that gains at one end what it loses at the other. Others
+/// may be at work meanwhile, so that a part may be subtracted as it was not added.
+pub(super) trait Cost: Copy + Default + Add<Output = Self> + Sub<Output = Self> {
+    /// Whether the run can be had, as far as was seen.
+    fn is_possible(self) -> bool;
+
+    /// What it is to be chosen by, of those that are possible. Nothing is cheaper than zero.
+    fn price(self) -> i64;
+}
+
+/// The places of a run in an area, as numbers of its frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    /// The area's first frame, by which the alignment goes.
+    start: u64,
+    /// Frames of the area.
+    all: usize,
+    /// Frames of the run, not more than those.
+    frames: usize,
+    align: u64,
+}
+
+impl Places {
+    /// Of runs of `frames` frames, the first of them at a multiple of `align`; `None` if no area like
+    /// `area` is long enough.
+    #[inline]
+    pub(super) fn new(area: Run, frames: u64, align: u64) -> Option<Self> {
+        debug_assert!(align.is_power_of_two(), "asked before");
+        let places = Self {
+            start: area.start().0,
+            all: usize::try_from(area.frames()).ok()?,
+            frames: usize::try_from(frames).ok()?,
+            align,
+        };
+        (places.frames <= places.all).then_some(places)
+    }
+
+    /// The run at a place.
+    #[inline]
+    pub(super) const fn run_at(self, at: usize) -> Range<usize> {
+        at..at + self.frames
+    }
+
+    /// The lowest place that is not before `at`.
+    #[inline]
+    fn from(self, at: usize) -> Option<usize> {
+        let frame = self.start.checked_add(at as u64)?;
+        let aligned = frame.checked_next_multiple_of(self.align)?;
+        let at = usize::try_from(aligned - self.start).ok()?;
+        (at <= self.all - self.frames).then_some(at)
+    }
+
+    /// The highest place of a run that ends at `end` or before.
+    pub(super) fn below(self, end: usize) -> Option<usize> {
+        let frame = self.start + end.checked_sub(self.frames)? as u64;
+        let aligned = frame / self.align * self.align;
+        usize::try_from(aligned.checked_sub(self.start)?).ok()
+    }
+
+    /// The lowest place, not before `from`, whose run has no frame that is `blocked`.
+    pub(super) fn first_fit(self, from: usize, blocked: impl Fn(usize) -> u64) -> Option<usize> {
+        let mut at = self.from(from)?;
+        while let Some(obstacle) = first_of(&self.run_at(at), &blocked) {
+            at = self.from(obstacle + 1)?;
+        }
+        Some(at)
+    }
+
+    /// The cheapest place of those in `starts` that stand on a grid, so that a window slides over it
+    /// piece by piece; the lowest of several. The grid is that of the alignment, and not finer than
+    /// `step`, which is a power of two. `of_word` says what the bits of 64 frames cost.
+    #[inline]
+    pub(super) fn cheapest<C: Cost>(
+        self,
+        step: usize,
+        starts: &Range<usize>,
+        of_word: impl Fn(usize, u64) -> C,
+    ) -> Option<usize> {
+        let cost = |ids: Range<usize>| {
+            let words = words_of(&ids).map(|(nth, mask)| of_word(nth, mask));
+            words.fold(C::default(), |sum, word| sum + word)
+        };
+        let grid = usize::try_from(self.align).ok()?.max(step);
+        let (whole, rest) = (self.frames / grid * grid, self.frames % grid);
+        let last = self.all - self.frames;
+        let mut at = self.from(starts.start)?;
+        let mut sum = cost(at..at + whole);
+        let mut best: Option<(i64, usize)> = None;
+        while at < starts.end {
+            let here = sum + cost(at + whole..at + whole + rest);
+            if here.is_possible() && best.is_none_or(|(price, _)| here.price() < price) {
+                best = Some((here.price(), at));
+                if here.price() <= 0 {
+                    break;
+                }
+            }
+            let next = at.saturating_add(grid);
+            if next > last {
+                break;
+            }
+            if whole > 0 {
+                sum = sum - cost(at..next);
+                sum = sum + cost(at + whole..next + whole);
+            }
+            at = next;
+        }
+        best.map(|(_, at)| at)
+    }
+}
+
+/// The words of a bitmap that a range of frames lies in, and its bits in each.
+#[inline]
+pub(super) fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)> + use<> {
+    let (start, end) = (ids.start, ids.end);
+    let words = if start < end {
+        start / 64..end.div_ceil(64)
+    } else {
+        0..0
+    };
+    words.map(move |word| {
+        let low = u64::MAX << start.saturating_sub(word * 64).min(63);
+        let above = (word + 1) * 64;
+        let high = u64::MAX >> above.saturating_sub(end).min(63);
+        (word, low & high)
+    })
+}
+
+/// The first frame of `ids` whose bit is set in what `bits` says of each word.
+#[inline]
+pub(super) fn first_of(ids: &Range<usize>, bits: impl Fn(usize) -> u64) -> Option<usize> {
+    words_of(ids).find_map(|(nth, mask)| {
+        let bits = bits(nth) & mask;
+        (bits != 0).then(|| nth * 64 + bits.trailing_zeros() as usize)
+    })
+}
