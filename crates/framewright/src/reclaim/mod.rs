@@ -76,10 +76,6 @@ mod state;
 mod watch;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod pageblock_tests;
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod pressure_tests;
-#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub use background::Background;

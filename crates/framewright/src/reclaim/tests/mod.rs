@@ -4,7 +4,11 @@ extern crate std;
 
 mod compact;
 mod evacuate;
+mod pageblocks;
+mod pressure;
+mod settled;
 mod threads;
+mod users;
 
 use super::*;
 use crate::frame::{RangeError, Seat, Zone, ZoneLayout};
@@ -33,20 +37,31 @@ fn uncached() -> Config {
     }
 }
 
-/// Makes a zone of `blocks` pageblocks of 64 frames, where `$zone` exists, with what remembers.
+/// Makes a zone, where `$zone` exists, all of whose frames are there, with what remembers: of so many
+/// pageblocks of 64 frames, or of another layout. `$prepare` has the zone before anything is remembered.
 macro_rules! machine {
     ($zone:ident, $reclaim:ident, $config:expr, $blocks:expr) => {
         let layout = ZoneLayout::new(Frame(0), 64 * $blocks)
             .with_orders(order(6), order(8))
             .with_cpus(2);
+        let config = ReclaimConfig::default();
+        machine!($zone, $reclaim, $config, layout, &config, |_| ());
+    };
+    ($zone:ident, $reclaim:ident, $config:expr, $layout:expr, $reclaims:expr, $prepare:expr) => {
+        let layout: ZoneLayout = $layout;
         let mut memory = vec![!0; layout.words_needed().unwrap()];
         let $zone = Zone::new(&layout, $config, &mut memory, SingleThread::new()).unwrap();
-        $zone.add(run(0, 64 * $blocks)).unwrap();
+        $zone.add(run(layout.start.0, layout.frames)).unwrap();
+        prepared(&$zone, $prepare);
         let mut words = vec![!0; Reclaim::words_needed(&$zone)];
-        let $reclaim = Reclaim::new(&$zone, &ReclaimConfig::default(), &mut words).unwrap();
+        let $reclaim = Reclaim::new(&$zone, $reclaims, &mut words).unwrap();
     };
 }
 use machine;
+
+fn prepared(zone: &Zone<'_, SingleThread>, prepare: impl FnOnce(&Zone<'_, SingleThread>)) {
+    prepare(zone);
+}
 
 /// What a client says of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,6 +180,12 @@ fn assert_nothing_is_left<P: crate::platform::Relax + crate::platform::Barrier>(
     let recount = zone.recount();
     assert_eq!(recount.allocated.iter().sum::<u64>(), held, "R1");
     assert_eq!(zone.stats().bad_frees, 0);
+}
+
+/// The same, whatever is in CPUs' caches.
+fn assert_all_is_there(zone: &Zone<'_, SingleThread>, held: u64) {
+    zone.drain();
+    assert_nothing_is_left(zone, held);
 }
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).

@@ -1,29 +1,20 @@
 //! Requests under pressure, with caches that give back, and the background.
 
-extern crate std;
-
-use super::watch::Lack;
 use super::*;
-use crate::frame::{AllocError, Blocks, RangeError, Seat as FrameSeat, Zone, ZoneLayout};
-use crate::platform::{Relief, SingleThread};
-use crate::policy::{Config, ReclaimConfig};
+use crate::frame::{AllocError, Blocks};
+use crate::platform::Relief;
+use crate::reclaim;
+use crate::reclaim::state::word;
+use crate::reclaim::watch::{Lack, NAPS, WORKS};
 use crate::sync::Ordering::Relaxed;
-use crate::units::{Context, CpuId, Frame, Mobility, Order, Run};
-use Mobility::{Movable, Unmovable};
-use std::cell::{Cell, RefCell};
+use crate::units::Context;
 use std::collections::VecDeque;
-use std::vec;
-use std::vec::Vec;
 
-type Frames<'z, 'm> = FrameSeat<'z, 'm, SingleThread>;
-
-fn order(order: u8) -> Order {
-    Order::new(order).unwrap()
-}
+type Frames<'z, 'm> = Seat<'z, 'm, SingleThread>;
 
 /// A cache of single frames.
 #[derive(Default)]
-struct Cache {
+pub(super) struct Cache {
     frames: RefCell<VecDeque<Frame>>,
     heat: u8,
     calls: Cell<u64>,
@@ -37,14 +28,14 @@ struct Cache {
 }
 
 impl Cache {
-    fn fill(&self, frames: &mut Frames<'_, '_>, count: u64) {
+    pub(super) fn fill(&self, frames: &mut Frames<'_, '_>, count: u64) {
         for _ in 0..count {
             let frame = frames.alloc(Order::ZERO, Movable).unwrap();
             self.frames.borrow_mut().push_back(frame);
         }
     }
 
-    fn held(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.frames.borrow().len() as u64
     }
 }
@@ -105,41 +96,13 @@ fn plain() -> ReclaimConfig {
 const FRAMES: u64 = 8192;
 const MIN: u64 = 180;
 
-struct Machine {
-    zone_memory: Vec<u64>,
-    layout: ZoneLayout,
-}
-
-impl Machine {
-    fn new(cpus: u16) -> Self {
-        let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(cpus);
-        let zone_memory = vec![0; layout.words_needed().unwrap()];
-        Self {
-            zone_memory,
-            layout,
-        }
-    }
-
-    fn zone(&mut self, config: &Config) -> Zone<'_, SingleThread> {
-        let zone = Zone::new(
-            &self.layout,
-            config,
-            &mut self.zone_memory,
-            SingleThread::new(),
-        );
-        let zone = zone.unwrap();
-        zone.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
-        zone
-    }
-}
-
-fn reclaim_memory(zone: &Zone<'_, SingleThread>) -> Vec<u64> {
-    vec![!0; Reclaim::words_needed(zone)]
+fn layout(cpus: u16) -> ZoneLayout {
+    ZoneLayout::new(Frame(0), FRAMES).with_cpus(cpus)
 }
 
 /// So many single movable frames.
 fn take<'z, 'm>(
-    seat: &mut Seat<'_, 'z, 'm, SingleThread>,
+    seat: &mut reclaim::Seat<'_, 'z, 'm, SingleThread>,
     clients: &Clients<'_, Frames<'z, 'm>>,
     count: u64,
 ) {
@@ -149,26 +112,10 @@ fn take<'z, 'm>(
     }
 }
 
-/// Everybody's frames are where they are said to be.
-fn is_sound(zone: &Zone<'_, SingleThread>, live: u64) {
-    zone.drain();
-    zone.verify().unwrap();
-    assert_eq!(zone.recount().free, FRAMES - live);
-    for id in 0..zone.pageblocks() {
-        let at = Frame((id << 9) as u64);
-        let run = Run::new(at, 512).unwrap();
-        let is_open = Err(RangeError::Isolation(run.start()));
-        assert_eq!(zone.unisolate(run), is_open, "R1: pageblock {id} is apart");
-    }
-}
-
 #[test]
 fn watermarks_hold_as_long_as_clients_could_give() {
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&UNCACHED);
+    machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     assert_eq!(zone.watermarks().min, MIN);
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let cache = Cache::default();
     cache.fill(&mut frames, 7000);
@@ -212,15 +159,19 @@ fn watermarks_hold_as_long_as_clients_could_give() {
         frames.free(frame, size).unwrap();
     }
     drop(frames);
-    is_sound(&zone, 0);
+    assert_all_is_there(&zone, 0);
 }
 
 #[test]
 fn r3_memory_squeezed_to_nothing_gives_an_error_and_ends() {
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&Config::default());
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    machine!(
+        zone,
+        reclaim,
+        &Config::default(),
+        layout(1),
+        &plain(),
+        |_| ()
+    );
     let mut frames = zone.seat(CpuId(0)).unwrap();
     // It holds everything, and gives nothing.
     let cache = Cache {
@@ -250,7 +201,7 @@ fn r3_memory_squeezed_to_nothing_gives_an_error_and_ends() {
     assert_eq!(stats.allocstall[9], 3);
     assert_eq!(zone.stats().failures(order(9)), 3);
     drop(seat);
-    is_sound(&zone, FRAMES);
+    assert_all_is_there(&zone, FRAMES);
 }
 
 #[test]
@@ -271,10 +222,7 @@ fn r7_a_client_that_claims_what_it_did_not_do_does_not_keep_a_request_for_ever()
             }
         }
     }
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&UNCACHED);
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let cache = Cache::default();
     cache.fill(&mut frames, FRAMES);
@@ -299,10 +247,14 @@ fn r7_a_client_that_claims_what_it_did_not_do_does_not_keep_a_request_for_ever()
 #[test]
 fn a_client_that_fails_at_any_call_leaves_everything_as_it_was() {
     for fails_at in 0..40 {
-        let mut machine = Machine::new(1);
-        let zone = machine.zone(&Config::default());
-        let mut memory = reclaim_memory(&zone);
-        let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+        machine!(
+            zone,
+            reclaim,
+            &Config::default(),
+            layout(1),
+            &ReclaimConfig::default(),
+            |_| ()
+        );
         let mut frames = zone.seat(CpuId(0)).unwrap();
         let cache = Cache {
             fails_at: Some(fails_at),
@@ -326,16 +278,13 @@ fn a_client_that_fails_at_any_call_leaves_everything_as_it_was() {
         while reclaim.background(&mut frames, &clients, 64) == Background::Works {}
         assert!(cache.calls.get() > fails_at || fails_at > 20);
         drop(frames);
-        is_sound(&zone, live + cache.held());
+        assert_all_is_there(&zone, live + cache.held());
     }
 }
 
 #[test]
 fn r4_a_client_that_allocates_from_within_is_served_without_reclaim() {
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&UNCACHED);
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let cache = Cache {
         allocates: true,
@@ -353,18 +302,22 @@ fn r4_a_client_that_allocates_from_within_is_served_without_reclaim() {
     assert!(!cache.contexts.borrow().is_empty());
     assert!(cache.contexts.borrow().iter().all(|c| *c == Context::NOFS));
     drop(seat);
-    is_sound(&zone, cache.held() + 1);
+    assert_all_is_there(&zone, cache.held() + 1);
 }
 
 #[test]
 fn a_free_block_in_another_cpus_cache_means_no_stall() {
-    let mut machine = Machine::new(2);
-    let zone = machine.zone(&Config {
-        cache_permille: 100,
-        ..Config::default()
-    });
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    machine!(
+        zone,
+        reclaim,
+        &Config {
+            cache_permille: 100,
+            ..Config::default()
+        },
+        layout(2),
+        &plain(),
+        |_| ()
+    );
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let mut other = zone.seat(CpuId(1)).unwrap();
     let cache = Cache::default();
@@ -397,10 +350,7 @@ fn a_free_block_in_another_cpus_cache_means_no_stall() {
 
 #[test]
 fn clients_are_asked_by_turns_for_what_they_hold_and_how_cold_it_is() {
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&UNCACHED);
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let caches = [0, 0, 192].map(|heat| Cache {
         heat,
@@ -426,11 +376,8 @@ fn clients_are_asked_by_turns_for_what_they_hold_and_how_cold_it_is() {
 
 #[test]
 fn the_background_is_woken_below_low_and_works_to_high_within_its_budget() {
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&UNCACHED);
+    machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let marks = zone.watermarks();
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let cache = Cache::default();
     cache.fill(&mut frames, FRAMES - marks.low - 33);
@@ -483,10 +430,7 @@ fn the_background_is_woken_below_low_and_works_to_high_within_its_budget() {
 
 #[test]
 fn a_background_that_can_do_nothing_sleeps_and_is_left_off_until_something_helps() {
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&UNCACHED);
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let held = Cache::default();
     held.fill(&mut frames, FRAMES - MIN - 100);
@@ -530,7 +474,7 @@ fn a_background_that_can_do_nothing_sleeps_and_is_left_off_until_something_helps
 }
 
 /// Holds much, and gives nothing however often it is looked at.
-struct Stubborn(core::cell::Cell<u64>);
+struct Stubborn(Cell<u64>);
 
 impl<F> Shrink<F> for Stubborn {
     fn holding(&self) -> Holding {
@@ -552,15 +496,12 @@ impl<F> Shrink<F> for Stubborn {
 #[test]
 fn r3_the_background_ends_beside_a_client_that_gives_nothing_however_small_its_steps_are() {
     for budget in [1, 7, 100, 10_000] {
-        let mut machine = Machine::new(1);
-        let zone = machine.zone(&UNCACHED);
-        let mut memory = reclaim_memory(&zone);
-        let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+        machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
         let mut frames = zone.seat(CpuId(0)).unwrap();
         Cache::default().fill(&mut frames, FRAMES - MIN - 10);
         reclaim.watch();
         assert!(reclaim.is_wanted());
-        let stubborn = Stubborn(core::cell::Cell::new(0));
+        let stubborn = Stubborn(Cell::new(0));
         let clients = Clients {
             shrink: &[&stubborn],
             migrate: &[],
@@ -577,10 +518,7 @@ fn r3_the_background_ends_beside_a_client_that_gives_nothing_however_small_its_s
 
 #[test]
 fn relief_frees_what_is_wanted_or_all_that_there_is_and_counts_one_stall() {
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&UNCACHED);
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &plain(), &mut memory).unwrap();
+    machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let cache = Cache::default();
     cache.fill(&mut frames, 1000);
@@ -598,26 +536,30 @@ fn relief_frees_what_is_wanted_or_all_that_there_is_and_counts_one_stall() {
     assert!(!relief.compact(&mut frames, order(3), Context::ANY));
     assert_eq!(reclaim.stats().allocstalls(), 3);
     drop(frames);
-    is_sound(&zone, 0);
+    assert_all_is_there(&zone, 0);
 }
 
 #[test]
 fn a_wake_that_comes_while_the_background_works_outlasts_its_going_to_rest() {
-    let mut machine = Machine::new(1);
-    let zone = machine.zone(&UNCACHED);
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
-    let phase = reclaim.word(super::state::word::PHASE);
+    machine!(
+        zone,
+        reclaim,
+        &UNCACHED,
+        layout(1),
+        &ReclaimConfig::default(),
+        |_| ()
+    );
+    let phase = reclaim.word(word::PHASE);
     // It has found that there is enough; then others take frames and see that it works; then it rests.
-    phase.store(super::watch::WORKS, Relaxed);
+    phase.store(WORKS, Relaxed);
     reclaim.wake(Lack::Frames);
-    phase.store(super::watch::NAPS, Relaxed);
+    phase.store(NAPS, Relaxed);
     assert!(reclaim.is_wanted());
     let stats = reclaim.stats();
     assert_eq!(stats.kswapd_wake, 0, "it was awake");
     // In order, it has seen to that itself.
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    phase.store(super::watch::WORKS, Relaxed);
+    phase.store(WORKS, Relaxed);
     reclaim.wake(Lack::Frames);
     let clients = Clients {
         shrink: &[],
@@ -643,13 +585,17 @@ impl Migrate for AllMove {
 
 #[test]
 fn a_frame_in_the_cpus_own_cache_is_had_without_a_stall_when_a_look_is_due() {
-    let mut machine = Machine::new(2);
-    let zone = machine.zone(&Config {
-        cache_permille: 100,
-        ..Config::default()
-    });
-    let mut memory = reclaim_memory(&zone);
-    let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut memory).unwrap();
+    machine!(
+        zone,
+        reclaim,
+        &Config {
+            cache_permille: 100,
+            ..Config::default()
+        },
+        layout(2),
+        &ReclaimConfig::default(),
+        |_| ()
+    );
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let mut other = zone.seat(CpuId(1)).unwrap();
     let mut all = Vec::new();
