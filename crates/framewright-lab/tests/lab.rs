@@ -310,11 +310,24 @@ fn bad_input_is_exit_code_2_and_leaves_no_file() {
     assert!(error.contains("folder.jsonl: cannot write: "), "{error}");
     // And before everything else that `all` does, which takes a minute or two.
     let page = folder.path().join("no/such/page.html");
-    for args in [&["all"][..], &["all", "--full"]] {
-        let (code, out, error) = run(&[args, &["--html", page.to_str().unwrap()]].concat());
+    let page = page.to_str().unwrap();
+    for args in [
+        &["all", "--html", page][..],
+        &["all", "--full", "--html", page],
+        &["all", "--no-html", "--json", page],
+    ] {
+        let (code, out, error) = run(args);
         assert_eq!((code, out.as_str()), (Some(2), ""));
         assert!(error.contains("page.html: cannot write: "), "{error}");
     }
+    let same = folder.path().join("same");
+    let same = same.to_str().unwrap();
+    let (code, out, error) = run(&["all", "--html", same, "--json", same]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(
+        error.contains("want the same file, expected two"),
+        "{error}"
+    );
 }
 
 /// 1, 512, 1024 and 2048 frames, a reservation each.

@@ -148,28 +148,25 @@ impl Args {
             jobs: self.jobs,
         }
     }
+}
 
-    fn info(&self, seeds: &[u64]) -> RunInfo {
-        let policies: Vec<&str> = self.policies().iter().map(|policy| policy.name()).collect();
-        let all: Vec<String> = seeds.iter().map(u64::to_string).collect();
-        let params = if self.params.is_some() {
-            "given"
-        } else {
-            "default"
-        };
-        RunInfo {
-            experiment: "fallback",
-            version: env!("CARGO_PKG_VERSION"),
-            commit: env!("FRAMEWRIGHT_COMMIT"),
-            seed: seeds.first().copied().unwrap_or(0),
-            options: BTreeMap::from([
-                ("days", (self.days as f64 / 1000.0).to_string()),
-                ("seeds", all.join(",")),
-                ("policy", policies.join(",")),
-                ("params", params.to_owned()),
-            ]),
-            machine: Machine::this(),
-        }
+/// What ran; `is_given` says whether another phone than the program's own.
+pub(super) fn info(policies: &[Policy], seeds: &[u64], days_milli: u64, is_given: bool) -> RunInfo {
+    let policies: Vec<&str> = policies.iter().map(|policy| policy.name()).collect();
+    let all: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    let params = if is_given { "given" } else { "default" };
+    RunInfo {
+        experiment: "fallback",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: seeds.first().copied().unwrap_or(0),
+        options: BTreeMap::from([
+            ("days", (days_milli as f64 / 1000.0).to_string()),
+            ("seeds", all.join(",")),
+            ("policy", policies.join(",")),
+            ("params", params.to_owned()),
+        ]),
+        machine: Machine::this(),
     }
 }
 
@@ -212,7 +209,9 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         write_whole(path, text.as_bytes()).map_err(CommandError::input)?;
     }
     if let Some(path) = &args.json {
-        let lines = figure_lines(&args.info(&seeds), &lives.figures);
+        let policies = args.policies();
+        let info = info(&policies, &seeds, args.days, args.params.is_some());
+        let lines = figure_lines(&info, &lives.figures);
         let lines = lines.map_err(CommandError::input)?;
         write_whole(path, &lines).map_err(CommandError::input)?;
     }

@@ -127,7 +127,8 @@ impl Args {
     }
 }
 
-fn info(options: &Options) -> RunInfo {
+/// What ran.
+pub(super) fn info(options: &Options) -> RunInfo {
     let variants: Vec<&str> = options.variants.iter().map(|v| v.name()).collect();
     RunInfo {
         experiment: "gcma",

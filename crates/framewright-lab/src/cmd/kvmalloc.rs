@@ -117,10 +117,11 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
     let mut threads = args.threads.clone();
     threads.sort_unstable();
     threads.dedup();
-    let all: Vec<Options> = threads.into_iter().map(options).collect();
+    let all: Vec<Options> = threads.iter().copied().map(options).collect();
     let figures = measured(&all)?.figures;
     if let Some(path) = &args.json {
-        let lines = figure_lines(&info(args), &figures).map_err(CommandError::input)?;
+        let lines =
+            figure_lines(&info(&options(1), &threads), &figures).map_err(CommandError::input)?;
         write_whole(path, &lines).map_err(CommandError::input)?;
     }
     if args.json.as_ref().is_none_or(|p| p.as_os_str() != "-") {
@@ -131,25 +132,26 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn info(args: &Args) -> RunInfo {
-    let threads: Vec<String> = args.threads.iter().map(u16::to_string).collect();
+/// What ran: the same with several numbers of threads.
+pub(super) fn info(options: &Options, threads: &[u16]) -> RunInfo {
+    let threads: Vec<String> = threads.iter().map(u16::to_string).collect();
+    let read_in = options.read_in;
     RunInfo {
         experiment: "kvmalloc",
         version: env!("CARGO_PKG_VERSION"),
         commit: env!("FRAMEWRIGHT_COMMIT"),
-        seed: args.seed,
+        seed: options.seed,
         options: BTreeMap::from([
-            ("mapper", args.mapper.name().to_owned()),
+            ("mapper", options.mapper.name().to_owned()),
             ("threads", threads.join(",")),
-            ("object", args.object.to_string()),
-            ("fragmented", args.fragmented.to_string()),
-            ("seconds", args.seconds.to_string()),
-            ("repeat", args.repeat.to_string()),
-            ("memory", args.memory.to_string()),
+            ("object", options.object_bytes.to_string()),
+            ("fragmented", options.fragmented.to_string()),
+            ("seconds", options.seconds.to_string()),
+            ("repeat", options.repeat.to_string()),
+            ("memory", options.memory_bytes.to_string()),
             (
                 "read_in",
-                args.read_in
-                    .map_or("default".to_owned(), |pages| pages.to_string()),
+                read_in.map_or("default".into(), |pages| pages.to_string()),
             ),
         ]),
         machine: Machine::this(),

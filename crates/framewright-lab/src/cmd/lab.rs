@@ -1,6 +1,6 @@
 //! `framewright lab`: the published experiments, repeated.
 
-use super::main_job::{self, PageArgs, Size};
+use super::main_job::{self, Outputs, Size};
 use super::progress::with_progress;
 use super::{CommandError, fallback, gcma, kvmalloc};
 use crate::experiment::va_fit::{self, Case};
@@ -41,7 +41,7 @@ pub struct All {
     full: bool,
 
     #[command(flatten)]
-    page: PageArgs,
+    outputs: Outputs,
 }
 
 /// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
@@ -140,7 +140,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             let options = args.common.options(args.threads, repeat);
             let figures = measured_blocks(&scenarios, options)?;
             let names: Vec<&str> = scenarios.iter().map(|case| case.name()).collect();
-            let info = args.common.info("vmap-blocks", &names, options);
+            let info = info("vmap-blocks", &names, options);
             let text = || blocks_table(&figures, options).text();
             args.common.write(&info, &figures, text)
         }
@@ -150,7 +150,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
             let options = args.common.options(args.threads, 5);
             let figures = measured_fits(&cases, options)?.figures;
             let names: Vec<&str> = cases.iter().map(|case| case.name()).collect();
-            let info = args.common.info("va-fit", &names, options);
+            let info = info("va-fit", &names, options);
             let text = || fits_table(&figures, options, in_full).text();
             args.common.write(&info, &figures, text)
         }
@@ -159,7 +159,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         Experiment::Gcma(args) => gcma::run(args),
         Experiment::All(args) => {
             let size = if args.full { Size::Full } else { Size::Quick };
-            main_job::run(size, &args.page)
+            main_job::run(size, &args.outputs)
         }
     }
 }
@@ -189,24 +189,6 @@ impl Common {
         }
     }
 
-    fn info(&self, experiment: &'static str, cases: &[&str], options: Options) -> RunInfo {
-        let loops = self.loops.map_or("default".to_owned(), |n| n.to_string());
-        RunInfo {
-            experiment,
-            version: env!("CARGO_PKG_VERSION"),
-            commit: env!("FRAMEWRIGHT_COMMIT"),
-            seed: options.seed,
-            options: BTreeMap::from([
-                ("case", cases.join(",")),
-                ("mapper", options.mapper.name().to_owned()),
-                ("threads", options.threads.to_string()),
-                ("loops", loops),
-                ("repeat", options.repeat.to_string()),
-            ]),
-            machine: Machine::this(),
-        }
-    }
-
     fn write(
         &self,
         info: &RunInfo,
@@ -222,6 +204,25 @@ impl Common {
             write_whole("-".as_ref(), text().as_bytes()).map_err(CommandError::input)?;
         }
         Ok(())
+    }
+}
+
+/// What ran: one of the experiments on virtual ranges.
+pub(super) fn info(experiment: &'static str, cases: &[&str], options: Options) -> RunInfo {
+    let loops = options.loops.map_or("default".into(), |n| n.to_string());
+    RunInfo {
+        experiment,
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: options.seed,
+        options: BTreeMap::from([
+            ("case", cases.join(",")),
+            ("mapper", options.mapper.name().to_owned()),
+            ("threads", options.threads.to_string()),
+            ("loops", loops),
+            ("repeat", options.repeat.to_string()),
+        ]),
+        machine: Machine::this(),
     }
 }
 

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 #[command(name = "framewright", version, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(flatten)]
-    page: main_job::PageArgs,
+    outputs: main_job::Outputs,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
         Some(Command::Record(args)) => record::run(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Lab(args)) => lab::run(&args),
-        None => main_job::run(main_job::Size::Quick, &cli.page),
+        None => main_job::run(main_job::Size::Quick, &cli.outputs),
     };
     let (code, message) = match result {
         Ok(()) => return ExitCode::SUCCESS,

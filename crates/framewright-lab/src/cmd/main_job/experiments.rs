@@ -1,6 +1,6 @@
 //! The published experiments, one section a document.
 
-use super::{Size, reserve, summary};
+use super::{Part, Size, reserve, summary};
 use crate::cmd::CommandError;
 use crate::cmd::{fallback, gcma, gcma_tables, kvmalloc, lab};
 use crate::experiment::fallback::{Course, Params, Policy as Kernels, Span};
@@ -10,7 +10,10 @@ use crate::experiment::va_fit::Case;
 use crate::experiment::vmap_blocks::Scenario;
 use crate::experiment::{self, Findings, Mapper};
 use crate::measure::{GcmaMetric, KvMetric, PressureMetric, RangeMetric};
-use crate::report::{Accent, Distribution, Item, Latency, Line, OverTime, Scale, Section};
+use crate::report::{
+    Accent, Distribution, Figure, FigureMetric, Item, Latency, Line, OverTime, RunInfo, Scale,
+    Section, figure_lines,
+};
 
 /// What each experiment is run with.
 #[derive(Debug, Clone)]
@@ -95,11 +98,11 @@ impl Plan {
     }
 }
 
-/// Each section, as soon as it is done.
+/// Each part, as soon as it is done.
 pub(super) fn each(
     size: Size,
     threads: usize,
-    told: &mut impl FnMut(Section) -> Result<(), CommandError>,
+    told: &mut impl FnMut(Part) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let plan = Plan::of(size);
     let available = experiment::available();
@@ -117,20 +120,32 @@ pub(super) fn each(
     }
     told(pressure(&plan, threads)?)?;
     told(match &available {
-        Ok(()) => reserve::section(&plan)?,
+        Ok(()) => reserve::part(&plan)?,
         Err(lacking) => missing(reserve::ID, reserve::TITLE, lacking),
     })
 }
 
+/// The figures as the experiment's own command writes them.
+pub(super) fn lines<M: FigureMetric>(
+    info: &RunInfo,
+    figures: &[Figure<M>],
+) -> Result<Vec<u8>, CommandError> {
+    figure_lines(info, figures).map_err(CommandError::input)
+}
+
 /// An experiment that this machine has not what it takes for.
-fn missing(id: &str, title: &str, lacking: &experiment::Failure) -> Section {
-    Section {
+fn missing(id: &str, title: &str, lacking: &experiment::Failure) -> Part {
+    let section = Section {
         id: id.into(),
         title: title.into(),
         introduction: format!("Not shown on this machine: {lacking}\n"),
         items: Vec::new(),
         method: "",
         summary: vec![format!("not run: {lacking}")],
+    };
+    Part {
+        section,
+        records: Vec::new(),
     }
 }
 
@@ -146,10 +161,12 @@ proposed: behind them; framewright: slots of a block are used again as soon as t
 ";
 
 /// `vmap-blocks`, on real mappings.
-pub(super) fn blocks(plan: &Plan) -> Result<Section, CommandError> {
+pub(super) fn blocks(plan: &Plan) -> Result<Part, CommandError> {
     let figures = lab::measured_blocks(&plan.scenarios, plan.blocks)?;
+    let names: Vec<&str> = plan.scenarios.iter().map(|case| case.name()).collect();
+    let records = lines(&lab::info(BLOCKS.0, &names, plan.blocks), &figures)?;
     let (id, title) = BLOCKS;
-    Ok(Section {
+    let section = Section {
         id: id.into(),
         title: title.into(),
         introduction: BLOCKS_INTRODUCTION.into(),
@@ -160,7 +177,8 @@ blocks: counted by the allocator during the same run, which begins with an empty
 to the highest byte that was handed out. lazy_pages_peak: the most pages that were unmapped by their user and not yet \
 flushed.",
         summary: summary::blocks(&figures),
-    })
+    };
+    Ok(Part { section, records })
 }
 
 const FITS: (&str, &str) = ("va-fit", "How long does it take to find address space?");
@@ -175,11 +193,14 @@ taken and mapped.
 const DRAWN: [&str; 3] = ["full_fit", "long_busy_list", "random_size_align"];
 
 /// `va-fit` with each mapper.
-pub(super) fn fits(plan: &Plan) -> Result<Section, CommandError> {
+pub(super) fn fits(plan: &Plan) -> Result<Part, CommandError> {
     let mut items = Vec::new();
     let mut told = Vec::new();
+    let mut records = Vec::new();
+    let names: Vec<&str> = plan.cases.iter().map(|case| case.name()).collect();
     for &options in &plan.fits {
         let Findings { figures, latencies } = lab::measured_fits(&plan.cases, options)?;
+        records.extend(lines(&lab::info(FITS.0, &names, options), &figures)?);
         items.push(Item::Table(lab::fits_table(
             &figures,
             options,
@@ -199,7 +220,7 @@ pub(super) fn fits(plan: &Plan) -> Result<Section, CommandError> {
         told.extend(summary::fits(&figures, options.mapper));
     }
     let (id, title) = FITS;
-    Ok(Section {
+    let section = Section {
         id: id.into(),
         title: title.into(),
         introduction: FITS_INTRODUCTION.into(),
@@ -214,7 +235,8 @@ before.
 The document's own times are of a whole test, of which it does not say how many operations it has; so only its ratio \
 is beside ours.",
         summary: told,
-    })
+    };
+    Ok(Part { section, records })
 }
 
 /// A plot of latencies, if there are any.
@@ -244,12 +266,15 @@ costs what a kernel pays; then with mmap, which costs some twenty times that.
 ";
 
 /// `kvmalloc` with each mapper.
-pub(super) fn kv(plan: &Plan) -> Result<Section, CommandError> {
+pub(super) fn kv(plan: &Plan) -> Result<Part, CommandError> {
     let mut items = Vec::new();
     let mut told = Vec::new();
+    let mut records = Vec::new();
     for options in &plan.objects {
         let all = [*options];
         let Findings { figures, latencies } = kvmalloc::measured(&all)?;
+        let info = kvmalloc::info(options, &[options.threads]);
+        records.extend(lines(&info, &figures)?);
         items.push(Item::Table(kvmalloc::table(
             &figures,
             &all,
@@ -263,7 +288,7 @@ pub(super) fn kv(plan: &Plan) -> Result<Section, CommandError> {
         told.extend(summary::kv(&figures, options.mapper));
     }
     let (id, title) = OBJECTS;
-    Ok(Section {
+    let section = Section {
         id: id.into(),
         title: title.into(),
         introduction: OBJECTS_INTRODUCTION.into(),
@@ -274,7 +299,8 @@ commit each call is timed by the wall clock instead; the plots are of those. Sha
 and the background. Counts (compact_stall, allocstall) are of all repetitions. Frames, who has which of them, items and \
 their order are the same for every variant.",
         summary: told,
-    })
+    };
+    Ok(Part { section, records })
 }
 
 const PRESSURE: (&str, &str) = (
@@ -289,7 +315,7 @@ pageblocks that mix what can be moved with what cannot.
 ";
 
 /// `fallback` with one seed.
-pub(super) fn pressure(plan: &Plan, threads: usize) -> Result<Section, CommandError> {
+pub(super) fn pressure(plan: &Plan, threads: usize) -> Result<Part, CommandError> {
     let seeds = [1];
     let lives = fallback::lived(
         &Params::default(),
@@ -299,6 +325,8 @@ pub(super) fn pressure(plan: &Plan, threads: usize) -> Result<Section, CommandEr
         threads,
     )?;
     let table = fallback::table(&lives.figures, &seeds, plan.span, plan.shows_pressure);
+    let info = fallback::info(&Kernels::ALL, &seeds, plan.span.days_milli, false);
+    let records = lines(&info, &lives.figures)?;
     let over_time = |title: &str, value, note: &str, course| {
         let line = |(name, points): (&'static str, _)| Line {
             name: name.into(),
@@ -337,7 +365,7 @@ pub(super) fn pressure(plan: &Plan, threads: usize) -> Result<Section, CommandEr
         ),
     ];
     let (id, title) = PRESSURE;
-    Ok(Section {
+    let section = Section {
         id: id.into(),
         title: title.into(),
         introduction: PRESSURE_INTRODUCTION.into(),
@@ -348,5 +376,6 @@ three kernels; what was killed or evicted is asked for again. allocstall: reques
 compact_stall: requests that compacted. Lists and pageblocks: at the end. docs/design/0009-fallback-and-reclaim.md says how \
 the phone was fitted, and how far each row is off.",
         summary: summary::pressure(&lives.figures, plan.span),
-    })
+    };
+    Ok(Part { section, records })
 }

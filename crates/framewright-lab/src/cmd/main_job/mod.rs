@@ -4,7 +4,7 @@
 
 #[cfg(target_os = "linux")]
 mod experiments;
-mod page;
+mod outputs;
 #[cfg(target_os = "linux")]
 mod reserve;
 mod sample;
@@ -13,13 +13,14 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub(super) use page::PageArgs;
+pub(super) use outputs::Outputs;
 
 use super::CommandError;
 use super::input;
 use crate::report::html::Page;
 use crate::report::{Machine, RunInfo, Section, write_whole};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// How long everything is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,26 +45,46 @@ Framewright is a memory manager as a library, and this is its laboratory: five p
 each repeated beside the behaviour it complains about (before) and beside what this project does instead (framewright); \
 and a recording of a real machine, replayed under eight policies. Figures called published are the documents' own.";
 
-/// Runs everything, tells each part as soon as it is done, and writes the page at the end.
+/// What one question came to, for readers and for programs.
+struct Part {
+    section: Section,
+    /// As its own command writes them with `--json`: for each run a record that describes it, and its figures.
+    records: Vec<u8>,
+}
+
+/// Runs everything, tells each part as soon as it is done, and writes figures and page at the end.
 ///
 /// # Errors
-/// Before anything is run if the page has no place; later if an experiment fails or an output cannot
+/// Before anything is run if an output has no place; later if an experiment fails or an output cannot
 /// be written.
-pub(super) fn run(size: Size, args: &PageArgs) -> Result<(), CommandError> {
-    let place = args.place()?;
+pub(super) fn run(size: Size, args: &Outputs) -> Result<(), CommandError> {
+    let page = args.place()?;
+    let json = args.json(page.as_deref())?;
+    // Whoever reads figures from standard output reads nothing else there.
+    let is_told = json.is_none_or(|path| path.as_os_str() != "-");
+    let tell = |text: &str| if is_told { tell(text) } else { Ok(()) };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut sections = Vec::new();
-    let mut told = |section: Section| {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut records = Vec::new();
+    let mut times = Vec::new();
+    let start = Instant::now();
+    let mut told = |part: Part| {
         let gap = if sections.is_empty() { "" } else { "\n" };
-        let text = format!("{gap}{}", section.text());
-        sections.push(section);
+        let text = format!("{gap}{}", part.section.text());
+        times.push(start.elapsed());
+        records.extend(part.records);
+        sections.push(part.section);
         tell(&text)
     };
-    told(sample::section(&input::sample()?, threads)?)?;
+    told(sample::part(&input::sample()?, threads)?)?;
     #[cfg(target_os = "linux")]
     experiments::each(size, threads, &mut told)?;
     tell(&summary(&sections))?;
-    if let Some(path) = place {
+    tell(&took(&sections, &times))?;
+    if let Some(path) = json {
+        write_whole(path, &records).map_err(CommandError::input)?;
+    }
+    if let Some(path) = page {
         let page = Page {
             title: "Framewright: five proposals and a recording".into(),
             lead: LEAD.into(),
@@ -78,6 +99,19 @@ pub(super) fn run(size: Size, args: &PageArgs) -> Result<(), CommandError> {
         ))?;
     }
     Ok(())
+}
+
+/// How long each section took, of which `times` has the ends.
+fn took(sections: &[Section], times: &[Duration]) -> String {
+    let mut earlier = Duration::ZERO;
+    let mut each = Vec::new();
+    for (section, &end) in sections.iter().zip(times) {
+        let seconds = (end - earlier).as_secs_f64();
+        each.push(format!("{} {seconds:.1} s", section.id));
+        earlier = end;
+    }
+    let all = earlier.as_secs_f64();
+    format!("\nTime: {}; {all:.1} s in all.\n", each.join(", "))
 }
 
 fn tell(text: &str) -> Result<(), CommandError> {

@@ -1,6 +1,7 @@
 //! The fifth document's section: what it costs to take contiguous memory back, and what is said of it.
 
-use super::experiments::{Plan, drawn};
+use super::Part;
+use super::experiments::{Plan, drawn, lines};
 use super::summary::{cases, value};
 use crate::cmd::CommandError;
 use crate::cmd::{gcma, gcma_tables};
@@ -30,7 +31,7 @@ const CMA: &str = "cma";
 const GCMA: &str = "gcma";
 
 /// `gcma`, beside a build.
-pub(super) fn section(plan: &Plan) -> Result<Section, CommandError> {
+pub(super) fn part(plan: &Plan) -> Result<Part, CommandError> {
     let Findings { figures, latencies } = gcma::measured(&plan.contiguous)?;
     let tables = gcma_tables::tables(&figures, &plan.contiguous, plan.shows_contiguous);
     let mut items: Vec<Item> = tables.into_iter().map(Item::Table).collect();
@@ -45,13 +46,17 @@ pub(super) fn section(plan: &Plan) -> Result<Section, CommandError> {
             of.to_vec(),
         ));
     }
-    Ok(Section {
+    let section = Section {
         id: ID.into(),
         title: TITLE.into(),
         introduction: INTRODUCTION.into(),
         items,
         method: METHOD,
         summary: told(&figures),
+    };
+    Ok(Part {
+        section,
+        records: lines(&gcma::info(&plan.contiguous), &figures)?,
     })
 }
 

@@ -1,10 +1,12 @@
 //! The sample trace under all policies, from three starts.
 
+use super::Part;
 use crate::cmd::CommandError;
 use crate::cmd::input::Loaded;
 use crate::cmd::replay::{METHOD, PICTURES, case_items, replay_case};
 use crate::replay::{Options, Policy, Start};
-use crate::report::{Item, Section, accent, standing};
+use crate::report::{Case, Item, Machine, RunInfo, Section, accent, json_lines, standing};
+use std::collections::BTreeMap;
 
 /// Frames held back in the third case: a fifth of those that are free when the sample begins.
 pub(super) const SQUEEZE: u64 = 40_000;
@@ -31,8 +33,8 @@ running system; and this sample is too short to show how far contamination sprea
 your own machine: framewright record -o FILE -- COMMAND, then framewright replay FILE.
 ";
 
-/// The section.
-pub(super) fn section(loaded: &Loaded, threads: usize) -> Result<Section, CommandError> {
+/// The section and its figures.
+pub(super) fn part(loaded: &Loaded, threads: usize) -> Result<Part, CommandError> {
     let cases = [
         (Start::Imposed, 0),
         (Start::Fresh, 0),
@@ -41,6 +43,7 @@ pub(super) fn section(loaded: &Loaded, threads: usize) -> Result<Section, Comman
     let last = cases.len() - 1;
     let mut items = Vec::new();
     let mut standings = [0; 3];
+    let mut replayed_cases: Vec<Case> = Vec::new();
     for (nth, (start, squeeze)) in cases.into_iter().enumerate() {
         let options = Options {
             squeeze,
@@ -58,11 +61,13 @@ pub(super) fn section(loaded: &Loaded, threads: usize) -> Result<Section, Comman
         let recording = Policy::RECORDING_KERNEL.name();
         let is_shown = |policy: &str| accent(policy).is_some() || policy == recording;
         items.extend(case_items(&replayed, is_shown));
+        replayed_cases.push(replayed.case);
     }
     items.push(Item::Text(READING.into()));
     let [better, equal, worse] = standings;
     let name = Policy::OURS.name();
-    Ok(Section {
+    let records = json_lines(&info(threads), &replayed_cases).map_err(CommandError::input)?;
+    let section = Section {
         id: "replay".into(),
         title: TITLE.into(),
         introduction: INTRODUCTION.into(),
@@ -74,5 +79,22 @@ pub(super) fn section(loaded: &Loaded, threads: usize) -> Result<Section, Comman
              recordings behind it are minutes (README).",
             Policy::HISTORICAL.len(),
         )],
-    })
+    };
+    Ok(Part { section, records })
+}
+
+/// What ran; start and squeeze stand in the cases' names.
+fn info(threads: usize) -> RunInfo {
+    let names: Vec<&str> = Policy::COMPARED
+        .iter()
+        .map(|policy| policy.name())
+        .collect();
+    RunInfo {
+        experiment: "replay",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: 0,
+        options: BTreeMap::from([("policy", names.join(",")), ("jobs", threads.to_string())]),
+        machine: Machine::this(),
+    }
 }

@@ -58,8 +58,11 @@ fn every_policy_is_shown_from_three_starts_and_a_map_of_the_last() {
         "/../../traces/fork-storm.ftrace.gz"
     );
     let loaded = load(path.as_ref(), None).unwrap();
-    let section = || sample::section(&loaded, 2).unwrap();
-    let mut section = section();
+    let part = sample::part(&loaded, 2).unwrap();
+    let records = String::from_utf8(part.records).unwrap();
+    assert!(records.starts_with(r#"{"experiment":"replay","version""#));
+    assert!(records.contains(r#""case":"fork-storm/fresh/b40000","variant":"concentrated""#));
+    let mut section = part.section;
     let text = section.text();
     for case in ["imposed/b0", "fresh/b0", "fresh/b40000"] {
         assert!(
@@ -85,7 +88,7 @@ fn every_policy_is_shown_from_three_starts_and_a_map_of_the_last() {
             }
         }
     };
-    let mut again = sample::section(&loaded, 1).unwrap();
+    let mut again = sample::part(&loaded, 1).unwrap().section;
     without_times(&mut section);
     without_times(&mut again);
     assert_eq!(page(vec![section]), page(vec![again]));
@@ -126,6 +129,19 @@ mod of_experiments {
         plan
     }
 
+    /// Its records are as many runs of its experiment, each with what it was run with and figures behind it.
+    fn has_records(part: &Part, runs: usize) {
+        let text = std::str::from_utf8(&part.records).unwrap();
+        let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let records: Vec<serde_json::Value> = records.collect();
+        assert!(records.iter().all(|r| r["experiment"] == part.section.id));
+        let heads = records.iter().filter(|r| r["options"].is_object());
+        assert_eq!(heads.count(), runs);
+        assert!(records[0]["machine"].is_object());
+        let is_figure = |r: &serde_json::Value| r["value"].is_number() && r["metric"].is_string();
+        assert!(is_figure(&records[1]) && is_figure(records.last().unwrap()));
+    }
+
     fn has(section: Section, rows: &[&str], plots: usize) {
         let text = section.text();
         for row in rows {
@@ -142,12 +158,16 @@ mod of_experiments {
     fn virtual_ranges_are_shown_with_their_latencies() {
         let plan = tiny();
         let rows = ["exhaust", "va_span_bytes"];
-        let section = experiments::blocks(&plan).unwrap();
+        let part = experiments::blocks(&plan).unwrap();
+        has_records(&part, 1);
+        let section = part.section;
         let told = section.summary[0].clone();
         assert!(told.contains("4 of 4 published counts come out"), "{told}");
         assert!(told.contains("exhaust 10 instead of 993"), "{told}");
         has(section, &rows, 0);
-        let section = experiments::fits(&plan).unwrap();
+        let part = experiments::fits(&plan).unwrap();
+        has_records(&part, 2);
+        let section = part.section;
         assert!(
             !section.text().contains("alloc_ns_p50"),
             "the quick form is short"
@@ -171,7 +191,9 @@ mod of_experiments {
 
     #[test]
     fn kvmalloc_is_shown_with_both_mappers() {
-        let section = experiments::kv(&tiny()).unwrap();
+        let part = experiments::kv(&tiny()).unwrap();
+        has_records(&part, 2);
+        let section = part.section;
         assert!(
             !section.text().contains("kvmalloc_ns_p50"),
             "the quick form is short"
@@ -189,7 +211,9 @@ mod of_experiments {
 
     #[test]
     fn contiguous_memory_is_shown_by_size() {
-        let section = reserve::section(&tiny()).unwrap();
+        let part = reserve::part(&tiny()).unwrap();
+        has_records(&part, 1);
+        let section = part.section;
         let text = section.text();
         for column in [
             "published",
@@ -212,7 +236,9 @@ mod of_experiments {
 
     #[test]
     fn the_phone_is_shown_on_every_kernel() {
-        let section = experiments::pressure(&tiny(), 2).unwrap();
+        let part = experiments::pressure(&tiny(), 2).unwrap();
+        has_records(&part, 1);
+        let section = part.section;
         let text = section.text();
         for row in [
             "blocks_movable",
@@ -249,11 +275,11 @@ mod of_experiments {
 #[test]
 fn a_page_takes_the_place_of_an_earlier_one_only_unless_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let place = |args: &PageArgs| args.place_in(folder.path());
-    let said = |args: &PageArgs| match place(args).unwrap_err() {
+    let place = |args: &Outputs| args.place_in(folder.path());
+    let said = |args: &Outputs| match place(args).unwrap_err() {
         CommandError::Input(said) | CommandError::Assertion(said) => said,
     };
-    let default = PageArgs::default();
+    let default = Outputs::default();
     let path = folder.path().join("framewright.html");
     assert_eq!(place(&default).unwrap(), Some(path.clone()));
     std::fs::write(&path, page(Vec::new())).unwrap();
@@ -262,14 +288,28 @@ fn a_page_takes_the_place_of_an_earlier_one_only_unless_it_is_named() {
     let error = said(&default);
     assert!(error.contains("framewright has not written it"), "{error}");
     assert!(error.contains("framewright.html: "), "{error}");
-    let named = PageArgs::named(&path);
+    let named = Outputs::named(&path);
     assert_eq!(place(&named).unwrap(), Some(path.clone()));
     assert_eq!(std::fs::read(&path).unwrap(), b"<title>mine</title>");
-    let nowhere = PageArgs::named(&folder.path().join("none/a.html"));
+    let nowhere = Outputs::named(&folder.path().join("none/a.html"));
     let error = said(&nowhere);
     assert!(error.contains("a.html: cannot write: "), "{error}");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     assert!(said(&default).contains("--no-html writes none"));
-    assert!(said(&PageArgs::named("-".as_ref())).contains("expected a file's name"));
+    assert!(said(&Outputs::named("-".as_ref())).contains("expected a file's name"));
+    // Figures and page have a place each.
+    let both = folder.path().join("both");
+    let args = Outputs::with_json(&both);
+    assert_eq!(args.json(None).unwrap(), Some(both.as_path()));
+    let error = args.json(Some(&both)).unwrap_err();
+    assert!(
+        matches!(error, CommandError::Input(said) if said.contains("both: --json and the page want the same file"))
+    );
+    assert!(default.json(Some(&both)).unwrap().is_none());
+    assert!(
+        Outputs::with_json(&folder.path().join("none/a"))
+            .json(None)
+            .is_err()
+    );
 }

@@ -11,9 +11,9 @@ const NAME: &str = "framewright.html";
 /// As much of a file as says who made it.
 const HEAD_BYTES: u64 = 1024;
 
-/// The page of the main job.
+/// What the main job writes besides its text.
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct PageArgs {
+pub(crate) struct Outputs {
     /// Write the page there, in the place of whatever has that name [default: framewright.html, which
     /// takes the place of an earlier page only]
     #[arg(long, value_name = "FILE", conflicts_with = "no_html")]
@@ -22,9 +22,14 @@ pub(crate) struct PageArgs {
     /// Write no page
     #[arg(long)]
     no_html: bool,
+
+    /// Write the figures of all experiments as JSON Lines, each behind a record that describes its run; `-` for
+    /// standard output, instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
-impl PageArgs {
+impl Outputs {
     /// Where the page is to go, if anywhere.
     ///
     /// # Errors
@@ -60,15 +65,41 @@ impl PageArgs {
         }
         Ok(Some(path.to_owned()))
     }
+
+    /// Where the figures are to go, if anywhere.
+    ///
+    /// # Errors
+    /// If they cannot be written there, or the page is to go there.
+    pub(super) fn json(&self, page: Option<&Path>) -> Result<Option<&Path>, CommandError> {
+        let Some(json) = &self.json else {
+            return Ok(None);
+        };
+        has_place(json).map_err(CommandError::input)?;
+        if page == Some(json) {
+            return Err(CommandError::Input(format!(
+                "{}: --json and the page want the same file, expected two",
+                json.display()
+            )));
+        }
+        Ok(Some(json))
+    }
 }
 
 #[cfg(test)]
-impl PageArgs {
+impl Outputs {
     /// As with `--html`.
     pub(super) fn named(path: &Path) -> Self {
         Self {
             html: Some(path.to_owned()),
-            no_html: false,
+            ..Self::default()
+        }
+    }
+
+    /// As with `--json`.
+    pub(super) fn with_json(path: &Path) -> Self {
+        Self {
+            json: Some(path.to_owned()),
+            ..Self::default()
         }
     }
 }
