@@ -13,9 +13,9 @@
 
 use super::{Entry, Frontswap, Kind, SwapDevice, SwapError};
 use framewright::platform::PageWords;
+use framewright::sync::Ordering::{Acquire, Relaxed};
 use std::fmt;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Words in a slot.
 const WORDS: u64 = 512;

@@ -4,7 +4,7 @@ use super::entry::{Entry, Kind};
 use super::stats::count;
 use super::{Frontswap, SwapError, SwapPolicy};
 use framewright::platform::PageWords;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use framewright::sync::Ordering::{AcqRel, Acquire, Relaxed};
 
 impl Frontswap<'_> {
     /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not. One thread

@@ -57,13 +57,14 @@ use crate::tenancy::Tenancy;
 use entry::{Entry, Kind};
 use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
-use stats::{Counts, count};
-use std::fmt;
-use std::io;
-use std::sync::atomic::{
+// The engine's, so that the models see them.
+use framewright::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use stats::{Counts, count};
+use std::fmt;
+use std::io;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 /// How a stored page stays safe when its frame is discarded.
