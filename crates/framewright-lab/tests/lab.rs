@@ -394,8 +394,8 @@ fn gcma_builds_source_files_beside_the_requests() {
     let more = [
         "--tree",
         tree.path().to_str().unwrap(),
-        "--pause",
-        "1",
+        "--device",
+        "host",
         "--pins",
         "8",
         "--json",
@@ -414,10 +414,54 @@ fn gcma_builds_source_files_beside_the_requests() {
             }
             "failures" => assert!(value == 0.0 || variant == "cma", "{record}"),
             "requests" => assert!(value >= 2.0 && variant != "original", "{record}"),
+            "pages_written_twice" => assert_eq!(value, 0.0, "{record}"),
             _ => {}
         }
     }
     assert_eq!(builds, 2 * 5, "two metrics, five variants");
+}
+
+#[test]
+fn gcma_builds_on_a_slow_card_with_each_policy() {
+    let tree = tempfile::tempdir().unwrap();
+    for nth in 0..24 {
+        let text = format!("int name_{nth};\n").repeat(2000 + nth * 100);
+        std::fs::write(tree.path().join(format!("f{nth}.c")), text).unwrap();
+    }
+    for policy in ["write-through", "write-back", "put-back"] {
+        let more = [
+            "--tree",
+            tree.path().to_str().unwrap(),
+            "--device",
+            "card",
+            "--policy",
+            policy,
+            "--variants",
+            "cma,framewright",
+            "--json",
+            "-",
+        ];
+        let (code, out, error) = run(&[&GCMA[..], &more].concat());
+        assert_eq!(code, Some(0), "{policy}: {error}");
+        let info: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+        assert_eq!(info["options"]["device"], "card");
+        assert_eq!(info["options"]["policy"], policy);
+        let measured = |metric: &str| {
+            records(&out)
+                .filter(|r| r["source"] == "measured" && r["metric"] == metric)
+                .map(|r| (r["variant"].clone(), r["value"].as_f64().unwrap()))
+                .collect::<Vec<_>>()
+        };
+        for (variant, failures) in measured("failures") {
+            assert!(failures == 0.0 || variant == "cma", "{variant}: {failures}");
+        }
+        assert_eq!(measured("wait_us").len(), 2 * 4, "two variants, four sizes");
+        assert!(
+            measured("pages_written_twice")
+                .iter()
+                .all(|(_, n)| *n == 0.0)
+        );
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::gcma_tables::{in_full, tables};
 use super::kvmalloc::size;
 use super::lab::failed;
 use super::progress::with_progress;
-use crate::experiment::gcma::{self, Background, Options, Variant};
+use crate::experiment::gcma::{self, Background, Device, Options, Policy, Variant};
 use crate::experiment::{Findings, Progress, SEED};
 use crate::measure::GcmaMetric as M;
 use crate::report::{FigureAssertion, Machine, RunInfo, Tabled, figure_lines, write_whole};
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     reserve: u64,
 
-    /// Requests of each size
+    /// Requests of each size beside a build; above 1000, requests in all, with sizes that are drawn
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests: u32,
 
@@ -40,6 +40,10 @@ pub struct Args {
     #[arg(long)]
     idle: bool,
 
+    /// Bytes of source files that are made [default: 5/8 of the RAM; on a card 5/16]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "tree")]
+    tree_size: Option<u64>,
+
     /// Source files to build [default: some thousand that are made, and gone afterwards]
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
@@ -48,9 +52,19 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
 
-    /// Milliseconds between a release and the next request beside a build
-    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(0..=10_000))]
-    pause: u64,
+    /// Milliseconds between a release and the next request beside a build [default: as many requests as the
+    /// document had beside one build, spread evenly over its work]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pause: Option<u64>,
+
+    /// What the build's files and the swap lie on [default: card beside a build, host otherwise and with more
+    /// than 1000 requests]
+    #[arg(long, value_enum, value_name = "NAME")]
+    device: Option<Device>,
+
+    /// How framewright's swapped-out pages stay safe when an owner takes their frames
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = POLICY)]
+    policy: Policy,
 
     /// Pages that the build's readers hold pinned at a time, drawn at random
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
@@ -78,8 +92,11 @@ pub struct Args {
     assertions: Vec<FigureAssertion>,
 }
 
+/// framewright's policy where none is named: the better one, as measured (docs/design/0018).
+const POLICY: Policy = Policy::WriteBack;
+
 /// As the document had it; or, quick, in little memory with requests up to 8192 frames.
-pub(super) fn sized(is_full: bool) -> Options {
+pub(crate) fn sized(is_full: bool) -> Options {
     let (ram, reserve) = if is_full { (800, 256) } else { (128, 64) };
     Options {
         ram_bytes: ram << 20,
@@ -89,8 +106,12 @@ pub(super) fn sized(is_full: bool) -> Options {
         idle: false,
         workers: cpus(),
         tree: None,
+        // Half of what fills memory twice: in a few seconds.
+        tree_bytes: (!is_full).then_some(40 << 20),
         runs: 1,
-        pause: Duration::from_millis(if is_full { 25 } else { 10 }),
+        pause: None,
+        device: if is_full { Device::Card } else { Device::Host },
+        policy: POLICY,
         pins: 0,
         seed: SEED,
         variants: Variant::ALL.to_vec(),
@@ -108,6 +129,16 @@ impl Args {
         &self.json
     }
 
+    /// A card where there is something to be seen of it, in a time that can be waited for.
+    const fn usual_device(&self) -> Device {
+        let is_build = matches!(self.background, Background::Build) && !self.idle;
+        if is_build && self.requests <= gcma::DRAWN_ABOVE {
+            Device::Card
+        } else {
+            Device::Host
+        }
+    }
+
     fn options(&self) -> Options {
         let is_named = |v: &Variant| self.variants.is_empty() || self.variants.contains(v);
         Options {
@@ -118,8 +149,11 @@ impl Args {
             idle: self.idle,
             workers: self.workers.unwrap_or_else(cpus),
             tree: self.tree.clone(),
+            tree_bytes: self.tree_size,
             runs: self.runs,
-            pause: Duration::from_millis(self.pause),
+            pause: self.pause.map(Duration::from_millis),
+            device: self.device.unwrap_or_else(|| self.usual_device()),
+            policy: self.policy,
             pins: self.pins,
             seed: self.seed,
             variants: Variant::ALL.into_iter().filter(is_named).collect(),
@@ -152,7 +186,14 @@ pub(super) fn info(options: &Options) -> RunInfo {
                 .to_owned(),
             ),
             ("runs", options.runs.to_string()),
-            ("pause_ms", options.pause.as_millis().to_string()),
+            (
+                "pause_ms",
+                options
+                    .pause
+                    .map_or_else(|| "spread".to_owned(), |p| p.as_millis().to_string()),
+            ),
+            ("device", options.device.name().to_owned()),
+            ("policy", options.policy.name().to_owned()),
             ("pins", options.pins.to_string()),
             ("variants", variants.join(",")),
         ]),

@@ -4,7 +4,7 @@
 //! document has.
 
 use crate::experiment::Clock;
-use crate::experiment::gcma::{BACKGROUND, Background, Options, SIZES};
+use crate::experiment::gcma::{BACKGROUND, Background, DRAWN_ABOVE, Device, Options, SIZES};
 use crate::measure::{GcmaMetric as M, Of};
 use crate::report::{Figure, FigureColumn, Machine, Note, Tabled, figure_grid_of};
 
@@ -54,7 +54,10 @@ fn of_requests(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -
     let beside = match (options.idle, options.background) {
         (true, _) => "guests' clean pages in every frame, nobody at work",
         (false, Background::None) => "every frame free, nobody at work",
-        (false, Background::Build) => "beside a build",
+        (false, Background::Build) => match options.device {
+            Device::Card => "beside a build on an emulated class 10 SD card",
+            Device::Host => "beside a build on the host's own device",
+        },
         (false, Background::Guest) => "guests' clean pages in every frame, one guest always busy",
     };
     let mut notes = vec![format!(
@@ -79,8 +82,13 @@ fn of_requests(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -
     }
     Tabled {
         caption: format!(
-            "gcma: {} requests of each size from {} MiB of {} MiB; {beside}",
+            "gcma: {} requests of {} from {} MiB of {} MiB; {beside}",
             options.requests,
+            if options.requests > DRAWN_ABOVE {
+                "sizes that are drawn"
+            } else {
+                "each size"
+            },
             options.reserve_bytes >> 20,
             options.ram_bytes >> 20,
         ),

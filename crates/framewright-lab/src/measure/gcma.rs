@@ -59,6 +59,12 @@ pub enum GcmaMetric {
     CpuPercent,
     /// Bytes written to files and swap devices.
     DeviceBytesWritten,
+    /// Versions of pages that were swapped out.
+    SwapPagesStored,
+    /// Pages that were written to the swap device.
+    SwapPagesWritten,
+    /// Of these, those whose contents had been written before.
+    PagesWrittenTwice,
     /// Of the lookups in the reserve, those that found a page.
     HitRatio,
 }
@@ -81,6 +87,9 @@ impl GcmaMetric {
             Self::ElapsedVsOriginal,
             Self::CpuPercent,
             Self::DeviceBytesWritten,
+            Self::SwapPagesStored,
+            Self::SwapPagesWritten,
+            Self::PagesWrittenTwice,
             Self::HitRatio,
         ]);
         all
@@ -103,6 +112,9 @@ impl GcmaMetric {
             Self::ElapsedVsOriginal => "elapsed_vs_original",
             Self::CpuPercent => "cpu_percent",
             Self::DeviceBytesWritten => "device_bytes_written",
+            Self::SwapPagesStored => "swap_pages_stored",
+            Self::SwapPagesWritten => "swap_pages_written",
+            Self::PagesWrittenTwice => "pages_written_twice",
             Self::HitRatio => "hit_ratio",
         };
         name.to_owned()
@@ -114,7 +126,11 @@ impl GcmaMetric {
         match self {
             Self::LatencyUs(_) | Self::WaitUs => "us",
             Self::Requests | Self::Failures | Self::Preempted => "requests",
-            Self::PagesMigrated | Self::PagesDiscarded => "pages",
+            Self::PagesMigrated
+            | Self::PagesDiscarded
+            | Self::SwapPagesStored
+            | Self::SwapPagesWritten
+            | Self::PagesWrittenTwice => "pages",
             Self::UserS | Self::SystemS | Self::ElapsedS => "s",
             Self::CpuPercent => "%",
             Self::DeviceBytesWritten => "bytes",
@@ -126,7 +142,9 @@ impl GcmaMetric {
     #[must_use]
     pub const fn better(self) -> Better {
         match self {
-            Self::Requests | Self::Preempted | Self::CpuPercent => Better::Neither,
+            Self::Requests | Self::Preempted | Self::CpuPercent | Self::SwapPagesStored => {
+                Better::Neither
+            }
             Self::HitRatio => Better::Higher,
             _ => Better::Lower,
         }

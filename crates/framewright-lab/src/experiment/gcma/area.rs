@@ -1,15 +1,16 @@
 //! The areas that the variants have, behind one way in.
 
 use super::super::Failure;
-use super::Variant;
 use super::plan::Plan;
+use super::waiting::{Clocked, Synchronous, Waited, as_owner};
+use super::{Policy, Variant};
 use crate::before::gcma::{ClientCounters, Conduct, Gcma, Kind};
+use framewright::Run;
 use framewright::reclaim::{Clients, Migrate, Shrink};
 use framewright::reserve::{
     AreaKind, ContigError, Contiguous, Guaranteed, MigrateArea, Migrating, PoolConfig, PoolId,
     ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
 };
-use framewright::{Frame, Run};
 use framewright_linux::file_cache::FileCache;
 use framewright_linux::paged::Paged;
 use framewright_linux::platform::Slots;
@@ -24,8 +25,8 @@ pub(super) struct Counted {
     pub(super) migrated: u64,
     /// Pages that were dropped.
     pub(super) discarded: u64,
-    /// How long owners waited, where the area knows.
-    pub(super) wait_ns: Option<u64>,
+    /// How long owners waited.
+    pub(super) wait_ns: u64,
     /// Pages that guests looked for and found.
     pub(super) loaded: u64,
     /// Those that were not there.
@@ -40,10 +41,7 @@ impl Counted {
             discarded: self.discarded - earlier.discarded,
             loaded: self.loaded - earlier.loaded,
             missed: self.missed - earlier.missed,
-            wait_ns: self
-                .wait_ns
-                .zip(earlier.wait_ns)
-                .map(|(now, then)| now - then),
+            wait_ns: self.wait_ns - earlier.wait_ns,
         }
     }
 
@@ -52,9 +50,7 @@ impl Counted {
         self.discarded += other.discarded;
         self.loaded += other.loaded;
         self.missed += other.missed;
-        if let Some(ns) = other.wait_ns {
-            self.wait_ns = Some(self.wait_ns.unwrap_or(0) + ns);
-        }
+        self.wait_ns += other.wait_ns;
     }
 }
 
@@ -84,11 +80,14 @@ pub(super) trait Area: Sync {
 pub(super) fn with_area<R>(
     variant: Variant,
     plan: &Plan,
+    policy: Policy,
+    host: &Host,
     work: impl FnOnce(&dyn Area) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let slots = Slots::new(plan.seats);
     let linux = Linux::new(slots.clone()).map_err(Failure::new)?;
-    let run = Run::new(Frame(0), plan.reserve_frames);
+    // Behind the zone's: pages may be put back into those, so their numbers are not to be the same.
+    let run = Run::new(host.ram().frames().end(), plan.reserve_frames);
     let run = run.ok_or_else(|| Failure::new("more frames than there are numbers"))?;
     let ram = Arc::new(Ram::new(run, Pages::Base).map_err(Failure::new)?);
     let platform = Stored::new(linux, ram);
@@ -103,16 +102,27 @@ pub(super) fn with_area<R>(
             work(&Published { gcma, pools })
         }
         _ => {
+            let puts_back = policy == Policy::PutBack;
             let layout = ReserveLayout::new(run).with_cpus(plan.seats);
+            let layout = if puts_back {
+                let pages = plan.dirty_max(policy).min(u64::from(u32::MAX));
+                layout.with_ordinary(pages as u32)
+            } else {
+                layout
+            };
             let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
+            let platform = Clocked::new(platform.with_ordinary(Arc::clone(host.ram_shared())));
             let reserve = Reserve::new(&layout, &mut words, platform).map_err(Failure::new)?;
             let open = |config: &PoolConfig| reserve.open_pool(config).ok_or_else(no_pool);
             let pools = PoolIds {
                 clean: open(&PoolConfig::CLEAN)?,
-                swap: open(&PoolConfig::SWAP)?,
+                swap: open(&PoolConfig {
+                    put_back: puts_back,
+                    ..PoolConfig::SWAP
+                })?,
             };
             let mut reservations = Vec::new();
-            for &frames in &plan.sizes {
+            for &frames in plan.reserved(policy) {
                 let reservation = reserve
                     .reserve("request", frames, 1)
                     .map_err(Failure::new)?;
@@ -123,6 +133,7 @@ pub(super) fn with_area<R>(
                 reservations,
                 guests: Guests::new(&reserve, slots).map_err(Failure::new)?,
                 pools,
+                supply: puts_back.then_some(host),
             })
         }
     }
@@ -151,7 +162,7 @@ impl Area for Published {
         Counted {
             migrated: 0,
             discarded: sum(|c| c.reclaimed_pages),
-            wait_ns: Some(self.gcma.take_counters().wait_ns),
+            wait_ns: self.gcma.take_counters().wait_ns,
             loaded: sum(|c| c.loaded_pages),
             missed: sum(|c| c.load_failed_pages),
         }
@@ -160,9 +171,12 @@ impl Area for Published {
 
 /// An owner whose requests are known beforehand: a reservation each, which lends its frames meanwhile.
 struct Reserved<'r, 'm> {
-    area: Guaranteed<'r, 'm, Stored>,
+    area: Guaranteed<'r, 'm, Clocked>,
     /// By length.
     reservations: &'r [(u64, Reservation)],
+    /// Whether a request that is shorter than the least reservation is served by what nobody reserved, if it
+    /// can be.
+    takes_others: bool,
 }
 
 impl Contiguous for Reserved<'_, '_> {
@@ -170,11 +184,21 @@ impl Contiguous for Reserved<'_, '_> {
         self.area.kind()
     }
 
-    /// The least of the reservations that is long enough.
-    fn alloc_contig(&mut self, frames: u64, _align: u64) -> Result<Run, ContigError> {
+    /// The least of the reservations that is long enough; or, where there are few, what is cheapest elsewhere.
+    fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
         let at = self.reservations.partition_point(|(len, _)| *len < frames);
-        let (_, reservation) = self.reservations.get(at).ok_or(ContigError::NoRoom)?;
-        self.area.take(*reservation)
+        let fits = self.reservations.get(at);
+        let is_exact = fits.is_some_and(|(len, _)| *len == frames);
+        as_owner(|| {
+            if self.takes_others
+                && !is_exact
+                && let Ok(run) = self.area.alloc_contig(frames, align)
+            {
+                return Ok(run);
+            }
+            let (_, reservation) = fits.ok_or(ContigError::NoRoom)?;
+            self.area.take(*reservation)
+        })
     }
 
     fn release(&mut self, run: Run) -> Result<(), ReleaseError> {
@@ -200,10 +224,12 @@ impl Contiguous for Reserved<'_, '_> {
 }
 
 struct Engine<'r, 'm> {
-    reserve: &'r Reserve<'m, Stored>,
+    reserve: &'r Reserve<'m, Clocked>,
     reservations: Vec<(u64, Reservation)>,
-    guests: Guests<'r, 'm, Stored>,
+    guests: Guests<'r, 'm, Clocked>,
     pools: PoolIds,
+    /// Where frames are for pages that are put back.
+    supply: Option<&'r Host>,
 }
 
 impl Area for Engine<'_, '_> {
@@ -211,9 +237,19 @@ impl Area for Engine<'_, '_> {
         &self,
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        let mut seat = match self.supply {
+            Some(host) => Some(host.seat().map_err(Failure::new)?),
+            None => None,
+        };
+        let area = Guaranteed::new(self.reserve);
+        let takes_others = seat.is_some();
         work(&mut Reserved {
-            area: Guaranteed::new(self.reserve),
+            area: match &mut seat {
+                Some(seat) => area.with_supply(seat),
+                None => area,
+            },
             reservations: &self.reservations,
+            takes_others,
         })
     }
 
@@ -224,9 +260,9 @@ impl Area for Engine<'_, '_> {
     fn counted(&self) -> Counted {
         let stats = self.reserve.stats().guests();
         Counted {
-            migrated: 0,
+            migrated: self.reserve.stats().put_back_pages,
             discarded: stats.reclaimed_pages,
-            wait_ns: None,
+            wait_ns: self.reserve.platform().waited().ns(),
             loaded: stats.loaded_pages,
             missed: stats.load_failed_pages,
         }
@@ -239,6 +275,7 @@ pub(super) struct Moving<'a, 'u> {
     pub(super) host: &'a Host,
     pub(super) files: &'a FileCache<'u>,
     pub(super) paged: &'a Paged<'u>,
+    pub(super) waited: Waited,
 }
 
 impl Area for Moving<'_, '_> {
@@ -247,8 +284,10 @@ impl Area for Moving<'_, '_> {
         work: &mut dyn FnMut(&mut dyn Contiguous) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut seat = self.host.seat().map_err(Failure::new)?;
-        let shrink: [&dyn Shrink<_>; 2] = [self.files, self.paged];
-        let migrate: [&dyn Migrate; 2] = [self.files, self.paged];
+        let files = Synchronous::new(self.files, &self.waited);
+        let paged = Synchronous::new(self.paged, &self.waited);
+        let shrink: [&dyn Shrink<_>; 2] = [&files, &paged];
+        let migrate: [&dyn Migrate; 2] = [&files, &paged];
         let clients = Clients {
             shrink: &shrink,
             migrate: &migrate,
@@ -265,7 +304,7 @@ impl Area for Moving<'_, '_> {
         Counted {
             migrated: stats.pages_migrated,
             discarded: stats.pages_discarded,
-            wait_ns: None,
+            wait_ns: self.waited.ns(),
             loaded: 0,
             missed: 0,
         }

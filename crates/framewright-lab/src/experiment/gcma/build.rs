@@ -8,7 +8,7 @@ use super::job::{CpuTime, Job};
 use super::machine::Machine;
 use super::plan::Plan;
 use super::request::{self, Outcome};
-use super::tree::Tree;
+use super::tree::{Draw, Tree};
 use super::{Background, Options, Variant};
 use framewright::Frame;
 use framewright::reserve::Contiguous;
@@ -22,12 +22,59 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Builds beside which requests are made until there are enough of each size.
 const BUILDS_MAX: u32 = 50;
 
+/// How often the foreground looks whether its next request is due.
+const POLL: Duration = Duration::from_micros(500);
+
+/// What became of pages that were swapped out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Swapped {
+    /// Versions of pages that were stored.
+    pub(super) stored: u64,
+    /// Pages that were written to the device, as the device counts them.
+    pub(super) written: u64,
+    /// Versions that were got back before anybody had written them, or are not written yet.
+    unwritten: u64,
+}
+
+impl Swapped {
+    fn of(machine: &Machine<'_>, variant: Variant) -> Self {
+        let swap = machine.paged.swap();
+        let stats = swap.stats();
+        let written = match variant {
+            // Bytes of compressed pages are no pages.
+            Variant::GcmaZram => stats.device_writes,
+            _ => machine.device.bytes_written() / Frame::BYTES,
+        };
+        Self {
+            stored: stats.stores,
+            written,
+            unwritten: stats.got_back + swap.dirty_pages(),
+        }
+    }
+
+    /// What came after `earlier`.
+    const fn since(self, earlier: &Self) -> Self {
+        Self {
+            stored: self.stored - earlier.stored,
+            written: self.written - earlier.written,
+            unwritten: self.unwritten.saturating_sub(earlier.unwritten),
+        }
+    }
+
+    /// Pages that were written beyond one for each version that had to be.
+    pub(super) const fn twice(&self) -> u64 {
+        self.written
+            .saturating_sub(self.stored.saturating_sub(self.unwritten))
+    }
+}
+
 /// What one build took.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Built {
     pub(super) cpu: CpuTime,
     pub(super) elapsed_s: f64,
     pub(super) device_bytes: u64,
+    pub(super) swap: Swapped,
     pub(super) counted: Counted,
     pub(super) names: u64,
 }
@@ -49,8 +96,40 @@ pub(super) struct Work<'w> {
     pub(super) folder: &'w Path,
     pub(super) clock: Clock,
     pub(super) progress: Progress<'w>,
-    /// Requests of each size that there must be at the end.
-    pub(super) requests: usize,
+    /// Requests that there must be at the end.
+    pub(super) must: usize,
+}
+
+/// Whether the next of `aim` requests is due, after `made` of them, when so many of all files are begun: they
+/// lie in the middle of equal parts of the work.
+const fn is_due(made: usize, aim: usize, (begun, all): (usize, usize)) -> bool {
+    made < aim && 2 * begun * aim >= (2 * made + 1) * all
+}
+
+/// Which size is next: in turns, or drawn.
+struct Order {
+    sizes: usize,
+    made: usize,
+    draw: Option<Draw>,
+}
+
+impl Order {
+    fn new(options: &Options, sizes: usize) -> Self {
+        Self {
+            sizes,
+            made: 0,
+            draw: options.is_drawn().then(|| Draw::new(options.seed)),
+        }
+    }
+
+    fn next(&mut self) -> usize {
+        let at = match &mut self.draw {
+            Some(draw) => draw.below(self.sizes as u64) as usize,
+            None => self.made % self.sizes,
+        };
+        self.made += 1;
+        at
+    }
 }
 
 /// Stops the threads that serve a machine, also if the work panics.
@@ -88,12 +167,25 @@ impl Work<'_> {
         || area.counted()
     }
 
-    /// Fills memory, as it is on a machine that was not started a moment ago.
+    fn job<'m>(
+        &self,
+        machine: &'m Machine<'m>,
+        tree: &'m Tree,
+        out: &Path,
+        workers: u16,
+    ) -> Job<'m, 'm> {
+        let users = (machine.files, machine.paged);
+        let out = out.to_owned();
+        Job::new(tree, users, machine.storage, out, self.options, workers)
+    }
+
+    /// Fills memory, as it is on a machine that was not started a moment ago. Nobody measures it, so it takes the host's time.
     fn warm_up(&self, machine: &Machine<'_>, tree: &Tree) -> Result<(), Failure> {
-        let out = self.folder.to_owned();
-        let seed = self.options.seed;
-        let job = Job::new(tree, machine.files, machine.paged, out, seed, 1, 0);
-        machine.with_supply(|supply| job.read_all(supply))
+        machine.storage.set_slow(false);
+        let job = self.job(machine, tree, self.folder, 1);
+        let read = machine.with_supply(|supply| job.read_all(supply));
+        machine.storage.set_slow(true);
+        read
     }
 
     /// Builds with requests beside them, until there are enough.
@@ -104,32 +196,73 @@ impl Work<'_> {
         };
         self.warm_up(machine, tree)?;
         let asks = self.variant != Variant::Original;
+        let mut order = Order::new(self.options, self.plan.sizes.len());
         for nth in 0..BUILDS_MAX {
-            let mut next = 0;
             let mut built = Built::default();
             if asks {
+                // The first build has as many as the document's had; the others have what it had no time for.
+                let aim = match nth {
+                    0 => self.options.requests_of(self.plan.sizes.len()),
+                    _ => self.must.saturating_sub(order.made),
+                };
                 machine.area.with_owner(&mut |owner| {
-                    built = self.one_build(machine, tree, nth, &mut |is_done| {
-                        while !is_done.load(Relaxed) {
-                            std::thread::sleep(self.options.pause);
-                            let at = next % self.plan.sizes.len();
-                            self.request(machine.area, owner, at, &mut came.outcomes[at])?;
-                            next += 1;
-                        }
-                        Ok(())
+                    built = self.one_build(machine, tree, nth, &mut |job, is_done| {
+                        self.foreground(machine, owner, job, is_done, aim, &mut order, &mut came)
                     })?;
                     Ok(())
                 })?;
             } else {
-                built = self.one_build(machine, tree, nth, &mut |_| Ok(()))?;
+                built = self.one_build(machine, tree, nth, &mut |_, _| Ok(()))?;
             }
             came.built.get_or_insert(built);
-            let enough = |outcome: &Outcome| outcome.requests() >= self.requests;
-            if !asks || came.outcomes.iter().all(enough) {
+            if !asks || order.made >= self.must {
                 break;
             }
         }
         Ok(came)
+    }
+
+    /// Requests beside one build: `aim` of them spread over its work, or one after each pause.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a build and its requests share"
+    )]
+    fn foreground(
+        &self,
+        machine: &Machine<'_>,
+        owner: &mut dyn Contiguous,
+        job: &Job<'_, '_>,
+        is_done: &AtomicBool,
+        aim: usize,
+        order: &mut Order,
+        came: &mut Came,
+    ) -> Result<(), Failure> {
+        let first = order.made;
+        while !is_done.load(Relaxed) {
+            match self.options.pause {
+                Some(pause) => std::thread::sleep(pause),
+                None if is_due(order.made - first, aim, job.begun()) => {}
+                None => {
+                    std::thread::sleep(POLL);
+                    continue;
+                }
+            }
+            let at = order.next();
+            self.request(machine.area, owner, at, &mut came.outcomes[at])?;
+            if self.options.is_drawn() {
+                self.tell(order.made);
+            }
+        }
+        Ok(())
+    }
+
+    /// A step of progress for each hundredth of the requests.
+    fn tell(&self, made: usize) {
+        let all = self.options.requests as usize;
+        let hundredths = |made: usize| made.min(all) * super::job::STEPS / all;
+        for _ in hundredths(made - 1)..hundredths(made) {
+            self.progress.step();
+        }
     }
 
     fn request(
@@ -150,21 +283,16 @@ impl Work<'_> {
         machine: &Machine<'_>,
         tree: &Tree,
         nth: u32,
-        beside: &mut dyn FnMut(&AtomicBool) -> Result<(), Failure>,
+        beside: &mut dyn FnMut(&Job<'_, '_>, &AtomicBool) -> Result<(), Failure>,
     ) -> Result<Built, Failure> {
         let out = self.folder.join(format!("out-{nth}"));
         std::fs::create_dir(&out)
             .map_err(|e| Failure::new(format!("{}: no folder: {e}", out.display())))?;
-        let (workers, seed) = (self.options.workers, self.options.seed);
-        let job = Job::new(
-            tree,
-            machine.files,
-            machine.paged,
-            out,
-            seed,
-            workers,
-            self.options.pins,
-        );
+        let workers = self.options.workers;
+        let job = self.job(machine, tree, &out, workers);
+        // Of requests that are drawn, these are the steps; and of one build.
+        let is_told = nth == 0 && !self.options.is_drawn();
+        let progress = is_told.then_some(self.progress);
         let written = || {
             let swap = match self.variant {
                 // Memory is no device.
@@ -174,6 +302,7 @@ impl Work<'_> {
             swap + machine.files.stats().written * Frame::BYTES
         };
         let (earlier, bytes) = (machine.area.counted(), written());
+        let swapped = Swapped::of(machine, self.variant);
         let (left, is_done) = (
             AtomicUsize::new(usize::from(workers)),
             AtomicBool::new(false),
@@ -184,7 +313,7 @@ impl Work<'_> {
             let work = |nth| {
                 let (job, left, is_done) = (&job, &left, &is_done);
                 scope.spawn(move || {
-                    let done = machine.with_supply(|supply| job.work(nth, supply, self.progress));
+                    let done = machine.with_supply(|supply| job.work(nth, supply, progress));
                     if left.fetch_sub(1, Relaxed) == 1 {
                         is_done.store(true, Relaxed);
                     }
@@ -192,7 +321,7 @@ impl Work<'_> {
                 })
             };
             let threads: Vec<_> = (0..workers).map(work).collect();
-            let asked = beside(&is_done);
+            let asked = beside(&job, &is_done);
             if asked.is_err() {
                 job.stop();
             }
@@ -205,6 +334,7 @@ impl Work<'_> {
         })?;
         built.counted = machine.area.counted().since(&earlier);
         built.device_bytes = written() - bytes;
+        built.swap = Swapped::of(machine, self.variant).since(&swapped);
         built.names = job.names();
         Ok(built)
     }
@@ -259,7 +389,7 @@ impl Work<'_> {
                         Ok(())
                     }
                     (None, Some(movable)) => machine.with_supply(|supply| {
-                        let mut draw = super::tree::Draw::new(seed);
+                        let mut draw = Draw::new(seed);
                         while !stop.load(Relaxed) {
                             let mut movable = movable
                                 .lock()
@@ -273,16 +403,21 @@ impl Work<'_> {
             });
             let mut free = 0;
             let asked = machine.area.with_owner(&mut |owner| {
-                for (at, &frames) in plan.sizes.iter().enumerate() {
-                    for _ in 0..self.options.requests {
-                        std::thread::sleep(PAUSE);
-                        if is_filled && free > 0 {
-                            fill_again(&mut filler, free)?;
-                        }
-                        self.request(machine.area, owner, at, &mut outcomes[at])?;
-                        free = frames;
-                        self.progress.step();
+                let requests = self.options.requests_of(plan.sizes.len());
+                let mut order = Order::new(self.options, plan.sizes.len());
+                for nth in 0..requests {
+                    let at = if self.options.is_drawn() {
+                        order.next()
+                    } else {
+                        nth / self.options.requests as usize
+                    };
+                    std::thread::sleep(PAUSE);
+                    if is_filled && free > 0 {
+                        fill_again(&mut filler, free)?;
                     }
+                    self.request(machine.area, owner, at, &mut outcomes[at])?;
+                    free = plan.sizes[at];
+                    self.progress.step();
                 }
                 Ok(())
             });
@@ -294,5 +429,67 @@ impl Work<'_> {
             built: None,
             outcomes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_written_twice_that_is_written_more_often_than_stored() {
+        let earlier = Swapped {
+            stored: 100,
+            written: 90,
+            unwritten: 10,
+        };
+        let later = |written, unwritten| {
+            let later = Swapped {
+                stored: 150,
+                written,
+                unwritten,
+            };
+            later.since(&earlier).twice()
+        };
+        // Write-through; write-back, some of which came back in time; and one that should not be.
+        assert_eq!([later(140, 10), later(120, 30), later(127, 40)], [0, 0, 17]);
+    }
+
+    #[test]
+    fn sizes_take_turns_and_of_many_requests_they_are_drawn() {
+        let mut options = crate::cmd::gcma::sized(false);
+        options.requests = 1000;
+        let mut turns = Order::new(&options, 3);
+        assert_eq!([(); 4].map(|()| turns.next()), [0, 1, 2, 0]);
+        assert_eq!(options.requests_of(3), 3000);
+        options.requests = 1001;
+        let drawn = || {
+            let mut order = Order::new(&options, 3);
+            let all: Vec<usize> = (0..1001).map(|_| order.next()).collect();
+            assert_eq!(order.made, 1001);
+            all
+        };
+        assert_eq!(drawn(), drawn(), "one seed, one sequence");
+        for size in 0..3 {
+            let times = drawn().iter().filter(|at| **at == size).count();
+            assert!((280..390).contains(&times), "{size}: {times}");
+        }
+        assert_eq!(options.requests_of(3), 1001);
+    }
+
+    #[test]
+    fn requests_lie_evenly_over_the_work_of_a_build_whatever_time_it_takes() {
+        let (aim, all) = (4, 1000);
+        let mut at = Vec::new();
+        for begun in 0..=all {
+            while is_due(at.len(), aim, (begun, all)) {
+                at.push(begun);
+            }
+        }
+        assert_eq!(at, [125, 375, 625, 875]);
+        assert!(!is_due(0, 0, (all, all)), "none is wanted");
+        // One that took long is followed by those that were due meanwhile.
+        assert!(is_due(1, aim, (900, all)) && is_due(3, aim, (900, all)));
+        assert!(!is_due(4, aim, (900, all)));
     }
 }

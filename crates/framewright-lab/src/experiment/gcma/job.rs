@@ -8,17 +8,18 @@
 //! ```
 
 use super::super::{Failure, Progress};
+use super::Options;
+use super::storage::Storage;
 use super::tree::{Draw, Source, Tree};
-use framewright_linux::file_cache::{DirectFile, FileCache, FilePin, Medium, OpenFile};
+use framewright_linux::file_cache::{FileCache, FilePin, OpenFile};
 use framewright_linux::paged::{Paged, PagedPin};
 use framewright_linux::tenancy::Supply;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError};
 
 /// Steps of progress in a build.
 pub(super) const STEPS: usize = 100;
@@ -31,20 +32,6 @@ const INCLUDES_MAX: usize = 16;
 
 /// Bytes of a file at most: of longer ones the beginning is built.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// A file past the host's own cache, so that what this process has evicted comes from the device again;
-/// where the file system cannot do that, as usual.
-fn medium(path: &Path, is_writable: bool) -> io::Result<Arc<dyn Medium>> {
-    match DirectFile::open(path, is_writable) {
-        Ok(file) => Ok(Arc::new(file)),
-        Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
-            let mut options = File::options();
-            options.read(true).write(is_writable).create(is_writable);
-            Ok(Arc::new(options.open(path)?))
-        }
-        Err(e) => Err(e),
-    }
-}
 
 /// CPU time of threads, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -83,6 +70,7 @@ pub(super) struct Job<'a, 's> {
     tree: &'a Tree,
     files: &'a FileCache<'s>,
     paged: &'a Paged<'s>,
+    storage: &'a Storage,
     /// Where objects are written.
     out: PathBuf,
     seed: u64,
@@ -116,17 +104,18 @@ struct Worker<'a, 's> {
 impl<'a, 's> Job<'a, 's> {
     pub(super) fn new(
         tree: &'a Tree,
-        files: &'a FileCache<'s>,
-        paged: &'a Paged<'s>,
+        (files, paged): (&'a FileCache<'s>, &'a Paged<'s>),
+        storage: &'a Storage,
         out: PathBuf,
-        seed: u64,
+        options: &Options,
         workers: u16,
-        pins: u32,
     ) -> Self {
+        let (seed, pins) = (options.seed, options.pins);
         Self {
             tree,
             files,
             paged,
+            storage,
             out,
             seed,
             pins: (pins / u32::from(workers)) as usize,
@@ -141,6 +130,11 @@ impl<'a, 's> Job<'a, 's> {
         }
     }
 
+    /// How much of the work is begun: of so many files, how many.
+    pub(super) fn begun(&self) -> (usize, usize) {
+        (self.done.load(Relaxed), 3 * self.tree.sources.len())
+    }
+
     /// Names that were counted, all files together.
     pub(super) fn names(&self) -> u64 {
         self.names.load(Relaxed)
@@ -151,7 +145,7 @@ impl<'a, 's> Job<'a, 's> {
         &self,
         nth: u16,
         supply: &mut dyn Supply,
-        progress: Progress<'_>,
+        progress: Option<Progress<'_>>,
     ) -> Result<CpuTime, Failure> {
         let mut worker = Worker {
             counts: HashMap::new(),
@@ -200,16 +194,16 @@ impl<'a, 's> Job<'a, 's> {
     }
 
     /// A step of progress for each hundredth of the work.
-    fn tell(&self, progress: Progress<'_>) {
-        let all = 3 * self.tree.sources.len();
+    fn tell(&self, progress: Option<Progress<'_>>) {
+        let (_, all) = self.begun();
         let done = self.done.fetch_add(1, Relaxed);
         for _ in done * STEPS / all..(done + 1) * STEPS / all {
-            progress.step();
+            progress.into_iter().for_each(Progress::step);
         }
     }
 
     fn open(&self, source: &Source) -> Result<OpenFile, Failure> {
-        let opened = medium(&source.path, false);
+        let opened = self.storage.file(&source.path, false);
         let opened = opened.and_then(|medium| self.files.add_medium(medium, false));
         opened.map_err(|e| Failure::new(format!("{}: cannot read: {e}", source.path.display())))
     }
@@ -277,7 +271,7 @@ impl<'a, 's> Job<'a, 's> {
         // The object: what the file itself became.
         let object = lz4_flex::block::compress(&worker.text);
         let path = self.out.join(format!("{at}.o"));
-        let created = medium(&path, true);
+        let created = self.storage.file(&path, true);
         let created = created.and_then(|medium| self.files.add_medium(medium, true));
         let failed = |e: io::Error| Failure::new(format!("{}: cannot write: {e}", path.display()));
         let created = created.map_err(failed)?;

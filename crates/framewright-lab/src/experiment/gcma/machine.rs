@@ -8,9 +8,11 @@
 //! ```
 
 use super::super::Failure;
-use super::Variant;
 use super::area::{Area, Moving, PoolIds, with_area};
 use super::plan::Plan;
+use super::storage::Storage;
+use super::waiting::Waited;
+use super::{Options, Policy, Variant};
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::policy::{ContigConfig, ReclaimConfig};
 use framewright::reclaim::{Background, Clients, Migrate, Reclaim, Shrink};
@@ -18,7 +20,7 @@ use framewright::reserve::MigrateArea;
 use framewright::{Context, Frame, Mobility, Order, Run};
 use framewright_linux::file_cache::{FileCache, FileOptions};
 use framewright_linux::paged::Paged;
-use framewright_linux::swap::{Frontswap, SwapDevice, SwapFile, SwapPolicy, Zram};
+use framewright_linux::swap::{Frontswap, SwapDevice, SwapPolicy};
 use framewright_linux::tenancy::{Reclaiming, Supply, Tenancy};
 use framewright_linux::{Host, Linux};
 use std::path::Path;
@@ -51,6 +53,7 @@ pub(super) struct Machine<'a> {
     pub(super) files: &'a FileCache<'a>,
     pub(super) paged: &'a Paged<'a>,
     pub(super) device: &'a dyn SwapDevice,
+    pub(super) storage: &'a Storage,
     pub(super) area: &'a dyn Area,
 }
 
@@ -108,17 +111,17 @@ type Front<'a> = Option<(&'a dyn Tenancy, PoolIds, SwapPolicy)>;
 pub(super) fn with_machine<R>(
     variant: Variant,
     plan: &Plan,
+    options: &Options,
     folder: &Path,
     work: impl FnOnce(&Machine<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let device: Box<dyn SwapDevice> = match variant {
-        Variant::GcmaZram => Box::new(Zram::new(plan.swap_slots, plan.swap_slots * Frame::BYTES)),
+    let storage = &Storage::new(options.device);
+    let device = match variant {
+        Variant::GcmaZram => Storage::zram(plan.swap_slots),
         _ => {
             let path = folder.join("swap");
-            let file = SwapFile::create(&path, plan.swap_slots);
-            Box::new(
-                file.map_err(|e| Failure::new(format!("{}: no swap file: {e}", path.display())))?,
-            )
+            let file = storage.swap_file(&path, plan.swap_slots);
+            file.map_err(|e| Failure::new(format!("{}: no swap file: {e}", path.display())))?
         }
     };
     let device = &*device;
@@ -141,6 +144,7 @@ pub(super) fn with_machine<R>(
                 host: &host,
                 files,
                 paged,
+                waited: Waited::default(),
             };
             work(&Machine {
                 host: &host,
@@ -148,16 +152,17 @@ pub(super) fn with_machine<R>(
                 files,
                 paged,
                 device,
+                storage,
                 area: &moving,
             })
         });
     }
     hold_back(host.zone(), plan)?;
-    with_area(variant, plan, |area| {
-        let policy = match variant {
-            Variant::Framewright => SwapPolicy::WriteBack {
-                dirty_max: plan.dirty_max(),
-            },
+    with_area(variant, plan, options.policy, &host, |area| {
+        let dirty_max = plan.dirty_max(options.policy);
+        let policy = match (variant, options.policy) {
+            (Variant::Framewright, Policy::WriteBack) => SwapPolicy::WriteBack { dirty_max },
+            (Variant::Framewright, Policy::PutBack) => SwapPolicy::PutBack { dirty_max },
             _ => SwapPolicy::WriteThrough,
         };
         let front = area
@@ -170,6 +175,7 @@ pub(super) fn with_machine<R>(
                 files,
                 paged,
                 device,
+                storage,
                 area,
             })
         })

@@ -22,7 +22,9 @@ mod machine;
 mod plan;
 mod published;
 mod request;
+mod storage;
 mod tree;
+mod waiting;
 
 pub use request::SIZES;
 
@@ -107,6 +109,53 @@ impl Background {
     }
 }
 
+/// What files and swap lie on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Device {
+    /// A class 10 SD card as the document's, emulated: 20 MB/s read, 10 MB/s written, one transfer at a time
+    Card,
+    /// The host's own, as fast as it is
+    Host,
+}
+
+impl Device {
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Card => "card",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// How a page in framewright's swap stays safe when its frame is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Policy {
+    /// It is on the device before it counts as stored
+    WriteThrough,
+    /// It is on the device later, and lies where no reservation is until then
+    WriteBack,
+    /// It is copied to ordinary memory; there is a reservation for the longest requests only
+    PutBack,
+}
+
+impl Policy {
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WriteThrough => "write-through",
+            Self::WriteBack => "write-back",
+            Self::PutBack => "put-back",
+        }
+    }
+}
+
+/// Requests above which there are so many in all, and the size of each is drawn: of all sizes that often would
+/// take hours.
+pub const DRAWN_ABOVE: u32 = 1000;
+
 /// What the experiment is run with.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -114,7 +163,7 @@ pub struct Options {
     pub ram_bytes: u64,
     /// Of that, the area.
     pub reserve_bytes: u64,
-    /// Requests of each size.
+    /// Requests of each size; above [`DRAWN_ABOVE`], in all.
     pub requests: u32,
     /// What runs beside them.
     pub background: Background,
@@ -124,10 +173,17 @@ pub struct Options {
     pub workers: u16,
     /// Source files; `None` for some that are made.
     pub tree: Option<PathBuf>,
+    /// Bytes of those that are made; `None` for a part of the RAM.
+    pub tree_bytes: Option<u64>,
     /// Builds of each variant.
     pub runs: u32,
-    /// Between a release and the next request beside a build.
-    pub pause: Duration,
+    /// Between a release and the next request beside a build; `None` for requests that are spread evenly over
+    /// the work of the build.
+    pub pause: Option<Duration>,
+    /// What files and swap lie on.
+    pub device: Device,
+    /// Of framewright's swap.
+    pub policy: Policy,
     /// Pages that the build holds pinned at a time.
     pub pins: u32,
     /// Of everything that is drawn.
@@ -145,6 +201,20 @@ impl Options {
             self.background
         }
     }
+
+    /// Whether the size of each request is drawn.
+    const fn is_drawn(&self) -> bool {
+        self.requests > DRAWN_ABOVE
+    }
+
+    /// Requests in all, of so many sizes: beside each build, if there are any.
+    const fn requests_of(&self, sizes: usize) -> usize {
+        if self.is_drawn() {
+            self.requests as usize
+        } else {
+            self.requests as usize * sizes
+        }
+    }
 }
 
 /// Steps of progress: a request each, or a hundredth of a build.
@@ -153,7 +223,7 @@ pub fn steps(options: &Options) -> u64 {
     let variants = options.variants.len() as u64;
     match options.at_work() {
         Background::Build => variants * u64::from(options.runs) * job::STEPS as u64,
-        _ => variants * SIZES.len() as u64 * u64::from(options.requests),
+        _ => variants * options.requests_of(SIZES.len()) as u64,
     }
 }
 
@@ -176,10 +246,15 @@ impl Tally {
         }
     }
 
-    /// The least number of requests that a size has.
-    fn requests(&self) -> usize {
-        let requests = self.outcomes.iter().map(Outcome::requests);
-        requests.min().unwrap_or(0)
+    /// Requests that must still be made.
+    fn missing(&self, options: &Options, sizes: usize) -> usize {
+        let made = self.outcomes.iter().map(Outcome::requests);
+        if options.is_drawn() {
+            return options.requests_of(sizes).saturating_sub(made.sum());
+        }
+        // They take turns: of each size as many as of the one that has the fewest.
+        let least = made.min().unwrap_or(0);
+        (options.requests as usize).saturating_sub(least) * sizes
     }
 }
 
@@ -208,7 +283,7 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings<M>, Fai
                 .tempdir();
             let folder =
                 folder.map_err(|e| Failure::new(format!("no folder for a machine: {e}")))?;
-            let missing = (options.requests as usize).saturating_sub(tally.requests());
+            let missing = tally.missing(options, plan.sizes.len());
             let work = Work {
                 variant,
                 plan: &plan,
@@ -218,9 +293,11 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings<M>, Fai
                 clock,
                 progress,
                 // The last run makes up for what is missing.
-                requests: if run == runs { missing } else { 0 },
+                must: if run == runs { missing } else { 0 },
             };
-            let came = with_machine(variant, &plan, folder.path(), |machine| work.on(machine));
+            let came = with_machine(variant, &plan, options, folder.path(), |machine| {
+                work.on(machine)
+            });
             tally.add(came.map_err(|e| {
                 e.of(
                     if is_build { BACKGROUND } else { "requests" },
@@ -288,6 +365,12 @@ fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure<M
             (
                 M::DeviceBytesWritten,
                 mean(builds, |b| b.device_bytes as f64),
+            ),
+            (M::SwapPagesStored, mean(builds, |b| b.swap.stored as f64)),
+            (M::SwapPagesWritten, mean(builds, |b| b.swap.written as f64)),
+            (
+                M::PagesWrittenTwice,
+                mean(builds, |b| b.swap.twice() as f64),
             ),
         ];
         if let Some(original) = original {

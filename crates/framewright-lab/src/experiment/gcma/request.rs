@@ -94,9 +94,7 @@ impl Outcome {
             (M::PagesDiscarded, counted.discarded),
         ];
         figures.extend(pages.map(|(metric, pages)| (metric, pages as f64)));
-        if let Some(ns) = counted.wait_ns {
-            figures.push((M::WaitUs, ns as f64 / 1000.0));
-        }
+        figures.push((M::WaitUs, counted.wait_ns as f64 / 1000.0));
         figures
     }
 }

@@ -1,0 +1,216 @@
+//! How long owners wait: for pages that are read or written just now, and for guests' copies.
+
+use framewright::Frame;
+use framewright::platform::{Contents, PageWords, Relax};
+use framewright::reclaim::{Ask, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk};
+use framewright::reserve::Supply;
+use framewright_linux::Stored;
+use framewright_linux::file_cache::FileCache;
+use framewright_linux::paged::Paged;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// Nanoseconds that owners have waited.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Waited(Arc<AtomicU64>);
+
+impl Waited {
+    pub(super) fn ns(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Runs `work`, which is nothing but waiting.
+    fn during<R>(&self, work: impl FnOnce() -> R) -> R {
+        let begun = Instant::now();
+        let result = work();
+        self.0.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
+        result
+    }
+}
+
+/// Whose page is read or written.
+pub(super) trait AwaitFrame {
+    /// Waits until it is not any more; whether it was.
+    fn await_frame(&self, frame: Frame) -> bool;
+
+    /// Whether a frame that nobody knows may be one that it has a page for in a moment.
+    const HAS_UNKNOWN: bool;
+}
+
+impl AwaitFrame for FileCache<'_> {
+    const HAS_UNKNOWN: bool = false;
+
+    fn await_frame(&self, frame: Frame) -> bool {
+        self.await_frame(frame)
+    }
+}
+
+impl AwaitFrame for Paged<'_> {
+    /// A page on its way in has a frame, and the region does not know it as its own before it is there.
+    const HAS_UNKNOWN: bool = true;
+
+    fn await_frame(&self, frame: Frame) -> bool {
+        self.await_frame(frame)
+    }
+}
+
+/// A client, as Linux's CMA meets it: `migrate_pages` waits for a page that is locked because it is read, and for one
+/// that is being written (`MIGRATE_SYNC`), and then tries again. What is dirty moves without being written, as
+/// with ext4 (`buffer_migrate_page`).
+pub(super) struct Synchronous<'a, C> {
+    client: &'a C,
+    waited: &'a Waited,
+}
+
+impl<'a, C> Synchronous<'a, C> {
+    pub(super) const fn new(client: &'a C, waited: &'a Waited) -> Self {
+        Self { client, waited }
+    }
+}
+
+impl<C: AwaitFrame + Migrate> Migrate for Synchronous<'_, C> {
+    fn migrate(&self, moves: &mut [Move]) {
+        self.client.migrate(moves);
+        for one in moves.iter() {
+            let may_wait = match one.state {
+                MoveState::Busy => true,
+                MoveState::Unknown => C::HAS_UNKNOWN,
+                MoveState::Moved | MoveState::Pinned => false,
+            };
+            if may_wait {
+                // It is offered again in the next pass.
+                self.waited.during(|| self.client.await_frame(one.from));
+            }
+        }
+    }
+
+    fn discard(&self, blocks: &mut [Discard]) {
+        self.client.discard(blocks);
+    }
+}
+
+impl<F: Supply, C: Shrink<F>> Shrink<F> for Synchronous<'_, C> {
+    fn holding(&self) -> Holding {
+        self.client.holding()
+    }
+
+    /// Room for what moves: until it is there the request waits.
+    fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
+        self.waited.during(|| self.client.shrink(frames, ask))
+    }
+}
+
+thread_local! {
+    /// Whether this thread is in an owner's call.
+    static OWNER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`, an owner's call.
+pub(super) fn as_owner<R>(work: impl FnOnce() -> R) -> R {
+    OWNER.set(true);
+    let result = work();
+    OWNER.set(false);
+    result
+}
+
+/// The platform of a reserve, which counts for how long owners wait.
+#[derive(Debug, Clone)]
+pub(super) struct Clocked {
+    stored: Stored,
+    waited: Waited,
+}
+
+impl Clocked {
+    pub(super) fn new(stored: Stored) -> Self {
+        Self {
+            stored,
+            waited: Waited::default(),
+        }
+    }
+
+    pub(super) const fn waited(&self) -> &Waited {
+        &self.waited
+    }
+}
+
+impl Relax for Clocked {
+    fn relax(&self, attempt: u32) {
+        if OWNER.get() {
+            self.waited.during(|| self.stored.relax(attempt));
+        } else {
+            self.stored.relax(attempt);
+        }
+    }
+}
+
+impl Contents for Clocked {
+    #[inline]
+    fn store(&self, frame: Frame, page: &PageWords) {
+        self.stored.store(frame, page);
+    }
+
+    #[inline]
+    fn load(&self, frame: Frame, page: &mut PageWords) {
+        self.stored.load(frame, page);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use framewright::Order;
+    use std::sync::Mutex;
+
+    /// Pages of which the first is written until somebody waits for it.
+    #[derive(Default)]
+    struct Pages {
+        awaited: Mutex<Vec<Frame>>,
+    }
+
+    impl AwaitFrame for Pages {
+        const HAS_UNKNOWN: bool = true;
+
+        fn await_frame(&self, frame: Frame) -> bool {
+            self.awaited.lock().unwrap().push(frame);
+            true
+        }
+    }
+
+    impl Migrate for Pages {
+        fn migrate(&self, moves: &mut [Move]) {
+            let written = self.awaited.lock().unwrap().contains(&Frame(0));
+            let states = [
+                if written {
+                    MoveState::Moved
+                } else {
+                    MoveState::Busy
+                },
+                MoveState::Pinned,
+                MoveState::Unknown,
+            ];
+            for (one, state) in moves.iter_mut().zip(states) {
+                one.state = state;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_waited_for_and_moves_in_the_next_pass_and_a_pin_is_not() {
+        let (pages, waited) = (Pages::default(), Waited::default());
+        let client = Synchronous::new(&pages, &waited);
+        let mut moves: [Move; 3] = std::array::from_fn(|nth| Move {
+            from: Frame(nth as u64),
+            to: Frame(100 + nth as u64),
+            order: Order::ZERO,
+            state: MoveState::Unknown,
+        });
+        client.migrate(&mut moves);
+        assert_eq!(moves[0].state, MoveState::Busy);
+        assert_eq!(*pages.awaited.lock().unwrap(), [Frame(0), Frame(2)]);
+        client.migrate(&mut moves);
+        assert_eq!(moves[0].state, MoveState::Moved);
+        assert!(!pages.awaited.lock().unwrap().contains(&Frame(1)));
+    }
+}
