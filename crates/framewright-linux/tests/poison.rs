@@ -122,6 +122,7 @@ impl Site for Machine<'_, '_> {
         let plan = |config: &PoolConfig| PoolPlan {
             exclusive: config.exclusive,
             may_be_dirty: config.may_be_dirty,
+            has_objects: true,
         };
         POOLS.iter().map(plan).collect()
     }

@@ -35,6 +35,17 @@ pub struct PoolPlan {
     pub exclusive: bool,
     /// Pages may be put that are on no device yet.
     pub may_be_dirty: bool,
+    /// Its pages belong to objects, each of which can be invalidated; else all keys have object 0.
+    pub has_objects: bool,
+}
+
+impl PoolPlan {
+    const fn object(self, guest: u64, index: u64) -> u64 {
+        match self.has_objects {
+            true => guest * OBJECTS + index % OBJECTS,
+            false => 0,
+        }
+    }
 }
 
 /// What has a store for guests, and owners; shared by all threads.
@@ -271,7 +282,7 @@ impl GuestAtWork<'_> {
     fn key(&self, pool: usize, index: u64) -> Key {
         Key {
             pool: self.pools[pool],
-            object: object(self.nth, index),
+            object: self.shared.pools[pool].object(self.nth, index),
             index,
         }
     }
@@ -345,7 +356,7 @@ impl GuestAtWork<'_> {
             }
             1 => {
                 self.store.invalidate_object(key.pool, key.object);
-                &|other| object(self.nth, other) == key.object
+                &|other| self.shared.pools[pool].object(self.nth, other) == key.object
             }
             _ => {
                 let was_there = self.store.invalidate_pool(key.pool);
@@ -373,8 +384,8 @@ impl GuestAtWork<'_> {
         let index = random.below(self.shared.plan.pages);
         match random.below(20_000) {
             0 => self.invalidate(pool, index, 2),
-            1..=20 => self.invalidate(pool, index, 1),
-            21..=1000 => self.invalidate(pool, index, 0),
+            1..=20 if self.shared.pools[pool].has_objects => self.invalidate(pool, index, 1),
+            1..=1000 => self.invalidate(pool, index, 0),
             1001..=10_000 => {
                 let dirty = self.shared.pools[pool].may_be_dirty && random.chance(60);
                 self.put(pool, index, dirty);
@@ -382,10 +393,6 @@ impl GuestAtWork<'_> {
             _ => self.get(pool, index),
         }
     }
-}
-
-const fn object(guest: u64, index: u64) -> u64 {
-    guest * OBJECTS + index % OBJECTS
 }
 
 fn guest(shared: &Shared<'_>, nth: u16) {
@@ -530,7 +537,9 @@ fn cleaner(shared: &Shared<'_>) {
             }
             let name = Name::read(page);
             let is_its = |name: &Name| {
-                (object(name.guest, name.index), name.index) == (key.object, key.index)
+                let pool = shared.pools.get(name.pool as usize);
+                let object = pool.map(|pool| pool.object(name.guest, name.index));
+                (object, name.index) == (Some(key.object), key.index)
             };
             let word = name
                 .filter(is_its)

@@ -1,6 +1,8 @@
+mod poison;
+
 use super::*;
 use framewright::Frame;
-use framewright::reserve::Store;
+use framewright::reserve::{Contiguous, Reserve, ReserveLayout, Store};
 use framewright_sim::contract::{House, Pages, Verdict, verdicts};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -257,52 +259,33 @@ fn as_published_a_range_has_two_owners() {
     assert_eq!(mended.free_frames(), 56);
 }
 
+/// What the reservations of the engine are for.
 #[test]
-fn guests_never_see_what_an_owner_writes() {
-    const POISON: u64 = 0xaaaa_aaaa_aaaa_aaaa;
-    let gcma = area(256, Conduct::Mended);
-    let pools = [Kind::Cleancache, Kind::Frontswap].map(|kind| gcma.open_pool(kind).unwrap());
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for seed in 1..3u64 {
-            let (gcma, done) = (&gcma, &done);
-            scope.spawn(move || {
-                let mut n = seed;
-                let mut page = [0; 512];
-                while !done.load(Relaxed) {
-                    n = n
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1442695040888963407);
-                    let key = key(pools[n as usize >> 40 & 1], n >> 50 & 3, n >> 56);
-                    let stamp = key.object << 32 | key.index << 1 | u64::from(key.pool.0 & 1);
-                    if n >> 20 & 1 == 0 {
-                        let _ = gcma.put(key, &[stamp; 512]);
-                    } else if gcma.get(key, &mut page) && key.pool.0 == 0 {
-                        assert_eq!([page[0], page[511]], [stamp; 2]);
-                    } else if n >> 21 & 7 == 0 {
-                        gcma.invalidate_page(key);
-                    }
-                }
-            });
-        }
-        for round in 0..300u64 {
-            let run = gcma.take(1 + round * 37 % 200, 1).unwrap();
-            for frame in run.start().0..run.end().0 {
-                gcma.platform.store(Frame(frame), &[POISON; 512]);
-            }
-            assert!(gcma.give_back(run));
-        }
-        done.store(true, Relaxed);
-    });
-    let clean = (0..4u64).flat_map(|o| (0..256u64).map(move |i| (o, i)));
-    for (object, index) in clean {
-        assert_ne!(word(&gcma, key(pools[0], object, index)), Some(POISON));
+fn plain_requests_fragment_each_other_and_the_guarantee_of_the_proposal_fails() {
+    let gcma = area(1024, Conduct::Mended);
+    let singles: Vec<Run> = (0..1024).map(|_| gcma.take(1, 1).unwrap()).collect();
+    assert_eq!(gcma.take(1, 1), None);
+    for single in singles.iter().filter(|run| run.start().0 % 2 == 0) {
+        assert!(gcma.give_back(*single));
     }
-    let held: usize = pools
-        .iter()
-        .map(|p| gcma.pools[usize::from(p.0)].len())
-        .sum();
-    assert_eq!(gcma.free_frames() + held as u64, 256, "no frame is lost");
+    // Half of it is nobody's, no guest has a page, and no two frames are to be had side by side.
+    assert_eq!(gcma.free_frames(), 512);
+    assert_eq!(gcma.take(2, 1), None);
+    assert!((&gcma).reserve("display", 512, 512).is_err());
+
+    // The same owners beside a reservation.
+    let memory = Memory::new(1024);
+    let layout = ReserveLayout::new(Run::new(Frame(0), 1024).unwrap());
+    let mut words = vec![0; layout.words_needed().unwrap()];
+    let reserve = Reserve::new(&layout, &mut words, &memory).unwrap();
+    let reservation = reserve.reserve("display", 512, 512).unwrap();
+    let singles: Vec<Run> = std::iter::from_fn(|| reserve.alloc_contig(1, 1).ok()).collect();
+    assert_eq!(singles.len(), 512);
+    for single in singles.iter().filter(|run| run.start().0 % 2 == 0) {
+        reserve.release(*single).unwrap();
+    }
+    assert!(reserve.alloc_contig(2, 1).is_err(), "nor here, of the rest");
+    assert_eq!(reserve.take(reservation).map(|run| run.frames()), Ok(512));
 }
 
 /// The port with an owner, for the checks of the contract. Its only pools for objects of pages are those of

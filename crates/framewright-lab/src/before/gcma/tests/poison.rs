@@ -1,0 +1,94 @@
+//! Guests beside owners who poison what they take: mended nothing is wrong, as published it is seen.
+//!
+//! `FRAMEWRIGHT_POISON_OPS=4000000 cargo test --release -p framewright-lab --lib gcma::tests::poison`
+
+use super::*;
+use framewright_sim::contract::poison::{self, Owner, Plan, PoolPlan, Site};
+
+const KINDS: [Kind; 2] = [Kind::Cleancache, Kind::Frontswap];
+
+impl Site for Gcma<Memory> {
+    fn frames(&self) -> Run {
+        self.run()
+    }
+
+    /// In either a get leaves the page where it is, and every page is on its device; swapped-out pages have no object.
+    fn pools(&self) -> Vec<PoolPlan> {
+        let plan = |kind| PoolPlan {
+            exclusive: false,
+            may_be_dirty: false,
+            has_objects: kind == Kind::Cleancache,
+        };
+        KINDS.map(plan).to_vec()
+    }
+
+    fn open_pool(&self, nth: usize) -> Option<PoolId> {
+        Gcma::open_pool(self, KINDS[nth])
+    }
+
+    fn guest(&self, _nth: u16) -> Box<dyn Store + '_> {
+        Box::new(self)
+    }
+
+    fn owner(&self, _nth: u16) -> Box<dyn Owner + '_> {
+        Box::new(Takes(self))
+    }
+
+    fn fill(&self, frame: Frame, word: u64) {
+        let words = &self.platform.0[frame.0 as usize];
+        words.iter().for_each(|to| to.store(word, Relaxed));
+    }
+
+    fn is_filled(&self, frame: Frame, word: u64) -> bool {
+        let words = &self.platform.0[frame.0 as usize];
+        words.iter().all(|is| is.load(Relaxed) == word)
+    }
+}
+
+/// An owner; without reservations.
+struct Takes<'g>(&'g Gcma<Memory>);
+
+impl Owner for Takes<'_> {
+    fn take(&mut self, frames: u64, align: u64) -> Option<Run> {
+        self.0.take(frames, align)
+    }
+
+    fn release(&mut self, run: Run) -> bool {
+        self.0.give_back(run)
+    }
+}
+
+/// Guests' operations, as the environment says, or few.
+fn plan() -> Plan {
+    let ops = std::env::var("FRAMEWRIGHT_POISON_OPS").ok();
+    Plan {
+        seed: 1,
+        ops: ops.map_or(40_000, |ops| ops.parse().expect("a number of operations")),
+        guests: 2,
+        owners: 2,
+        pages: 300,
+    }
+}
+
+#[test]
+fn mended_no_page_is_wrong_beside_owners_who_poison_what_they_take() {
+    let gcma = area(512, Conduct::Mended);
+    let report = poison::run(&gcma, &plan()).unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("{} operations, none wrong: {report:?}", report.ops());
+    assert!(report.hits > report.ops() / 50, "{report:?}");
+    assert!(report.takes > 100, "{report:?}");
+    let held: usize = gcma.pools.iter().map(|pool| pool.len()).sum();
+    assert_eq!(gcma.free_frames() + held as u64, 512, "no frame is lost");
+}
+
+#[test]
+fn as_published_the_poison_test_finds_an_object_that_outlives_its_invalidation() {
+    // Without owners, so that it is this fault, each time.
+    let plan = Plan {
+        owners: 0,
+        ..plan()
+    };
+    let wrong = poison::run(&area(512, Conduct::AsPublished), &plan).unwrap_err();
+    assert!(wrong.to_string().contains("C6"), "fault 1: {wrong}");
+    poison::run(&area(512, Conduct::Mended), &plan).unwrap();
+}
