@@ -4,7 +4,7 @@ use super::*;
 use framewright::Frame;
 use framewright::reserve::{Contiguous, Reserve, ReserveLayout, Store};
 use framewright_sim::contract::{House, Pages, Verdict, verdicts};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 /// Frames of memory, copied word by word.
 #[derive(Debug)]
