@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
                 Mapper::Host => 1,
             };
             let options = args.common.options(args.threads, repeat);
-            let figures = measured_blocks(&scenarios, options)?;
+            let figures = measured_blocks(&scenarios, options)?.figures;
             let names: Vec<&str> = scenarios.iter().map(|case| case.name()).collect();
             let info = info("vmap-blocks", &names, options);
             let text = || blocks_table(&figures, options).text();
@@ -234,7 +234,7 @@ pub(super) fn failed(failure: Failure) -> CommandError {
 pub(super) fn measured_blocks(
     scenarios: &[Scenario],
     options: Options,
-) -> Result<Vec<Figure>, CommandError> {
+) -> Result<Findings, CommandError> {
     let steps = vmap_blocks::steps(scenarios, options);
     with_progress("vmap-blocks", steps, |done| {
         vmap_blocks::run(scenarios, options, Progress::new(done))

@@ -1,12 +1,12 @@
 //! `vmap-blocks`: the first document's three scenarios, with blocks of 1024 pages on one CPU.
 
-use super::clock::{Clock, least_and_middle};
+use super::clock::{Clock, Latencies, least_and_middle};
 use super::engine::{Engine, Frames, with_space};
 use super::host::with_host;
 use super::null::{Null, Numbers};
 use super::{
-    Allocator, BEFORE, FRAMEWRIGHT, Failure, Mapper, Options, PROPOSED, Progress, Subject,
-    published,
+    Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, Options, PROPOSED, Progress,
+    Subject, published,
 };
 use crate::measure::RangeMetric as M;
 use crate::report::{Figure, Source};
@@ -119,11 +119,13 @@ fn variants() -> [(&'static str, RangeConfig); 3] {
 }
 
 /// One run of a scenario.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Run {
     maps: u64,
     map_ns: u64,
     unmap_ns: u64,
+    /// Of each call of `map_ram`.
+    latencies: Latencies,
     /// Lowest page, and the one behind the highest.
     low: u64,
     high: u64,
@@ -139,11 +141,12 @@ pub fn run(
     scenarios: &[Scenario],
     options: Options,
     progress: Progress<'_>,
-) -> Result<Vec<Figure>, Failure> {
+) -> Result<Findings, Failure> {
     let clock = Clock::calibrated();
-    let mut figures = Vec::new();
+    let mut findings = Findings::default();
     for &scenario in scenarios {
-        figures.extend(published::vmap_blocks(scenario.name()));
+        let published = published::vmap_blocks(scenario.name());
+        findings.figures.extend(published);
         for (variant, config) in variants() {
             let one = Variant {
                 scenario,
@@ -152,11 +155,11 @@ pub fn run(
                 options,
                 clock,
             };
-            let measured = one.figures(progress);
-            figures.extend(measured.map_err(|e| e.of(scenario.name(), variant))?);
+            let measured = one.findings(progress);
+            findings.add(measured.map_err(|e| e.of(scenario.name(), variant))?);
         }
     }
-    Ok(figures)
+    Ok(findings)
 }
 
 /// How many steps of progress a run has.
@@ -174,7 +177,7 @@ struct Variant {
 }
 
 impl Variant {
-    fn figures(&self, progress: Progress<'_>) -> Result<Vec<Figure>, Failure> {
+    fn findings(&self, progress: Progress<'_>) -> Result<Findings, Failure> {
         let mut runs = Vec::new();
         let mut counters = None;
         for _ in 0..self.options.repeat {
@@ -190,7 +193,7 @@ impl Variant {
             progress.step();
         }
         let (Some(first), Some(counters)) = (runs.first(), counters) else {
-            return Ok(Vec::new());
+            return Ok(Findings::default());
         };
         // Of several runs the one that was disturbed least.
         let mean = |ns: fn(&Run) -> u64| {
@@ -223,7 +226,13 @@ impl Variant {
         ];
         let most = counters.lazy_pages_most;
         figures.extend(most.map(|most| figure(M::LazyPagesMost, most as f64, counted)));
-        Ok(figures)
+        let mut latencies = Latencies::new();
+        runs.iter().for_each(|run| latencies.add(&run.latencies));
+        let case = self.scenario.name();
+        Ok(Findings {
+            figures,
+            latencies: vec![latencies.distribution(case, self.variant, "map")],
+        })
     }
 
     fn on<P: Relax + Barrier + Map + Zero + Sync, F: Frames>(
@@ -246,6 +255,7 @@ impl Variant {
             maps: 0,
             map_ns: 0,
             unmap_ns: 0,
+            latencies: Latencies::new(),
             low: u64::MAX,
             high: 0,
         };
@@ -254,6 +264,7 @@ impl Variant {
             let page = black_box(page?);
             run.maps += 1;
             run.map_ns += ns;
+            run.latencies.record(ns);
             run.low = run.low.min(page.0);
             run.high = run.high.max(page.0 + pages);
             let (unmapped, ns) = self.clock.time(|| seat.unmap_ram(page, pages));
@@ -278,7 +289,9 @@ mod tests {
             seed,
         };
         let steps = AtomicU64::new(0);
-        let figures = super::run(scenarios, options, Progress::new(&steps)).unwrap();
+        let figures = super::run(scenarios, options, Progress::new(&steps))
+            .unwrap()
+            .figures;
         assert_eq!(steps.into_inner(), super::steps(scenarios, options));
         figures
     }

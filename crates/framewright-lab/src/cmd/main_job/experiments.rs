@@ -162,15 +162,20 @@ proposed: behind them; framewright: slots of a block are used again as soon as t
 
 /// `vmap-blocks`, on real mappings.
 pub(super) fn blocks(plan: &Plan) -> Result<Part, CommandError> {
-    let figures = lab::measured_blocks(&plan.scenarios, plan.blocks)?;
+    let Findings { figures, latencies } = lab::measured_blocks(&plan.scenarios, plan.blocks)?;
     let names: Vec<&str> = plan.scenarios.iter().map(|case| case.name()).collect();
     let records = lines(&lab::info(BLOCKS.0, &names, plan.blocks), &figures)?;
+    let mut items = vec![Item::Table(lab::blocks_table(&figures, plan.blocks))];
+    for of in latencies.chunk_by(|a, b| a.case == b.case) {
+        let title = format!("{}: how long a vm_map_ram takes", of[0].case);
+        items.extend(drawn(title, of.to_vec()));
+    }
     let (id, title) = BLOCKS;
     let section = Section {
         id: id.into(),
         title: title.into(),
         introduction: BLOCKS_INTRODUCTION.into(),
-        items: vec![Item::Table(lab::blocks_table(&figures, plan.blocks))],
+        items,
         method: "\
 map and unmap: the mean over all calls of a scenario, each timed by itself, less what reading the clock takes. Areas and \
 blocks: counted by the allocator during the same run, which begins with an empty window. va_span_bytes: from the lowest \

@@ -164,7 +164,7 @@ mod of_experiments {
         let told = section.summary[0].clone();
         assert!(told.contains("4 of 4 published counts come out"), "{told}");
         assert!(told.contains("exhaust 10 instead of 993"), "{told}");
-        has(section, &rows, 0);
+        has(section, &rows, 1);
         let part = experiments::fits(&plan).unwrap();
         has_records(&part, 2);
         let section = part.section;
