@@ -1,14 +1,20 @@
-//! What a contiguous run costs where its frames are lent to memory that moves.
+//! What a contiguous run costs where what lies in its frames must be copied: in an area that is lent to
+//! memory that moves, and in a guaranteed one whose pages are on no device yet.
 //!
 //! ```sh
 //! cargo bench -p framewright-linux --bench contiguous            # some seconds
 //! cargo bench -p framewright-linux --bench contiguous -- --quick # a second
 //! ```
 //!
+//! `--put-back` leaves out the areas that move, for profiles.
+//!
 //! 512 MiB of frames of 4 KiB, of which the upper half is the area. It is empty, or full of single pages of
 //! user memory ([`Anon`]), which are made anew for each request; then one run is taken and given back.
 //! Printed are microseconds for each request, and frames that had to move, as Linux's CMA does it and by the
-//! default. Only the request is timed; no figure fails the run.
+//! default. Then the same of a reserve of that size full of guests' pages, of which all, or every eighth, must be
+//! put back into ordinary frames. Only the request is timed; no figure fails the run.
+
+mod put_back;
 
 use framewright::frame::{Seat, ZoneLayout};
 use framewright::platform::Fenced;
@@ -30,7 +36,13 @@ type Platform = Linux<Fenced>;
 type TheSeat<'h> = Seat<'h, 'h, Platform>;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let is_quick = std::env::args().any(|arg| arg == "--quick");
+    let has = |flag: &str| std::env::args().any(|arg| arg == flag);
+    let is_quick = has("--quick");
+    let contents: &[bool] = if has("--put-back") {
+        &[]
+    } else {
+        &[false, true]
+    };
     let (trials, sizes): (usize, &[u64]) = if is_quick {
         (2, &[1, 512, 4096])
     } else {
@@ -41,12 +53,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("linux", ContigConfig::LINUX),
         ("default", ContigConfig::default()),
     ] {
-        for is_full in [false, true] {
+        for &is_full in contents {
             for &frames in sizes {
                 let contents = if is_full { "full" } else { "empty" };
                 let line = measure(&config, is_full, frames, trials)?;
                 println!("{name:<8} {contents:<6} {frames:>7} {line}");
             }
+        }
+    }
+    for (contents, period) in [("all", 1), ("eighth", 8)] {
+        for &frames in sizes {
+            let line = put_back::measure(period, frames, trials)?;
+            println!("put-back {contents:<6} {frames:>7} {line}");
         }
     }
     Ok(())
@@ -96,12 +114,15 @@ fn measure(
         }
         anon.discard(&mut seat, anon.range())?;
     }
-    times.sort_by(f64::total_cmp);
-    let [min, p50, max] = [times[0], times[trials / 2], times[trials - 1]];
     let moved = area.stats().pages_migrated / trials as u64;
-    Ok(format!(
-        "{min:>12.1} {p50:>12.1} {max:>12.1} {moved:>7} {refused:>9}"
-    ))
+    Ok(row(times, moved, refused))
+}
+
+/// The least time, the one in the middle and the longest, and what else a row says.
+fn row(mut times: Vec<f64>, moved: u64, refused: u64) -> String {
+    times.sort_by(f64::total_cmp);
+    let [min, p50, max] = [times[0], times[times.len() / 2], times[times.len() - 1]];
+    format!("{min:>12.1} {p50:>12.1} {max:>12.1} {moved:>7} {refused:>9}")
 }
 
 fn host() -> Result<Host<Fenced>, HostError> {

@@ -25,7 +25,7 @@
 use super::area::Reserve;
 use super::counters::PUT_BACK;
 use super::index::Entry;
-use super::places::words_of;
+use super::places::{first_of, words_of};
 use super::pool::PoolId;
 use super::table::{
     BORN, DIRTY, FREE, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, State, VALUE, Word,
@@ -50,6 +50,15 @@ enum Stays {
     Busy,
     /// There is no ordinary frame, or no descriptor for one.
     NoMemory,
+}
+
+/// How many words of the descriptors for ordinary frames have nothing more for one owner who clears a run:
+/// none that is free with a frame, and none without. So a run is cleared in a time that goes by its
+/// pages, and not by them for each of those.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Looked {
+    stocked: usize,
+    empty: usize,
 }
 
 /// A run that is kept for one owner while he clears it; not any more when this is dropped.
@@ -209,24 +218,16 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         &self,
         pool: usize,
         supply: &mut (impl Supply + ?Sized),
+        looked: &mut Looked,
     ) -> Result<(usize, Word), Stays> {
         let table = &self.table;
-        let id = match self.claim_free_ordinary(true) {
+        let id = match self.stocked_descriptor(supply, looked)? {
             Some(id) => id,
             None => {
-                // The supply is asked while nothing is claimed: it may panic.
-                let has_free = |(nth, mask)| table.lane(nth)[FREE].load(Relaxed) & mask != 0;
-                let may = words_of(&table.ordinary()).any(has_free);
-                let frame = may.then(|| supply.frame().ok()).flatten();
-                let frame = frame.ok_or(Stays::NoMemory)?;
-                let Some(id) = self.claim_free_ordinary(false) else {
-                    supply.free(frame);
-                    return Err(Stays::NoMemory);
-                };
-                // Release: whoever reads the number finds the frame as its supply left it.
-                table.desc(id)[VALUE].store(frame.0 + 1, Release);
-                table.lane(id / 64)[STOCKED].fetch_or(1 << (id % 64), AcqRel);
-                id
+                // What became free behind where it was looked.
+                *looked = Looked::default();
+                let id = self.stocked_descriptor(supply, looked)?;
+                id.ok_or(Stays::NoMemory)?
             }
         };
         let word = table.state(id).next(State::Filling, pool);
@@ -235,10 +236,45 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Ok((id, word))
     }
 
-    /// Claims a free descriptor that has an ordinary frame, or one that has none.
-    fn claim_free_ordinary(&self, is_stocked: bool) -> Option<usize> {
+    /// A free descriptor, claimed, that has a frame or gets one, from where it was looked on; `None` if there is
+    /// no free one.
+    fn stocked_descriptor(
+        &self,
+        supply: &mut (impl Supply + ?Sized),
+        looked: &mut Looked,
+    ) -> Result<Option<usize>, Stays> {
         let table = &self.table;
-        words_of(&table.ordinary()).find_map(|(nth, mask)| {
+        if let Some(id) = self.claim_free_ordinary(true, &mut looked.stocked) {
+            return Ok(Some(id));
+        }
+        // The supply is asked while nothing is claimed: it may panic.
+        let ids = self.ordinary_from(looked.empty);
+        let is_free = |nth| table.lane(nth)[FREE].load(Relaxed);
+        if first_of(&ids, is_free).is_none() {
+            return Ok(None);
+        }
+        let frame = supply.frame().map_err(|_| Stays::NoMemory)?;
+        let Some(id) = self.claim_free_ordinary(false, &mut looked.empty) else {
+            supply.free(frame);
+            return Ok(None);
+        };
+        // Release: whoever reads the number finds the frame as its supply left it.
+        table.desc(id)[VALUE].store(frame.0 + 1, Release);
+        table.lane(id / 64)[STOCKED].fetch_or(1 << (id % 64), AcqRel);
+        Ok(Some(id))
+    }
+
+    /// The descriptors for ordinary frames from the `nth` word of them on.
+    fn ordinary_from(&self, nth: usize) -> Range<usize> {
+        let ids = self.table.ordinary();
+        ids.end.min(ids.start + nth * 64)..ids.end
+    }
+
+    /// Claims a free descriptor that has an ordinary frame, or one that has none; from the word on up to which it
+    /// was `looked`.
+    fn claim_free_ordinary(&self, is_stocked: bool, looked: &mut usize) -> Option<usize> {
+        let table = &self.table;
+        words_of(&self.ordinary_from(*looked)).find_map(|(nth, mask)| {
             let lane = table.lane(nth);
             let stocked = lane[STOCKED].load(Relaxed);
             let wanted = if is_stocked { stocked } else { !stocked };
@@ -254,19 +290,25 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                     table.set_free(id);
                 }
             }
+            *looked += 1;
             None
         })
     }
 
     /// Puts the page of a frame back; `Ok` also if it is gone meanwhile.
-    fn put_back(&self, id: usize, supply: &mut (impl Supply + ?Sized)) -> Result<(), Stays> {
+    fn put_back(
+        &self,
+        id: usize,
+        supply: &mut (impl Supply + ?Sized),
+        looked: &mut Looked,
+    ) -> Result<(), Stays> {
         let table = &self.table;
         let word = table.state(id);
         if word.state() != State::Dirty {
             let is_written = word.state() == State::Writing;
             return if is_written { Err(Stays::Busy) } else { Ok(()) };
         }
-        let (to, to_word) = self.claim_ordinary(word.pool(), supply)?;
+        let (to, to_word) = self.claim_ordinary(word.pool(), supply, looked)?;
         let mut moving = Moving {
             reserve: self,
             from: id,
@@ -375,6 +417,7 @@ impl<P: Relax + Contents> Window<'_, '_, P> {
     /// Has every dirty page of it moved.
     fn clear(&self, supply: &mut (impl Supply + ?Sized)) -> Result<(), (Stays, Frame)> {
         let reserve = self.reserve;
+        let mut looked = Looked::default();
         let mut at = self.ids.start;
         let mut attempt = 0;
         while let Some(id) = reserve.first_of(&(at..self.ids.end), &[DIRTY]) {
@@ -386,7 +429,7 @@ impl<P: Relax + Contents> Window<'_, '_, P> {
                 // In transit: a get takes it away, or somebody is about to drop it.
                 reserve.platform.relax(attempt);
             }
-            let put_back = reserve.put_back(id, supply);
+            let put_back = reserve.put_back(id, supply, &mut looked);
             put_back.map_err(|stays| (stays, reserve.frame(id)))?;
             attempt += 1;
         }

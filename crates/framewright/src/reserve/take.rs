@@ -211,6 +211,10 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let mut at = ids.start;
         while let Some(id) = self.first_of(&(at..ids.end), &[DIRTY]) {
             at = id + 1;
+            // A look first: nobody who is alive has to wait at the gate.
+            if !self.is_dead(id, self.table.state(id)) {
+                continue;
+            }
             let _shut = self.table.shut(id / BLOCK, &self.platform);
             let state = self.table.state(id);
             if state.state() == State::Dirty
