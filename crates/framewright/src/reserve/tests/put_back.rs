@@ -4,13 +4,13 @@ use super::*;
 use crate::frame::AllocError;
 
 /// Frames behind those of the reserve, counted.
-struct Ordinary {
-    free: Vec<Frame>,
+pub(super) struct Ordinary {
+    pub(super) free: Vec<Frame>,
     calls: u64,
 }
 
 impl Ordinary {
-    fn new(from: u64, frames: u64) -> Self {
+    pub(super) fn new(from: u64, frames: u64) -> Self {
         let free = (from..from + frames).rev().map(Frame).collect();
         Self { free, calls: 0 }
     }
@@ -28,7 +28,7 @@ impl Supply for Ordinary {
     }
 }
 
-const PUT_BACK: PoolConfig = PoolConfig {
+pub(super) const PUT_BACK: PoolConfig = PoolConfig {
     put_back: true,
     ..PoolConfig::SWAP
 };
@@ -223,6 +223,36 @@ fn pages_to_be_put_back_cost_more_than_clean_ones_and_less_than_none() {
         reserve.release(run).unwrap();
     }
     reserve.verify().unwrap();
+}
+
+#[test]
+fn a_page_to_be_put_back_counts_as_much_as_64_clean_ones() {
+    for (dirty, is_first_taken) in [(1, true), (2, false)] {
+        let (reserve, _, mut supply) = beside(192, 64);
+        let pool = reserve.open_pool(&PUT_BACK).unwrap();
+        let mut guest = guest(&reserve, 0);
+        // Frames in the order of the numbers: some dirty ones alone, an owner's, 64 clean ones, of which 40
+        // count twice.
+        for index in 0..dirty {
+            guest.put_dirty(key(pool, index), &page(index)).unwrap();
+        }
+        for index in dirty..192 {
+            guest.put(key(pool, index), &page(index)).unwrap();
+        }
+        for index in 64..128 {
+            guest.invalidate_page(key(pool, index));
+        }
+        let owned = reserve.alloc_contig(64, 1).unwrap();
+        assert_eq!(owned.start(), Frame(FIRST + 64));
+        for index in dirty..64 {
+            guest.invalidate_page(key(pool, index));
+        }
+        assert!((128..168).all(|index| guest.get(key(pool, index), &mut [0; 512])));
+        let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
+        let start = if is_first_taken { 0 } else { 128 };
+        assert_eq!(run.start(), Frame(FIRST + start), "{dirty} dirty ones");
+        assert_eq!(supply.calls, u64::from(is_first_taken));
+    }
 }
 
 #[test]

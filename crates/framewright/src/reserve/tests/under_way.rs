@@ -1,5 +1,6 @@
 //! What happens to a put while its page is being copied.
 
+use super::put_back::{Ordinary, PUT_BACK};
 use super::*;
 use crate::sync::Ordering;
 use core::cell::RefCell;
@@ -35,10 +36,12 @@ type Whole = Reserve<'static, Hooked>;
 type Seat = Guest<'static, 'static, Hooked>;
 
 fn whole() -> (&'static Whole, Hook, [Seat; 2]) {
-    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+    let pages = (0..80).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
     let toy = Toy(Arc::new(pages.collect()));
     let hook: Hook = Rc::default();
-    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
+    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap())
+        .with_cpus(2)
+        .with_ordinary(16);
     let memory = std::vec![0u64; layout.words_needed().unwrap()].leak();
     let reserve = Reserve::new(&layout, memory, Hooked(toy, hook.clone())).unwrap();
     let reserve: &'static Whole = Box::leak(Box::new(reserve));
@@ -146,4 +149,48 @@ fn c6_a_page_of_an_object_or_a_pool_that_ends_meanwhile_is_served_to_nobody() {
     one.invalidate_pool(pool);
     assert!(!one.get(key(pool, 2), &mut [0; 512]));
     reserve.verify().unwrap();
+}
+
+/// Has page 1, of three that are on no device, put back; while it is copied the other guest does `meanwhile`.
+fn put_back_while(config: &PoolConfig, mut meanwhile: impl FnMut(&mut Seat, PoolId) + 'static) {
+    let (reserve, hook, [mut one, mut other]) = whole();
+    let pool = reserve.open_pool(config).unwrap();
+    for index in 1..4 {
+        one.put_dirty(key(pool, index), &page(index)).unwrap();
+    }
+    *hook.borrow_mut() = Some(Box::new(move || meanwhile(&mut other, pool)));
+    let mut supply = Ordinary::new(FIRST + 64, 16);
+    let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
+    assert!(hook.borrow().is_none(), "it was called");
+    let mut out = [0; 512];
+    assert!(!one.get(key(pool, 1), &mut out), "it is nowhere any more");
+    let left = reserve.stats().frontswap.held_pages;
+    let found = (2..4).filter(|index| one.get(key(pool, *index), &mut out));
+    assert_eq!(found.count() as u64, left);
+    reserve.verify().unwrap();
+    reserve.release(run).unwrap();
+    one.invalidate_pool(pool);
+    reserve.collect(&mut supply);
+    assert_eq!(supply.free.len(), 16, "each frame is back");
+    assert_eq!(reserve.occupancy().free, 64);
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn a_page_that_is_forgotten_or_taken_away_while_it_is_put_back_is_nowhere() {
+    put_back_while(&PUT_BACK, |other, pool| {
+        other.invalidate_page(key(pool, 1));
+    });
+    put_back_while(&PUT_BACK, |other, pool| {
+        other.put_dirty(key(pool, 1), &page(9)).unwrap_err();
+    });
+    // Who forgets a whole object waits for a page on its way, so he cannot be called in the middle of it.
+    let exclusive = PoolConfig {
+        exclusive: true,
+        ..PUT_BACK
+    };
+    put_back_while(&exclusive, |other, pool| {
+        let mut out = [0; 512];
+        assert!(other.get(key(pool, 1), &mut out) && stamp(&out) == 1);
+    });
 }
