@@ -31,6 +31,29 @@
 //! apart: nothing is allocated there meanwhile, and what was made of it is the caller's before anybody
 //! else sees it.
 //!
+//! # Settled pageblocks and their stock
+//! ```text
+//!                an eighth cannot move                       somebody would contaminate
+//!     unsettled ─────────────────────▶ settled ◀──────────────────────────────────────┐
+//!         ▲                             │   ▲                                         │
+//!         └─── it is freed again ───────┘   │ what moves leaves: room in stock        │
+//!                                           └──── the background, below its target ───┤
+//!                                                 the request itself, at once ────────┘
+//! ```
+//! A pageblock is *settled* while an eighth of it cannot move: a fact of its descriptor at that moment,
+//! which nobody records. The *stock* is what is free in all of them together. It has a target in the
+//! background's [`Targets`](crate::policy::Targets), and grows in two ways only: what cannot move is freed, or what
+//! moves leaves for pageblocks that hold something and are not settled, the fullest settled one first. The
+//! background does that when a request had to spread or the target is not met, and never where labels
+//! decide; a request of order 0 or 1 that may wait does it for one pageblock before it contaminates
+//! another.
+//!
+//! Anybody may allocate from the stock. What cannot move looks there first, by the frames' policy; what moves
+//! goes there last, and to leave it is worth more to the zone than to be served there: up to
+//! eight times its target is [held back](crate::policy::held_back), which does not count as free for the
+//! background, so that it has frames given back elsewhere in time. Compaction takes it for a whole pageblock
+//! that a request waits for, and for nothing else.
+//!
 //! # Invariants
 //! - **R1** When a call returns, on every way, no pageblock is apart because of it but those that it
 //!   was asked to isolate, and it holds no frame but what it returns.
@@ -38,7 +61,8 @@
 //!   it moved, the target only if it did not.
 //! - **R3** Every call ends: priorities deepen, rounds, attempts of compaction and the pageblocks of
 //!   each are counted, a scanner that has seen everything without a gain stops, and the background
-//!   gives up what a step did not bring nearer.
+//!   gives up what a step did not bring nearer. To stock is a step nearer only if more was free in settled
+//!   pageblocks after it; one that gave nothing is passed over until all have been tried.
 //! - **R4** No recursion: clients are handed the frames' own seat, which knows nothing of reclaim.
 //! - **R5** No client is called while a seat is busy or a lock is held.
 //! - **R6** What is pinned is not moved: a pageblock with a pin is never set apart, and of what a
