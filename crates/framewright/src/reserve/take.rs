@@ -19,6 +19,10 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// reservation and no [`alloc_contig`](Self::alloc_contig) gets any of it, guests keep their pages
     /// there, and from now on it holds only pages that can be dropped. The highest such run.
     ///
+    /// A page that is on no device yet is an obstacle, also one that may be put back: nothing is copied or written
+    /// here. Who has ordinary frames for such pages takes a run by [`alloc_contig_with`](Self::alloc_contig_with), releases it,
+    /// and asks then.
+    ///
     /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames). Takes the owners' lock.
     ///
     /// # Errors
