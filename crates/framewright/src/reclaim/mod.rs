@@ -33,17 +33,17 @@
 //!
 //! # Settled pageblocks and their stock
 //! ```text
-//!                an eighth cannot move                       somebody would contaminate
-//!     unsettled ─────────────────────▶ settled ◀──────────────────────────────────────┐
-//!         ▲                             │   ▲                                         │
-//!         └─── it is freed again ───────┘   │ what moves leaves: room in stock        │
-//!                                           └──── the background, below its target ───┤
-//!                                                 the request itself, at once ────────┘
+//!                an eighth cannot move             what moves leaves: by the background
+//!                                                  below the target, by a request at once
+//!     unsettled ────────────────────────▶ settled ────────────────────────▶ settled, in stock
+//!         ▲                                │   ▲                                │
+//!         └── less than an eighth is left ─┘   └── requests take what is free ──┘
 //! ```
 //! A pageblock is *settled* while an eighth of it cannot move: a fact of its descriptor at that moment,
 //! which nobody records. The *stock* is what is free in all of them together. It has a target in the
-//! background's [`Targets`](crate::policy::Targets), and grows in two ways only: what cannot move is freed, or what
-//! moves leaves for pageblocks that hold something and are not settled, the fullest settled one first. The
+//! background's [`Targets`](crate::policy::Targets), and grows where something there is freed, where a pageblock
+//! settles that has free frames, and where what moves leaves for pageblocks that hold something and are not
+//! settled: the one first in which most cannot move. The
 //! background does that when a request had to spread or the target is not met, and never where labels
 //! decide; a request of order 0 or 1 that may wait does it for one pageblock before it contaminates
 //! another.
@@ -51,8 +51,8 @@
 //! Anybody may allocate from the stock. What cannot move looks there first, by the frames' policy; what moves
 //! goes there last, and to leave it is worth more to the zone than to be served there: up to
 //! eight times its target is [held back](crate::policy::held_back), which does not count as free for the
-//! background, so that it has frames given back elsewhere in time. Compaction takes it for a whole pageblock
-//! that a request waits for, and for nothing else.
+//! background, so that it has frames given back elsewhere. Compaction moves contents to where some that move lie,
+//! settled or not; to where none do any more only if a request waits for a whole movable pageblock.
 //!
 //! # Invariants
 //! - **R1** When a call returns, on every way, no pageblock is apart because of it but those that it
