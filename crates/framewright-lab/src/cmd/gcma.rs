@@ -93,7 +93,7 @@ pub struct Args {
 }
 
 /// framewright's policy where none is named: the better one, as measured (docs/design/0018).
-const POLICY: Policy = Policy::WriteBack;
+const POLICY: Policy = Policy::PutBack;
 
 /// As the document had it; or, quick, in little memory with requests up to 8192 frames.
 pub(crate) fn sized(is_full: bool) -> Options {

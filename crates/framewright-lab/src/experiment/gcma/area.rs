@@ -105,8 +105,7 @@ pub(super) fn with_area<R>(
             let puts_back = policy == Policy::PutBack;
             let layout = ReserveLayout::new(run).with_cpus(plan.seats);
             let layout = if puts_back {
-                let pages = plan.dirty_max(policy).min(u64::from(u32::MAX));
-                layout.with_ordinary(pages as u32)
+                layout.with_ordinary(plan.ordinary_max(policy))
             } else {
                 layout
             };

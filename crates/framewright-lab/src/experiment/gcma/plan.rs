@@ -117,6 +117,14 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Pages that are put back and not got again, at a time: so many copies does a request wait for at most, some
+    /// 2 ms, before it takes the reservation instead.
+    pub(super) fn ordinary_max(&self, policy: Policy) -> u32 {
+        self.dirty_max(policy).min(2048) as u32
+    }
+}
+
 /// Whether the machine has so many frames and 2 GiB besides, as far as it tells.
 fn room_for(frames: u64) -> Result<(), Failure> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -131,5 +139,32 @@ fn room_for(frames: u64) -> Result<(), Failure> {
             needed >> 10
         ))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dirty_pages_lie_where_no_reservation_is_whatever_the_policy() {
+        let mut options = crate::cmd::gcma::sized(false);
+        (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
+        let plan = Plan::new(&options).unwrap();
+        assert_eq!(plan.sizes, [1, 512, 1024, 2048]);
+        let of = |policy| {
+            let reserved = plan.reserved(policy).iter().sum::<u64>();
+            (reserved, plan.dirty_max(policy), plan.ordinary_max(policy))
+        };
+        assert_eq!(of(Policy::WriteBack), (3585, 255, 255));
+        // The longest requests' alone, and half of all others.
+        assert_eq!(of(Policy::PutBack), (2048, 1024, 1024));
+        assert_eq!(plan.tree_bytes, 40 << 20, "as the quick form says");
+        options.tree_bytes = None;
+        for (device, sixteenths) in [(Device::Host, 10), (Device::Card, 5)] {
+            options.device = device;
+            let plan = Plan::new(&options).unwrap();
+            assert_eq!(plan.tree_bytes, (40 << 20) / 16 * sixteenths);
+        }
     }
 }
