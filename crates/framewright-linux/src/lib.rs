@@ -52,6 +52,7 @@ mod mapping;
 pub mod paged;
 pub mod platform;
 pub mod ram;
+mod reverse;
 mod space;
 pub mod swap;
 pub mod tenancy;

@@ -1,5 +1,6 @@
 use crate::mapping::Mapping;
 use crate::ram::FRAME_BYTES;
+use crate::reverse::Reverse;
 use framewright::{Frame, Run};
 use rustix::io::Errno;
 use std::sync::atomic::{
@@ -25,53 +26,38 @@ const _: () = assert!((FRAME as u128) * FRAME_BYTES as u128 > 1 << 54);
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Mapping,
-    frames: Mapping,
-    first: Frame,
-    frame_count: usize,
+    frames: Reverse,
 }
 
 impl Table {
     /// For `pages` pages over `frames`, none of them populated. What is not touched costs nothing.
     pub(super) fn new(pages: usize, frames: Run) -> Result<Self, Errno> {
-        let frame_count = frames.frames() as usize;
         Ok(Self {
             pages: Mapping::anonymous(pages * 8)?,
-            frames: Mapping::anonymous(frame_count * 8)?,
-            first: frames.start(),
-            frame_count,
+            frames: Reverse::new(frames)?,
         })
     }
 
     /// The frame behind a page.
     pub(super) fn frame(&self, page: usize) -> Option<Frame> {
         // Acquire pairs with the Release in `set`: with the frame, its contents.
-        let entry = self.page(page).load(Acquire) & FRAME;
-        Some(Frame(self.first.0 + entry.checked_sub(1)?))
+        self.frames.frame(self.page(page).load(Acquire) & FRAME)
     }
 
     /// The page in front of a frame.
     pub(super) fn page_of(&self, frame: Frame) -> Option<usize> {
-        let nth = frame.0.checked_sub(self.first.0)?;
-        let nth = usize::try_from(nth)
-            .ok()
-            .filter(|n| *n < self.frame_count)?;
-        // Relaxed: believed only with the gate shut.
-        let page = self.frame_word(nth).load(Relaxed);
-        (page as usize).checked_sub(1)
+        self.frames.page_of(frame)
     }
 
     /// `frame` is behind `page`, on which there is no pin.
     pub(super) fn set(&self, page: usize, frame: Frame) {
-        let nth = frame.0 - self.first.0;
-        self.frame_word(nth as usize)
-            .store(page as u64 + 1, Relaxed);
-        self.page(page).store(nth + 1, Release);
+        self.frames.set(frame, Some(page));
+        self.page(page).store(self.frames.number(frame), Release);
     }
 
     /// No page is in front of `frame`.
     pub(super) fn forget(&self, frame: Frame) {
-        let nth = frame.0 - self.first.0;
-        self.frame_word(nth as usize).store(0, Relaxed);
+        self.frames.set(frame, None);
     }
 
     /// Nothing is behind `page`.
@@ -98,10 +84,6 @@ impl Table {
 
     fn page(&self, page: usize) -> &AtomicU64 {
         &self.pages.words(page * 8, 1)[0]
-    }
-
-    fn frame_word(&self, nth: usize) -> &AtomicU64 {
-        &self.frames.words(nth * 8, 1)[0]
     }
 }
 

@@ -1,10 +1,8 @@
 use crate::mapping::Mapping;
+use crate::reverse::Reverse;
 use framewright::{Frame, Run};
 use rustix::io::Errno;
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Bits of a state that say which frame, plus one.
 const FRAME_BITS: u32 = 40;
@@ -84,20 +82,15 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Mapping,
-    frames: Mapping,
-    first: Frame,
-    frame_count: usize,
+    frames: Reverse,
 }
 
 impl Table {
     /// For `pages` pages over `frames`, none of them with a frame. What is not touched costs nothing.
     pub(super) fn new(pages: usize, frames: Run) -> Result<Self, Errno> {
-        let frame_count = frames.frames() as usize;
         Ok(Self {
             pages: Mapping::anonymous(pages * 8)?,
-            frames: Mapping::anonymous(frame_count * 8)?,
-            first: frames.start(),
-            frame_count,
+            frames: Reverse::new(frames)?,
         })
     }
 
@@ -112,35 +105,26 @@ impl Table {
 
     /// The frame of a state.
     pub(super) fn frame(&self, state: State) -> Option<Frame> {
-        let nth = (state.0 & FRAME).checked_sub(1)?;
-        Some(Frame(self.first.0 + nth))
+        self.frames.frame(state.0 & FRAME)
     }
 
     /// The state of a page with `frame`, which names the page from now on.
     pub(super) fn with_frame(&self, page: usize, state: State, frame: Frame) -> State {
-        let nth = frame.0 - self.first.0;
-        self.front(nth as usize).store(page as u64 + 1, Relaxed);
-        State(state.0 & !FRAME | (nth + 1))
+        self.frames.set(frame, Some(page));
+        State(state.0 & !FRAME | self.frames.number(frame))
     }
 
     /// The same without its frame, which names no page any more.
     pub(super) fn without_frame(&self, state: State) -> State {
-        if let Some(nth) = (state.0 & FRAME).checked_sub(1) {
-            self.front(nth as usize).store(0, Relaxed);
+        if let Some(frame) = self.frame(state) {
+            self.frames.set(frame, None);
         }
         State(state.0 & !FRAME)
     }
 
     /// The page in front of a frame.
     pub(super) fn page_of(&self, frame: Frame) -> Option<usize> {
-        let nth = usize::try_from(frame.0.checked_sub(self.first.0)?).ok()?;
-        // Relaxed: believed only with the gate shut.
-        let page = (nth < self.frame_count).then(|| self.front(nth).load(Relaxed))?;
-        (page as usize).checked_sub(1)
-    }
-
-    fn front(&self, nth: usize) -> &AtomicU64 {
-        &self.frames.words(nth * 8, 1)[0]
+        self.frames.page_of(frame)
     }
 }
 

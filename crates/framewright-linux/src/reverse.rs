@@ -1,0 +1,56 @@
+//! The reverse map of memory at user addresses: which page is in front of each frame.
+
+use crate::mapping::Mapping;
+use framewright::{Frame, Run};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A word for each frame of a run. Whose gate it is writes and believes it; everybody may read.
+///
+/// Frames have *numbers* for the words of pages: counted from the first, plus one; zero is none.
+#[derive(Debug)]
+pub(crate) struct Reverse {
+    words: Mapping,
+    run: Run,
+}
+
+impl Reverse {
+    /// No page is in front of any of `frames`. What is not touched costs nothing.
+    pub(crate) fn new(frames: Run) -> Result<Self, Errno> {
+        Ok(Self {
+            words: Mapping::anonymous(frames.frames() as usize * 8)?,
+            run: frames,
+        })
+    }
+
+    /// The frame with a number.
+    pub(crate) fn frame(&self, number: u64) -> Option<Frame> {
+        Some(Frame(self.run.start().0 + number.checked_sub(1)?))
+    }
+
+    /// The number of a frame.
+    pub(crate) fn number(&self, frame: Frame) -> u64 {
+        frame.0 - self.run.start().0 + 1
+    }
+
+    /// The page in front of `frame`, which may be any.
+    pub(crate) fn page_of(&self, frame: Frame) -> Option<usize> {
+        if !self.run.contains(frame) {
+            return None;
+        }
+        // Relaxed: believed only with the gate shut.
+        let page = self.word(frame).load(Relaxed);
+        (page as usize).checked_sub(1)
+    }
+
+    /// `page` is in front of `frame`, or none is.
+    pub(crate) fn set(&self, frame: Frame, page: Option<usize>) {
+        let page = page.map_or(0, |page| page as u64 + 1);
+        self.word(frame).store(page, Relaxed);
+    }
+
+    fn word(&self, frame: Frame) -> &AtomicU64 {
+        let nth = frame.0 - self.run.start().0;
+        &self.words.words(nth as usize * 8, 1)[0]
+    }
+}
