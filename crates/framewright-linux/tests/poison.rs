@@ -1,6 +1,6 @@
 //! The poison test on real memory: guests look at every page that they get, while owners fill what they took.
 //!
-//! `FRAMEWRIGHT_POISON_OPS=8000000 cargo test --release -p framewright-linux --test poison -- --nocapture`
+//! `FRAMEWRIGHT_POISON_OPS=4000000 cargo test --release -p framewright-linux --test poison -- --nocapture`
 
 use framewright::frame::{Seat, ZoneLayout};
 use framewright::platform::{Contents, Fenced, PageWords, Relax};
