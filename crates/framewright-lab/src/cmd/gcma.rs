@@ -106,8 +106,8 @@ pub(crate) fn sized(is_full: bool) -> Options {
         idle: false,
         workers: cpus(),
         tree: None,
-        // Half of what fills memory twice: in a few seconds.
-        tree_bytes: (!is_full).then_some(40 << 20),
+        // A few seconds for each build; with what comes of it, more than what is left beside the area.
+        tree_bytes: (!is_full).then_some(24 << 20),
         runs: 1,
         pause: None,
         device: if is_full { Device::Card } else { Device::Host },

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(of(Policy::WriteBack), (3585, 255, 255));
         // The longest requests' alone, and half of all others.
         assert_eq!(of(Policy::PutBack), (2048, 1024, 1024));
-        assert_eq!(plan.tree_bytes, 40 << 20, "as the quick form says");
+        assert_eq!(plan.tree_bytes, 24 << 20, "as the quick form says");
         options.tree_bytes = None;
         for (device, sixteenths) in [(Device::Host, 10), (Device::Card, 5)] {
             options.device = device;
