@@ -313,6 +313,41 @@ fn c7_a_dirty_page_stays_until_it_is_written() {
 }
 
 #[test]
+fn c7_the_page_whose_nth_write_fails_keeps_its_frame_whatever_owners_take() {
+    for nth in 0..12 {
+        let (reserve, toy) = reserve(16, 1);
+        let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+        let mut guest = guest(&reserve, 0);
+        for index in 0..12 {
+            guest.put_dirty(key(pool, 0, index), &page(index)).unwrap();
+        }
+        let (mut calls, mut failed) = (0, None);
+        let cleaned = guest.clean(12, |key, _| {
+            if calls == nth {
+                failed = Some(key.index);
+            }
+            calls += 1;
+            failed != Some(key.index)
+        });
+        assert_eq!((cleaned.written, cleaned.failed), (11, 1));
+        // Every other frame is an owner's.
+        let owned: Vec<Run> = core::iter::from_fn(|| reserve.alloc_contig(1, 1).ok()).collect();
+        assert_eq!(owned.len(), 15);
+        owned.iter().for_each(|run| toy.fill(*run, 0xdead_beef));
+        let mut out = [0; 512];
+        for index in 0..12 {
+            let is_there = guest.get(key(pool, 0, index), &mut out);
+            assert_eq!(is_there, failed == Some(index));
+            assert!(!is_there || stamp(&out) == index);
+        }
+        owned.iter().for_each(|run| reserve.release(*run).unwrap());
+        assert_eq!(guest.clean(12, |_, _| true).written, 1);
+        assert!(reserve.alloc_contig(16, 1).is_ok(), "it may be dropped now");
+        reserve.verify().unwrap();
+    }
+}
+
+#[test]
 fn a_page_that_is_put_again_while_it_is_written_stays_dirty_in_its_new_version() {
     let (reserve, _) = reserve(16, 2);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
