@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long)]
     idle: bool,
 
-    /// Bytes of source files that are made [default: 5/8 of the RAM; on a card 5/16]
+    /// Bytes of source files that are made [default: 5/8 of the RAM; on a card 1/8]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "tree")]
     tree_size: Option<u64>,
 

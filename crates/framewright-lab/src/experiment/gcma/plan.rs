@@ -83,7 +83,7 @@ impl Plan {
                 // With headers, objects and what is compressed this is more than memory holds. On a card a build of
                 // the larger one would take minutes.
                 let sixteenths = match options.device {
-                    Device::Card => 5,
+                    Device::Card => 2,
                     Device::Host => 10,
                 };
                 ram_frames * Frame::BYTES / 16 * sixteenths
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(of(Policy::PutBack), (2048, 1024, 1024));
         assert_eq!(plan.tree_bytes, 24 << 20, "as the quick form says");
         options.tree_bytes = None;
-        for (device, sixteenths) in [(Device::Host, 10), (Device::Card, 5)] {
+        for (device, sixteenths) in [(Device::Host, 10), (Device::Card, 2)] {
             options.device = device;
             let plan = Plan::new(&options).unwrap();
             assert_eq!(plan.tree_bytes, (40 << 20) / 16 * sixteenths);
