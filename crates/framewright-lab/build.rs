@@ -20,14 +20,12 @@ fn main() {
         "cargo:rustc-env=FRAMEWRIGHT_COMMIT={}",
         commit.as_deref().unwrap_or("unknown")
     );
-    // `logs/HEAD` changes with each commit and checkout, `index` with what is staged. Sources are
-    // named because an edit makes the tree dirty without touching either.
-    for path in ["logs/HEAD", "index"] {
-        if let Some(path) = git(&["rev-parse", "--git-path", path])
-            && std::path::Path::new(&path).exists()
-        {
-            println!("cargo:rerun-if-changed={path}");
-        }
+    // `logs/HEAD` changes with each commit and checkout. Sources are named because an edit makes the tree dirty
+    // without touching it. Not `index`: asking whether the tree is dirty writes that.
+    if let Some(path) = git(&["rev-parse", "--git-path", "logs/HEAD"])
+        && std::path::Path::new(&path).exists()
+    {
+        println!("cargo:rerun-if-changed={path}");
     }
     for path in ["build.rs", "src", "../framewright/src"] {
         println!("cargo:rerun-if-changed={path}");

@@ -469,11 +469,11 @@ fn gcma_says_what_it_cannot_do() {
     for (args, what) in [
         (
             &["--ram", "64MiB", "--reserve", "64MiB"][..],
-            "no room for a reserve of 16384",
+            "a RAM of 64 MiB has no room for a reserve of 64 MiB and 16 MiB besides",
         ),
         (
             &["--reserve", "1MiB"],
-            "a reserve of 256 frames is too small",
+            "a reserve of 1 MiB is too small, expected 4 MiB or more",
         ),
         (&["--ram", "1000000GiB"], "are needed"),
         (&["--variants", "buddy"], "possible values: "),

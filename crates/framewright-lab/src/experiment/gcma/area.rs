@@ -121,7 +121,7 @@ pub(super) fn with_area<R>(
                 })?,
             };
             let mut reservations = Vec::new();
-            for &frames in plan.reserved(policy) {
+            for frames in plan.reserved(policy) {
                 let reservation = reserve
                     .reserve("request", frames, 1)
                     .map_err(Failure::new)?;
@@ -173,8 +173,7 @@ struct Reserved<'r, 'm> {
     area: Guaranteed<'r, 'm, Clocked>,
     /// By length.
     reservations: &'r [(u64, Reservation)],
-    /// Whether a request that is shorter than the least reservation is served by what nobody reserved, if it
-    /// can be.
+    /// Whether a request that no reservation is as long as is served by what nobody reserved, if it can be.
     takes_others: bool,
 }
 

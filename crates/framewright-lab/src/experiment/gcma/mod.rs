@@ -136,7 +136,7 @@ pub enum Policy {
     WriteThrough,
     /// It is on the device later, and lies where no reservation is until then
     WriteBack,
-    /// It is copied to ordinary memory; there is a reservation for the longest requests only
+    /// It is copied to ordinary memory; there are reservations for the longest and the shortest requests only
     PutBack,
 }
 

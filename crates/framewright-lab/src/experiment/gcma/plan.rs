@@ -45,16 +45,18 @@ impl Plan {
             (frames(options.ram_bytes), frames(options.reserve_bytes));
         if reserve_frames < FRAMES_MIN {
             return Err(Failure::new(format!(
-                "a reserve of {} frames is too small, expected {FRAMES_MIN} or more",
-                options.reserve_bytes / Frame::BYTES
+                "a reserve of {} is too small, expected {} or more",
+                sized(options.reserve_bytes),
+                sized(FRAMES_MIN * Frame::BYTES)
             )));
         }
         // The job needs memory besides.
         if ram_frames < reserve_frames + 4 * FRAMES_MIN {
             return Err(Failure::new(format!(
-                "a RAM of {ram_frames} frames has no room for a reserve of {reserve_frames} and \
-                 {} frames besides",
-                4 * FRAMES_MIN
+                "a RAM of {} has no room for a reserve of {} and {} besides",
+                sized(options.ram_bytes),
+                sized(options.reserve_bytes),
+                sized(4 * FRAMES_MIN * Frame::BYTES)
             )));
         }
         room_for(ram_frames)?;
@@ -102,26 +104,42 @@ impl Plan {
         }
     }
 
-    /// The sizes of which framewright's owner has a reservation. What is put back lies in none: so there is one only for
-    /// the longest requests, which is also where a shorter one goes that is not served elsewhere.
-    pub(super) fn reserved(&self, policy: Policy) -> &[u64] {
-        match policy {
-            Policy::WriteThrough | Policy::WriteBack => &self.sizes,
-            Policy::PutBack => &self.sizes[self.sizes.len() - 1..],
-        }
+    /// The sizes of which framewright's owner has a reservation, ascending. What is put back lies in none. So there is
+    /// one for the longest requests, which is also where a shorter one goes that is not served elsewhere, and of the
+    /// others for the shortest, as many as take a sixth of the area together.
+    pub(super) fn reserved(&self, policy: Policy) -> Vec<u64> {
+        let (mut left, longest) = match policy {
+            Policy::WriteThrough | Policy::WriteBack => return self.sizes.clone(),
+            Policy::PutBack => (self.reserve_frames / 6, self.sizes.split_last()),
+        };
+        let Some((longest, others)) = longest else {
+            return Vec::new();
+        };
+        let short = others.iter().copied().map_while(|frames| {
+            left = left.checked_sub(frames)?;
+            Some(frames)
+        });
+        short.chain([*longest]).collect()
     }
 
     /// Dirty pages in the area at a time: half of the frames that no reservation has.
     pub(super) fn dirty_max(&self, policy: Policy) -> u64 {
         (self.reserve_frames - self.reserved(policy).iter().sum::<u64>()) / 2
     }
-}
 
-impl Plan {
     /// Pages that are put back and not got again, at a time: so many copies does a request wait for at most, some
     /// 2 ms, before it takes the reservation instead.
     pub(super) fn ordinary_max(&self, policy: Policy) -> u32 {
         self.dirty_max(policy).min(2048) as u32
+    }
+}
+
+/// Bytes as they are given, in the largest unit below them.
+fn sized(bytes: u64) -> String {
+    match bytes {
+        0..0x400 => format!("{bytes} B"),
+        0x400..0x10_0000 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
     }
 }
 
@@ -157,8 +175,9 @@ mod tests {
             (reserved, plan.dirty_max(policy), plan.ordinary_max(policy))
         };
         assert_eq!(of(Policy::WriteBack), (3585, 255, 255));
-        // The longest requests' alone, and half of all others.
-        assert_eq!(of(Policy::PutBack), (2048, 1024, 1024));
+        // The longest requests' and those of 1 and 512 frames, and half of all others.
+        assert_eq!(plan.reserved(Policy::PutBack), [1, 512, 2048]);
+        assert_eq!(of(Policy::PutBack), (2561, 767, 767));
         assert_eq!(plan.tree_bytes, 24 << 20, "as the quick form says");
         options.tree_bytes = None;
         for (device, sixteenths) in [(Device::Host, 10), (Device::Card, 2)] {
