@@ -143,12 +143,14 @@ impl Paged<'_> {
         unused.for_each(|frame| supply.free(frame));
         self.resident.fetch_sub(rest.len() as u64, Relaxed);
         self.show_new(&brought, is_write, work);
-        self.unclaim(&rest);
-        if let Err(error) = filled
-            && brought.is_empty()
-        {
-            self.fail(nth, error);
-        }
+        let failed = match filled {
+            Err(error) if brought.is_empty() => {
+                self.note(nth, error);
+                Some(nth)
+            }
+            _ => None,
+        };
+        self.unclaim(&rest, failed);
     }
 
     /// Up to `wanted` pages from `nth` on that have no frame, marked as busy, as `nth` is already.
@@ -169,26 +171,27 @@ impl Paged<'_> {
         pages
     }
 
-    fn unclaim(&self, pages: &Range<usize>) {
+    /// Pages without a frame are nobody's again. Who waits for the one that `failed` is told so, at once: else who
+    /// looked in between would ask again, and nobody would hear of the failure.
+    fn unclaim(&self, pages: &Range<usize>, failed: Option<usize>) {
         let region = &self.region;
         let _shut = region.gate.shut();
         for nth in pages.clone() {
-            region.table.set(nth, region.table.state(nth).without(BUSY));
+            let state = region.table.state(nth).without(BUSY);
+            let state = if failed == Some(nth) {
+                state.with(FAILED)
+            } else {
+                state
+            };
+            region.table.set(nth, state);
         }
     }
 
-    /// Somebody is to be told that a page could not be had.
-    fn fail(&self, nth: usize, error: PagedError) {
-        let region = &self.region;
-        count(&region.counts.failed, 1);
+    /// Keeps why a page could not be had, for whoever is told.
+    fn note(&self, nth: usize, error: PagedError) {
+        count(&self.region.counts.failed, 1);
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.insert(nth, error);
-        drop(errors);
-        let _shut = region.gate.shut();
-        let state = region.table.state(nth);
-        if !state.has_frame() {
-            region.table.set(nth, state.with(FAILED));
-        }
     }
 
     /// Counts `more` pages as resident, and evicts until they are within the budget, if that is possible.
