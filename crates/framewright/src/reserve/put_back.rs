@@ -83,7 +83,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// The platform [copies](Contents::copy) frames of `supply` too, and they may be read for as long as
     /// they are not given back. First gives back what is no longer needed, as [`collect`](Self::collect).
     ///
-    /// Time: as `alloc_contig`, and 0.5 to 1 µs for each page put back. Holds no lock while it copies, or while it
+    /// Time: as `alloc_contig`, and 0.9 to 2.1 µs for each page put back. Holds no lock while it copies, or while it
     /// calls `supply`.
     ///
     /// # Errors

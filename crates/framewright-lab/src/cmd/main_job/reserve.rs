@@ -21,10 +21,11 @@ small for it.
 ";
 
 const METHOD: &str = "\
-From a request's call to its return, served or not, less what reading the clock takes; the requests of \
-a size are spread over the build. Between two of them the guests fill the area again, which is not timed. preempted: requests during which the scheduler took the CPU away, whose latency is then the \
-scheduler's. The build: CPU time of its threads, and the time until the last of them is done. The document's machine had \
-four CPUs of 1 GHz: compare columns of one machine.";
+From a request's call to its return, served or not, less what reading the clock takes; the requests of a size are \
+spread over the build. Between two of them the guests fill the area again, which is not timed. preempted: requests \
+during which the scheduler took the CPU away, whose latency is then the scheduler's. The build: CPU time of its \
+threads, and the time until the last of them is done. The document's machine had four CPUs of 1 GHz: compare columns \
+of one machine.";
 
 const CMA: &str = "cma";
 const GCMA: &str = "gcma";

@@ -127,8 +127,8 @@ impl Plan {
         (self.reserve_frames - self.reserved(policy).iter().sum::<u64>()) / 2
     }
 
-    /// Pages that are put back and not got again, at a time: so many copies does a request wait for at most, some
-    /// 2 ms, before it takes the reservation instead.
+    /// Pages that are put back and not got again, at a time: so many copies does a request wait for at most, 2
+    /// to 4 ms, before it takes the reservation instead.
     pub(super) fn ordinary_max(&self, policy: Policy) -> u32 {
         self.dirty_max(policy).min(2048) as u32
     }
