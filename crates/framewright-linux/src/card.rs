@@ -23,6 +23,7 @@ use crate::ram::FRAME_BYTES;
 use crate::swap::SwapDevice;
 use framewright::platform::PageWords;
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -39,11 +40,11 @@ pub struct CardTimes {
     /// Nanoseconds until the first byte of a read.
     pub read_ns: u64,
     /// Bytes read in a second from there on.
-    pub read_bytes_per_s: u64,
+    pub read_bytes_per_s: NonZeroU64,
     /// Nanoseconds that a write takes besides its bytes.
     pub write_ns: u64,
     /// Bytes written in a second.
-    pub write_bytes_per_s: u64,
+    pub write_bytes_per_s: NonZeroU64,
 }
 
 impl CardTimes {
@@ -52,9 +53,9 @@ impl CardTimes {
     /// class have 0.85 ms until a read begins, and 4 KiB written at 2.2 MB/s, 1.9 ms each, of which the bytes are 0.4.
     pub const CLASS_10: Self = Self {
         read_ns: 850_000,
-        read_bytes_per_s: 20_000_000,
+        read_bytes_per_s: NonZeroU64::new(20_000_000).unwrap(),
         write_ns: 1_500_000,
-        write_bytes_per_s: 10_000_000,
+        write_bytes_per_s: NonZeroU64::new(10_000_000).unwrap(),
     };
 
     const fn read(&self, bytes: u64) -> u64 {
@@ -67,14 +68,14 @@ impl CardTimes {
 }
 
 /// What a transfer takes: a latency for each command, and its bytes.
-const fn of(bytes: u64, latency_ns: u64, bytes_per_s: u64) -> u64 {
+const fn of(bytes: u64, latency_ns: u64, bytes_per_s: NonZeroU64) -> u64 {
     let commands = if bytes == 0 {
         1
     } else {
         bytes.div_ceil(COMMAND_BYTES)
     };
     commands.saturating_mul(latency_ns)
-        + (bytes as u128 * 1_000_000_000 / bytes_per_s as u128) as u64
+        + (bytes as u128 * 1_000_000_000 / bytes_per_s.get() as u128) as u64
 }
 
 /// One card's queue. Shared among all that lie on it.
@@ -249,9 +250,9 @@ mod tests {
 
     const ROUND: CardTimes = CardTimes {
         read_ns: 10,
-        read_bytes_per_s: 1_000_000_000,
+        read_bytes_per_s: NonZeroU64::new(1_000_000_000).unwrap(),
         write_ns: 1000,
-        write_bytes_per_s: 500_000_000,
+        write_bytes_per_s: NonZeroU64::new(500_000_000).unwrap(),
     };
 
     #[test]

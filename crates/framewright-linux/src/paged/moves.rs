@@ -32,8 +32,8 @@ impl Migrate for Paged<'_> {
 
 impl Paged<'_> {
     /// Waits as long as the page in `frame` is on its way to the swap: for whoever wants the frame empty and has found it
-    /// busy. Of a frame that has no page yet, until the pages that are on their way in are there. Whether there was
-    /// anything to wait for.
+    /// busy. Of a frame that has no page yet, until something has changed, if pages are on their way in. Whether there
+    /// was anything to wait for.
     pub fn await_frame(&self, frame: Frame) -> bool {
         let region = &self.region;
         let mut has_waited = false;

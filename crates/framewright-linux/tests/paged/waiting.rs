@@ -69,17 +69,21 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
         let frame = paged.frame_of(0).unwrap();
         assert!(!paged.await_frame(frame), "it is not on its way");
         assert!(!paged.await_frame(Frame(1 << 40)));
-        let is_free = AtomicBool::new(false);
+        let (is_free, is_waiting) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             let sync = scope.spawn(|| paged.sync().unwrap());
             while device.writes.load(Relaxed) == 0 {
                 thread::yield_now();
             }
             let waiter = scope.spawn(|| {
-                paged.await_frame(frame);
+                is_waiting.store(true, Relaxed);
+                assert!(paged.await_frame(frame), "there was something to wait for");
                 assert!(is_free.load(Relaxed), "it was still being written");
             });
-            // Who does not wait is done by then; who comes later finds it written.
+            while !is_waiting.load(Relaxed) {
+                thread::yield_now();
+            }
+            // Who does not wait is done by then; who comes later finds it written, and says so.
             thread::sleep(Duration::from_millis(20));
             is_free.store(true, Relaxed);
             *device.is_open.lock().unwrap() = true;

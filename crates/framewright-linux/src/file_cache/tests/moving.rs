@@ -242,7 +242,7 @@ fn pages_move_under_readers_and_a_writer() {
 }
 
 #[test]
-fn who_wants_a_frame_empty_waits_until_its_page_is_written_or_there() {
+fn who_wants_a_frame_empty_waits_until_its_page_is_written() {
     let host = host(1024);
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let memory = Memory::new(patterns(4));
@@ -259,7 +259,7 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_written_or_there() {
     };
     // The device takes nothing until then.
     let device = memory.bytes();
-    let is_free = AtomicBool::new(false);
+    let (is_free, is_waiting) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| cache.sync(&file).unwrap());
         let id = cache.table.id_of(from).unwrap();
@@ -268,10 +268,14 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_written_or_there() {
         }
         assert_eq!(moved(), MoveState::Busy);
         let waiter = scope.spawn(|| {
-            cache.await_frame(from);
+            is_waiting.store(true, Relaxed);
+            assert!(cache.await_frame(from), "there was something to wait for");
             assert!(is_free.load(Relaxed), "it was still being written");
         });
-        // Who does not wait is done by then; who comes later finds it written.
+        while !is_waiting.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        // Who does not wait is done by then; who comes later finds it written, and says so.
         std::thread::sleep(std::time::Duration::from_millis(20));
         is_free.store(true, Relaxed);
         drop(device);
