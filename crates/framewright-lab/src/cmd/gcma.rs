@@ -185,6 +185,13 @@ pub(super) fn info(options: &Options) -> RunInfo {
                 }
                 .to_owned(),
             ),
+            (
+                "tree_bytes",
+                match options.tree {
+                    Some(_) => "given".to_owned(),
+                    None => options.made_bytes().to_string(),
+                },
+            ),
             ("runs", options.runs.to_string()),
             (
                 "pause_ms",
@@ -244,4 +251,20 @@ pub(super) fn measured(options: &Options) -> Result<Findings<M>, CommandError> {
         gcma::run(options, Progress::new(done))
     })
     .map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_says_how_many_bytes_of_source_files_were_made() {
+        let mut options = sized(false);
+        let said = |options: &Options| info(options).options["tree_bytes"].clone();
+        assert_eq!(said(&options), (24u64 << 20).to_string());
+        options.tree_bytes = None;
+        assert_eq!(said(&options), (80u64 << 20).to_string());
+        options.tree = Some(PathBuf::from("src"));
+        assert_eq!(said(&options), "given");
+    }
 }

@@ -225,6 +225,12 @@ impl Work<'_> {
                 break;
             }
         }
+        if asks && order.made < self.must {
+            return Err(Failure::new(format!(
+                "{} of {} requests were made beside {BUILDS_MAX} builds",
+                order.made, self.must
+            )));
+        }
         Ok(came)
     }
 

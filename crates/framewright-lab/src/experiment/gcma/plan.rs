@@ -36,13 +36,31 @@ pub(super) struct Plan {
     pub(super) seats: u16,
 }
 
+/// Frames of the pageblocks in so many bytes.
+const fn whole(bytes: u64) -> u64 {
+    bytes / Frame::BYTES / PAGEBLOCK * PAGEBLOCK
+}
+
+impl Options {
+    /// Bytes of a tree that is made: as asked for, or a part of the RAM.
+    pub(crate) fn made_bytes(&self) -> u64 {
+        self.tree_bytes.unwrap_or_else(|| {
+            // With headers, objects and what is compressed this is more than memory holds. On a card a build of
+            // the larger one would take minutes.
+            let sixteenths = match self.device {
+                Device::Card => 2,
+                Device::Host => 10,
+            };
+            whole(self.ram_bytes) * Frame::BYTES / 16 * sixteenths
+        })
+    }
+}
+
 impl Plan {
     /// # Errors
     /// If the area has too few frames, or memory has no more than the area, or the machine lacks them.
     pub(super) fn new(options: &Options) -> Result<Self, Failure> {
-        let frames = |bytes: u64| bytes / Frame::BYTES / PAGEBLOCK * PAGEBLOCK;
-        let (ram_frames, reserve_frames) =
-            (frames(options.ram_bytes), frames(options.reserve_bytes));
+        let (ram_frames, reserve_frames) = (whole(options.ram_bytes), whole(options.reserve_bytes));
         if reserve_frames < FRAMES_MIN {
             return Err(Failure::new(format!(
                 "a reserve of {} is too small, expected {} or more",
@@ -81,15 +99,7 @@ impl Plan {
             paged_budget,
             // Two versions of some pages are there at a time.
             swap_slots: paged_pages * 3 / 2 + 1024,
-            tree_bytes: options.tree_bytes.unwrap_or_else(|| {
-                // With headers, objects and what is compressed this is more than memory holds. On a card a build of
-                // the larger one would take minutes.
-                let sixteenths = match options.device {
-                    Device::Card => 2,
-                    Device::Host => 10,
-                };
-                ram_frames * Frame::BYTES / 16 * sixteenths
-            }),
+            tree_bytes: options.made_bytes(),
             sizes,
             seats: options.workers + 4,
         })
