@@ -502,3 +502,16 @@ fn gcma_says_what_it_cannot_do() {
         assert!(error.contains(what) && out.is_empty(), "{args:?}: {error}");
     }
 }
+
+#[test]
+fn gcma_says_how_many_requests_could_not_be_made_beside_builds() {
+    let tree = tempfile::tempdir().unwrap();
+    std::fs::write(tree.path().join("a.c"), "int main(void) {}\n").unwrap();
+    let (ram, tree) = ("--ram=40MiB", tree.path().to_str().unwrap());
+    let asked = ["--reserve=16MiB", "--requests=1000", "--pause=10"];
+    let on = ["--variants=gcma", "--device=host", "--tree", tree];
+    let (code, out, error) = run(&[&["gcma", ram][..], &asked, &on].concat());
+    assert_eq!(code, Some(2), "{error}");
+    let what = " of 4000 requests were made beside 50 builds";
+    assert!(error.contains(what) && out.is_empty(), "{error}");
+}
