@@ -15,13 +15,12 @@ use core::ops::{Add, Range, Sub};
 struct RunCost {
     /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
     impossible: u32,
-    /// Pages, those got lately counted twice, those to be put back [`PUT_BACK_PAGES`] times, and
-    /// [`DIRTY_PAGES`] where one is not yet on its device.
+    /// Pages that are not yet on their device and are not to be put back. They are counted, and not the words
+    /// they lie in: a window's ends may cut a word, whose parts are then subtracted one by one.
+    dirty: i32,
+    /// Pages, those got lately counted twice, and those to be put back [`PUT_BACK_PAGES`] times.
     pages: i64,
 }
-
-/// What dirty pages among 64 frames count: more than all pages of a run together.
-const DIRTY_PAGES: i64 = 1 << 32;
 
 /// What a page that is to be put back counts: its copy takes 0.9 to 2.1 µs, a discard some ns, but a clean page
 /// that is dropped may have to be read again. The factor is chosen between the two.
@@ -33,6 +32,7 @@ impl Add for RunCost {
     fn add(self, other: Self) -> Self {
         Self {
             impossible: self.impossible + other.impossible,
+            dirty: self.dirty + other.dirty,
             pages: self.pages + other.pages,
         }
     }
@@ -44,6 +44,7 @@ impl Sub for RunCost {
     fn sub(self, other: Self) -> Self {
         Self {
             impossible: self.impossible - other.impossible,
+            dirty: self.dirty - other.dirty,
             pages: self.pages - other.pages,
         }
     }
@@ -51,7 +52,7 @@ impl Sub for RunCost {
 
 impl Cost for RunCost {
     fn is_possible(self) -> bool {
-        self.impossible == 0 && self.pages < DIRTY_PAGES
+        self.impossible == 0 && self.dirty <= 0
     }
 
     fn price(self) -> i64 {
@@ -68,7 +69,7 @@ impl<P: Relax + Contents> Reserve<'_, P> {
         if pages == 0 {
             return RunCost {
                 impossible: impossible.count_ones(),
-                pages: 0,
+                ..RunCost::default()
             };
         }
         let hot = pages & self.bits(nth, &[VISITED]);
@@ -85,10 +86,8 @@ impl<P: Relax + Contents> Reserve<'_, P> {
         };
         RunCost {
             impossible: impossible.count_ones(),
-            pages: count(pages)
-                + count(hot)
-                + count(moved) * PUT_BACK_PAGES
-                + if dirty == 0 { 0 } else { DIRTY_PAGES },
+            dirty: count(dirty) as i32,
+            pages: count(pages) + count(hot) + count(moved) * PUT_BACK_PAGES,
         }
     }
 

@@ -221,15 +221,19 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         looked: &mut Looked,
     ) -> Result<(usize, Word), Stays> {
         let table = &self.table;
-        let id = match self.stocked_descriptor(supply, looked)? {
-            Some(id) => id,
-            None => {
-                // What became free behind where it was looked.
-                *looked = Looked::default();
-                let id = self.stocked_descriptor(supply, looked)?;
-                id.ok_or(Stays::NoMemory)?
-            }
-        };
+        let mut found = self.stocked_descriptor(supply, looked);
+        if found == Ok(None) {
+            // What became free behind where it was looked.
+            *looked = Looked::default();
+            found = self.stocked_descriptor(supply, looked);
+        }
+        let found = found.or_else(|stays| {
+            // The same with a frame, where there is no other.
+            looked.stocked = 0;
+            let id = self.claim_free_ordinary(true, &mut looked.stocked);
+            id.map(Some).ok_or(stays)
+        })?;
+        let id = found.ok_or(Stays::NoMemory)?;
         let word = table.state(id).next(State::Filling, pool);
         table.publish(id, word);
         table.before_writing();
@@ -237,7 +241,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     /// A free descriptor, claimed, that has a frame or gets one, from where it was looked on; `None` if there is
-    /// no free one.
+    /// no free one. Fails if `supply` has no frame for it.
     fn stocked_descriptor(
         &self,
         supply: &mut (impl Supply + ?Sized),
@@ -331,7 +335,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
 impl<P> Reserve<'_, P> {
     /// The ordinary frame of a descriptor, if it has one.
     pub(super) fn ordinary_frame(&self, id: usize) -> Option<Frame> {
-        // Acquire pairs with the Release in `claim_ordinary`.
+        // Acquire pairs with the Release in `stocked_descriptor`.
         let value = self.table.desc(id)[VALUE].load(Acquire);
         value.checked_sub(1).map(Frame)
     }

@@ -163,3 +163,25 @@ fn a_single_frame_is_a_free_one_else_one_that_was_not_got_lately_else_any() {
     let taken = [stats.taken_free, stats.taken_cold, stats.taken_hot];
     assert_eq!(taken, [1, 1, 1]);
 }
+
+#[test]
+fn a_clean_run_is_found_behind_dirty_pages_where_the_places_cut_words() {
+    // The places are frames 1024, 1088 and so on, which are not the first of 64 bits.
+    let dirty = [70, 100, 130, 160];
+    for frames in [256, 280] {
+        let (reserve, _) = reserve(512, 1);
+        let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+        let mut guest = guest(&reserve, 0);
+        for index in 0..512 {
+            let put = if dirty.contains(&index) {
+                guest.put_dirty(key(pool, index), &page(index))
+            } else {
+                guest.put(key(pool, index), &page(index))
+            };
+            put.unwrap();
+        }
+        let run = reserve.alloc_contig(frames, 64).unwrap();
+        assert_eq!(run.start(), Frame(FIRST + 216), "{frames} frames");
+        reserve.verify().unwrap();
+    }
+}

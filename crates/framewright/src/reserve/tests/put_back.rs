@@ -314,16 +314,16 @@ fn a_supply_that_panics_leaves_pages_and_frames_as_they_were() {
 
 #[test]
 fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_it() {
-    /// Forgets some pages that have been put back, when it is asked for the last frame there is a
-    /// descriptor for.
+    /// Forgets some pages that have been put back, when it has been asked so often.
     struct Forgets<'r> {
         ordinary: Ordinary,
+        calls: u64,
         guest: Guest<'r, 'static, Toy>,
         pool: PoolId,
     }
     impl Supply for Forgets<'_> {
         fn frame(&mut self) -> Result<Frame, AllocError> {
-            if self.ordinary.calls == 39 {
+            if self.ordinary.calls == self.calls {
                 (0..10).for_each(|index| self.guest.invalidate_page(key(self.pool, index)));
             }
             self.ordinary.frame()
@@ -332,29 +332,33 @@ fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_
             self.ordinary.free(frame);
         }
     }
-    let (reserve, _, _) = beside(64, 40);
-    let pool = reserve.open_pool(&PUT_BACK).unwrap();
-    let mut guest = guest(&reserve, 0);
-    for index in 0..50 {
-        guest.put_dirty(key(pool, index), &page(index)).unwrap();
+    // At the last frame there is a descriptor for, and where there is a descriptor and no frame.
+    for (descriptors, frames, calls) in [(40, 100, 39), (100, 40, 40)] {
+        let (reserve, _, _) = beside(64, descriptors);
+        let pool = reserve.open_pool(&PUT_BACK).unwrap();
+        let mut guest = super::guest(&reserve, 0);
+        for index in 0..50 {
+            guest.put_dirty(key(pool, index), &page(index)).unwrap();
+        }
+        let ordinary = Ordinary::new(FIRST + 64, frames);
+        let mut supply = Forgets {
+            ordinary,
+            calls,
+            guest,
+            pool,
+        };
+        let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
+        assert_eq!(reserve.stats().put_back_pages, 50);
+        let mut out = [0; 512];
+        for index in 0..50 {
+            let found = supply.guest.get(key(pool, index), &mut out);
+            assert_eq!(found, index >= 10);
+            assert!(!found || stamp(&out) == index);
+        }
+        reserve.release(run).unwrap();
+        supply.guest.invalidate_pool(pool);
+        reserve.collect(&mut supply);
+        assert_eq!(supply.ordinary.free.len() as u64, frames);
+        reserve.verify().unwrap();
     }
-    let ordinary = Ordinary::new(FIRST + 64, 100);
-    let mut supply = Forgets {
-        ordinary,
-        guest,
-        pool,
-    };
-    let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
-    assert_eq!(reserve.stats().put_back_pages, 50);
-    let mut out = [0; 512];
-    for index in 0..50 {
-        let found = supply.guest.get(key(pool, index), &mut out);
-        assert_eq!(found, index >= 10);
-        assert!(!found || stamp(&out) == index);
-    }
-    reserve.release(run).unwrap();
-    supply.guest.invalidate_pool(pool);
-    reserve.collect(&mut supply);
-    assert_eq!(supply.ordinary.free.len(), 100);
-    reserve.verify().unwrap();
 }
