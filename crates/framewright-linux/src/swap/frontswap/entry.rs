@@ -1,7 +1,7 @@
 /// Where a page's contents are: a kind, whether the store may have a copy, a version, and a slot.
 ///
 /// The version moves on with every new content. It is part of the store's [key](Entry::index), so a cleaner
-/// that was handed an older one sees it, however long ago that was.
+/// that was handed an older one sees it, unless the page has had 2^21 versions since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry(pub(super) u64);
 

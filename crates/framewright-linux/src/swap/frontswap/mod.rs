@@ -242,9 +242,9 @@ impl<'s> Frontswap<'s> {
     /// Stores the contents of pages, in place of what they had; in one request where they go to the device.
     ///
     /// # Errors
-    /// The first page's that was not stored, and why; those of `pages` before it are stored. It and those
-    /// behind it are as before, unless the store had an older version, which may be gone: whoever
-    /// stores a page still has it.
+    /// The first page's that was not stored, and why; those of `pages` before it are stored. Those behind
+    /// it are as before, and so is it, unless it had an older version, in the store or in a slot: that may be gone,
+    /// and the page then loads as zero. Whoever stores a page still has it.
     ///
     /// # Panics
     /// If there are not as many contents as pages.
