@@ -116,7 +116,7 @@ pub enum MoveState {
     Moved,
     /// It stays, and will: somebody has pinned it.
     Pinned,
-    /// It stays for now: somebody was using it, or something failed.
+    /// It stays this time, and may move at another try: somebody was using it, or something failed.
     Busy,
 }
 
