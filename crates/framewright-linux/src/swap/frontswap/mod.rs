@@ -243,8 +243,8 @@ impl<'s> Frontswap<'s> {
     ///
     /// # Errors
     /// The first page's that was not stored, and why; those of `pages` before it are stored. Those behind
-    /// it are as before, and so is it, unless it had an older version, in the store or in a slot: that may be gone,
-    /// and the page then loads as zero. Whoever stores a page still has it.
+    /// it are as before, and so is it, unless it had an older version in the store alone, or in a slot of a device
+    /// without another one: that may be gone, and the page then loads as zero. Whoever stores a page still has it.
     ///
     /// # Panics
     /// If there are not as many contents as pages.
@@ -291,15 +291,22 @@ impl<'s> Frontswap<'s> {
         front
             .tenancy
             .with(&mut |store| stored = store.put_dirty(key, contents).is_ok());
-        self.gone(old);
         if stored {
+            self.gone(old);
             count(&self.counts.stores);
             count(&self.counts.store_puts);
             return true;
         }
         count(&self.counts.store_refused);
-        let none = dirty.next(Kind::None);
-        self.gone(Entry(word.swap(none.0, AcqRel)));
+        // What lies in a slot is the page's until these contents are written, which may fail.
+        let before = match old.kind() {
+            Kind::Device => dirty.next(Kind::Device).with_slot(old.slot()),
+            _ => {
+                self.gone(old);
+                dirty.next(Kind::None)
+            }
+        };
+        self.gone(Entry(word.swap(before.0, AcqRel)));
         false
     }
 

@@ -199,6 +199,35 @@ fn a_failed_write_says_which_page_and_those_before_it_are_stored() {
 }
 
 #[test]
+fn what_neither_store_nor_device_takes_leaves_the_older_version_where_it_was() {
+    let (slots, mut words) = (Slots::new(2), Vec::new());
+    let reserve = reserve(&mut words, &slots, 64);
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let device = Faulty::new(Zram::new(200, 1 << 20));
+    let swap = Frontswap::new(&device, 150).with_store(&guests, pool, 3, BACK);
+    // An owner has all frames, so the store refuses.
+    let all = reserve.alloc_contig(64, 1).unwrap();
+    swap.store(&[5], &[page(1)]).unwrap();
+    let mut got = [0; 512];
+    for _ in 0..2 {
+        // The page is tried twice: in a run, and by itself.
+        device.fail(SwapOp::Write, device.calls(SwapOp::Write), 2);
+        let (nth, error) = swap.store(&[5], &[page(2)]).unwrap_err();
+        assert_eq!(nth, 0, "{error}");
+        assert_eq!(swap.load(5, &mut got).unwrap(), Loaded::Clean);
+        assert_eq!(
+            (got, swap.used_slots(), swap.dirty_pages()),
+            (page(1), 1, 0)
+        );
+    }
+    reserve.release(all).unwrap();
+    swap.store(&[5], &[page(3)]).unwrap();
+    swap.load(5, &mut got).unwrap();
+    assert_eq!((got, swap.used_slots()), (page(3), 0));
+}
+
+#[test]
 fn a_full_device_is_an_error_and_what_is_there_stays() {
     let device = Zram::new(4, 1 << 20);
     let swap = Frontswap::new(&device, 100);
