@@ -5,9 +5,12 @@ pub mod before;
 pub mod cmd;
 #[cfg(target_os = "linux")]
 pub mod experiment;
+pub mod fuzzing;
 pub mod measure;
 pub mod pressure;
+pub mod printable;
 pub mod record;
 pub mod replay;
 pub mod report;
+mod steps;
 pub mod trace;

@@ -227,7 +227,10 @@ fn a_fault_in_a_parameter_file_is_said_with_file_and_line() {
     assert!(error.contains("my.toml:2: "), "{error}");
     let (code, _, error) = run(&["fallback", "--params", "no/such.toml"]);
     assert_eq!(code, Some(2));
-    assert!(error.contains("no/such.toml: cannot read"), "{error}");
+    assert!(
+        error.contains("no/such.toml: cannot open the file"),
+        "{error}"
+    );
 }
 
 #[test]

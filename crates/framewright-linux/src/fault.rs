@@ -22,6 +22,7 @@
 //! regions: as with all users of SIGSEGV, the last one must pass on what is not his.
 
 use crate::anon::AnonError;
+use crate::fork::Process;
 use std::ffi::c_int;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -47,8 +48,8 @@ pub(crate) trait Touched: Sync {
     fn touched(&self, address: usize, is_write: Option<bool>) -> Touch;
 }
 
-/// A region as the handler finds it: behind a thin pointer.
-struct Known(*const dyn Touched);
+/// A region as the handler finds it: behind a thin pointer; and the process whose it is.
+struct Known(*const dyn Touched, Process);
 
 /// A region that the handler knows.
 ///
@@ -130,7 +131,7 @@ impl Listed {
         let bytes = unsafe { &*region }.bytes();
         listing.start.store(bytes.start, Relaxed);
         listing.end.store(bytes.end, Relaxed);
-        let known = Box::into_raw(Box::new(Known(region)));
+        let known = Box::into_raw(Box::new(Known(region, Process::this())));
         // INVARIANT: both live until `drop` has waited for all users.
         listing.region.store(known, SeqCst);
         Ok(Self { listing, known })
@@ -167,7 +168,9 @@ fn touched(address: usize, is_write: Option<bool>) -> Option<Touch> {
         } else {
             // SAFETY: not null after `users` was raised, so both live until that is lowered
             // (invariant; the order of the two is SeqCst).
-            Some(unsafe { &*(*region).0 }.touched(address, is_write))
+            let (region, process) = unsafe { (&*(*region).0, (*region).1) };
+            // A child has no access, and must not wait for a thread of the parent's.
+            process.is_this().then(|| region.touched(address, is_write))
         };
         listing.users.fetch_sub(1, SeqCst);
         touch

@@ -99,6 +99,8 @@ pub enum SlotError {
     NoSlot(NoSlot),
     /// The thread's seat is in use: it was asked for before, and not dropped yet.
     SeatTaken(CpuId),
+    /// The process was forked off from the one that made the host, whose frames these are.
+    Forked,
 }
 
 impl fmt::Display for SlotError {
@@ -106,6 +108,9 @@ impl fmt::Display for SlotError {
         match self {
             Self::NoSlot(error) => error.fmt(f),
             Self::SeatTaken(cpu) => write!(f, "the seat of {cpu} is in use"),
+            Self::Forked => {
+                f.write_str("the host is the parent's: this process was forked off from it")
+            }
         }
     }
 }
@@ -114,7 +119,9 @@ impl std::error::Error for SlotError {}
 
 /// A zone of page frames in this process: the frames, their metadata and the platform.
 ///
-/// Shared by reference among threads, each of which has its own [`seat`](Self::seat).
+/// Shared by reference among threads, each of which has its own [`seat`](Self::seat). Nothing of it is
+/// another process's: one that is forked off gets no seat ([`SlotError::Forked`]), and if it uses one that it had, or
+/// touches a frame, it ends by SIGSEGV. The parent does not notice.
 ///
 /// ```
 /// use framewright::{Frame, Mobility, Order, frame::ZoneLayout};
@@ -197,13 +204,22 @@ impl<B: Barrier + Clone> Host<B> {
 
     /// The calling thread's seat, until it is dropped. What it has cached stays there.
     ///
-    /// The thread takes a slot at its first call, and keeps it until it ends.
+    /// The thread takes a slot at its first call, and keeps it until it ends: also the destructors of its values and of
+    /// pthread keys find it. Where all slots are other threads' the call waits up to 50 ms for one that is
+    /// ending to give its own back.
     ///
     /// # Errors
-    /// If there are more threads than slots, or the thread has its seat already. Nothing has
-    /// changed then.
+    /// If there are more threads than slots, or the thread has its seat already, or the process was forked off.
+    /// Nothing has changed then.
     pub fn seat(&self) -> Result<Seat<'_, '_, Linux<B>>, SlotError> {
-        let cpu = self.platform.slots().mine().map_err(SlotError::NoSlot)?;
+        if !self.ram.is_this_process() {
+            return Err(SlotError::Forked);
+        }
+        let cpu = self
+            .platform
+            .slots()
+            .await_mine()
+            .map_err(SlotError::NoSlot)?;
         self.zone().seat(cpu).map_err(|error| match error {
             // There are as many slots as seats, so no slot is unknown.
             SeatError::Taken(cpu) | SeatError::Unknown(cpu) => SlotError::SeatTaken(cpu),

@@ -17,6 +17,8 @@ pub type HostKvSeat<'h, B = Membarrier, R = NoRelief> =
 
 /// A [`HostSpace`] with objects: kmalloc and kvmalloc in its frames and in its window.
 ///
+/// In a process that is forked off it is as good as a [`HostSpace`] there: seats are refused, objects cannot be touched.
+///
 /// `R` gives memory back where a request asks for that; by default nobody does.
 ///
 /// Objects are known by addresses, which are real ones of this process; whoever has the object may

@@ -36,6 +36,11 @@
 //! setting of the host is changed, and no privilege is needed; what the host did not give (huge
 //! pages, membarrier) is said in a [`RamReport`] or an error.
 //!
+//! # Processes that are forked off
+//! have nothing of a host: what they ask of it is an error, and what they touch of it ends them by SIGSEGV, instead of
+//! both processes handing out the same frames. They may make hosts of their own. Of a [`Heap`] they can read what it
+//! had. A child that clone(2) makes without fork(3) shares the windows with its parent: it must not touch them.
+//!
 //! # What is not here
 //! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread
 //! may move at any instruction.
@@ -44,6 +49,7 @@ pub mod anon;
 pub mod card;
 mod fault;
 pub mod file_cache;
+mod fork;
 mod gate;
 pub mod heap;
 mod host;

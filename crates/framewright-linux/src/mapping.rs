@@ -3,6 +3,7 @@
 
 //! Memory from the kernel for as long as a value lives.
 
+use crate::fork::{Process, Unforked};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -42,6 +43,9 @@ pub(crate) struct Mapping {
     /// What was asked of the kernel first, and is given back as a whole.
     reservation: *mut c_void,
     reserved_bytes: usize,
+    /// A child has no access to it.
+    unforked: Unforked,
+    process: Process,
 }
 
 // SAFETY: the mapping belongs to the process and not to a thread; through `&Mapping` only atomics
@@ -102,12 +106,19 @@ impl Mapping {
         match map(at) {
             // INVARIANT: `at` is aligned, and `len_bytes` from there lie in the reservation, which
             // is longer by twice the alignment.
-            Ok(start) => Ok(Self {
-                start: NonNull::new(start.cast()).expect("mmap never returns the null page"),
-                len_bytes,
-                reservation,
-                reserved_bytes,
-            }),
+            Ok(start) => {
+                let mapping = Self {
+                    start: NonNull::new(start.cast()).expect("mmap never returns the null page"),
+                    len_bytes,
+                    reservation,
+                    reserved_bytes,
+                    unforked: Unforked::new(start.addr(), len_bytes),
+                    process: Process::this(),
+                };
+                // Refused nowhere; and fork(3) calls what hides it in any case.
+                let _ = mapping.advise(libc::MADV_DONTFORK);
+                Ok(mapping)
+            }
             Err(errno) => {
                 // SAFETY: nobody has seen the reservation yet. A failed MAP_FIXED may have
                 // unmapped a part of it; munmap does not mind holes.
@@ -115,6 +126,17 @@ impl Mapping {
                 Err(errno)
             }
         }
+    }
+
+    /// From here on a child can read it.
+    pub(crate) fn let_children_read(&self) {
+        self.unforked.let_read();
+        let _ = self.advise(libc::MADV_DOFORK);
+    }
+
+    /// The process that has it.
+    pub(crate) const fn process(&self) -> Process {
+        self.process
     }
 
     /// Its length in bytes.
@@ -217,6 +239,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // Something of the child's own may be where the parent's mapping was left out.
+            return;
+        }
+        self.unforked.give_up();
         before_unmap();
         // SAFETY: the reservation is this value's (invariant), and no reference into it outlives
         // the value. It cannot fail: whole mappings are given back.

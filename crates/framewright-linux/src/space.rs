@@ -44,6 +44,9 @@ pub type HostRangeSeat<'h, B> = RangeSeat<'h, 'h, Paged<B>, Seat<'h, 'h, Linux<B
 /// A [`Host`] with virtual ranges: frames, a window in which they appear, and the space that hands
 /// out the window.
 ///
+/// A process that is forked off gets no seat, and has no access to the window, as it has none to the [`Host`]; only
+/// a child that clone(2) makes without fork(3) shares with its parent what the window shows.
+///
 /// The space's metadata is memory of its own, of which only what is used costs anything: less than
 /// 1 % of what is mapped, once that is more than a few MiB, however long the window.
 ///

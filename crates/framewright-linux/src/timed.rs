@@ -84,6 +84,10 @@ impl<A: Contiguous> Contiguous for Timed<A> {
         self.time(|area| area.take(reservation))
     }
 
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+        self.time(|area| area.try_take(reservation, rounds))
+    }
+
     fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
         self.area.unreserve(reservation)
     }

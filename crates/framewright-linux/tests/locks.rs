@@ -12,7 +12,8 @@ use std::sync::Barrier;
 use std::thread;
 
 const FRAMES: u64 = 4096;
-const PAGES: u64 = 1 << 14;
+/// Fewer than there are frames: so what no gap of the window can serve is not refused for its frames.
+const PAGES: u64 = 1 << 11;
 
 fn host(accounts_locks: bool) -> HostSpace<Fenced> {
     let layout = ZoneLayout::new(Frame(0), FRAMES).with_cpus(2);
@@ -34,7 +35,7 @@ fn work(host: &HostSpace<Fenced>) {
     let frame = seat.frames().alloc(block, Mobility::Movable).unwrap();
     seat.frames().free(frame, block).unwrap();
     let mut all = Vec::new();
-    while let Ok(frame) = seat.frames().alloc(block, Mobility::Movable) {
+    while let Ok(frame) = seat.frames().alloc_hard(block, Mobility::Movable) {
         all.push(frame);
     }
     for frame in all {

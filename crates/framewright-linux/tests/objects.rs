@@ -128,7 +128,7 @@ fn is_full(error: KvError) -> bool {
         KvError::NotNow { .. } => true,
         KvError::Frames(error) => full(error),
         KvError::Ranges(RangeError::Frames(error)) => full(error),
-        KvError::Ranges(RangeError::NoSpace { .. }) => true,
+        KvError::Ranges(RangeError::NoSpace { .. } | RangeError::TooManyFrames { .. }) => true,
         KvError::Ranges(RangeError::Map(error)) => {
             matches!(error, MapError::Limit { .. } | MapError::NoMemory)
         }

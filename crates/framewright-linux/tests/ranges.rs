@@ -154,7 +154,11 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
                                 served.fetch_add(1, Relaxed);
                                 live.push(area);
                             }
-                            Err(RangeError::Frames(_) | RangeError::NoSpace { .. }) => {
+                            Err(
+                                RangeError::Frames(_)
+                                | RangeError::TooManyFrames { .. }
+                                | RangeError::NoSpace { .. },
+                            ) => {
                                 refused.fetch_add(1, Relaxed);
                             }
                             Err(error) => panic!("{error}"),

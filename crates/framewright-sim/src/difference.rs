@@ -36,6 +36,8 @@ pub struct Summary {
     pub served: u64,
     /// Requests refused.
     pub refused: u64,
+    /// Requests refused that what other CPUs had cached would have served, by a rule that allows it.
+    pub missed: u64,
     /// Platform calls that were made to fail, and did.
     pub faults: u64,
 }

@@ -2,7 +2,7 @@
 
 use framewright::frame::AllocError;
 use framewright::policy::RangeConfig;
-use framewright::vrange::{AreaRequest, FrameSource, Space, SpaceLayout};
+use framewright::vrange::{AreaRequest, FrameSource, Origin, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Page, Run};
 use framewright_sim::{Call, Paging, PoolFrames};
 use std::cell::Cell;
@@ -20,6 +20,14 @@ struct Short<'p> {
 }
 
 impl FrameSource for Short<'_> {
+    fn origin(&self) -> Origin {
+        self.pool.origin()
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.pool.frames_in_all()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         self.pool.alloc_run(frames, context)
     }

@@ -83,7 +83,20 @@ impl Oracle {
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
-        let frame = seat.alloc(order, mobility)?;
+        self.got(order, seat.alloc(order, mobility))
+    }
+
+    fn alloc_hard(
+        &self,
+        seat: &mut OwnSeat,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
+        self.got(order, seat.alloc_hard(order, mobility))
+    }
+
+    fn got(&self, order: Order, got: Result<Frame, AllocError>) -> Result<Frame, AllocError> {
+        let frame = got?;
         assert!(frame.is_aligned(order));
         self.mark(frame, order, true);
         Ok(frame)
@@ -200,13 +213,59 @@ fn f8_large_requests_find_what_other_caches_hold() {
         let end = oracle.clone();
         on_cpus(zone, 2, move |seat, _| {
             for _ in 0..3 {
-                let frame = oracle.alloc(seat, order(4), MOVABLE);
+                let frame = oracle.alloc_hard(seat, order(4), MOVABLE);
                 let frame = frame.expect("F8: a whole pageblock is nobody's");
                 oracle.free(seat, frame, order(4));
                 let small = oracle.alloc(seat, order(0), MOVABLE);
                 oracle.free(seat, small.expect("F8: most frames are nobody's"), order(0));
             }
         });
+        end.end(zone);
+    });
+}
+
+#[test]
+fn f9_who_waits_for_a_stop_is_answered_by_it_and_never_wrongly() {
+    // A full zone of four pageblocks, of which one comes and goes. Two ask for it again and again: who is
+    // refused was so at a moment at which somebody else had it, whatever a memo or another's stop said.
+    explore(400, || {
+        let zone = zone(32, 3, 3, Fallback::Concentrated);
+        let oracle = Oracle::new(32);
+        let end = oracle.clone();
+        let mut keeper = zone.seat(CpuId(2)).unwrap();
+        let kept: Vec<_> = (0..3)
+            .map(|_| oracle.alloc(&mut keeper, order(3), UNMOVABLE).unwrap())
+            .collect();
+        // How many ask for the fourth or have it, and how many ever did.
+        let asking = Arc::new(Plain::new((0u32, 0u32)));
+        on_cpus(zone, 2, move |seat, cpu| {
+            for _ in 0..6 {
+                let (others, ever) = {
+                    let mut asking = asking.lock().unwrap();
+                    *asking = (asking.0 + 1, asking.1 + 1);
+                    (asking.0 - 1, asking.1)
+                };
+                match oracle.alloc(seat, order(3), MOVABLE) {
+                    Ok(frame) => {
+                        // In pieces, into this CPU's cache: only a stop finds them.
+                        for part in 0..8 {
+                            let frame = Frame(frame.0 + part);
+                            oracle.mark(frame, Order::ZERO, false);
+                            seat.free_part(frame, Order::ZERO).unwrap();
+                        }
+                    }
+                    Err(_) => assert!(
+                        others > 0 || asking.lock().unwrap().1 > ever,
+                        "F9: cpu {cpu} was refused what nobody else asked for"
+                    ),
+                }
+                asking.lock().unwrap().0 -= 1;
+            }
+        });
+        for frame in kept {
+            end.free(&mut keeper, frame, order(3));
+        }
+        drop(keeper);
         end.end(zone);
     });
 }
@@ -356,5 +415,37 @@ fn a_zone_of_one_cpu_is_stopped_under_its_work() {
         });
         keeper.join().unwrap();
         end.end(zone);
+    });
+}
+
+#[test]
+fn what_is_said_to_be_free_is_never_more_than_there_is() {
+    // Nothing is cached, and nearly everything taken: what one CPU frees another one has at once, and
+    // who counts meanwhile may have seen the one and not yet the other.
+    explore(400, || {
+        let zone = zone_for(2, 16, 3, 3, Fallback::Concentrated);
+        let mut first = zone.seat(CpuId(0)).unwrap();
+        let taken: Vec<_> = (0..16)
+            .map(|_| first.alloc(Order::ZERO, MOVABLE).unwrap())
+            .collect();
+        drop(first);
+        let reader = thread::spawn(move || {
+            for _ in 0..3 {
+                let free = zone.stats().nr_free_pages;
+                assert!(free <= 16, "{free} of 16 frames are free");
+            }
+        });
+        on_cpus(zone, 2, move |seat, cpu| {
+            for &frame in &taken[..4] {
+                if cpu == 0 {
+                    seat.free(frame, Order::ZERO).unwrap();
+                } else {
+                    _ = seat.alloc(Order::ZERO, MOVABLE);
+                }
+                thread::yield_now();
+            }
+        });
+        reader.join().unwrap();
+        assert_eq!(zone.stats().nr_free_pages, zone.recount().free);
     });
 }

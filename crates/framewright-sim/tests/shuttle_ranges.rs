@@ -5,16 +5,44 @@
 //! framewright-sim --test shuttle_ranges`
 #![cfg(shuttle)]
 
-use framewright::Page;
 use framewright::policy::RangeConfig;
 use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
-use framewright::vrange::{Space, SpaceLayout};
+use framewright::vrange::{AreaRequest, RangeFreeError, Space, SpaceLayout};
+use framewright::{CpuId, Page};
 use framewright_sim::range::{Hammer, Work};
-use framewright_sim::{Paging, SharedPaging};
-use shuttle::thread;
+use framewright_sim::{Paging, SharedFrames, SharedPaging};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, Runner, thread};
+use std::sync::Arc;
 
+/// Half of the schedules at random, and half with three changes of who goes first: only those
+/// hold a thread up for long between two of its steps.
 fn explore(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
-    shuttle::check_random(test, schedules);
+    let mut config = Config::new();
+    config.stack_size = 1 << 19;
+    let test = Arc::new(test);
+    let same = test.clone();
+    Runner::new(RandomScheduler::new(schedules / 2), config.clone()).run(move || test());
+    Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
+}
+
+type TestSpace = Space<'static, &'static SharedPaging>;
+
+fn space(
+    pages: u64,
+    span_pages: u32,
+    cpus: u16,
+    config: &RangeConfig,
+    pause: fn(),
+) -> (&'static TestSpace, &'static SharedPaging) {
+    let layout = SpaceLayout::new(Page(1024), pages)
+        .with_span_pages(span_pages)
+        .with_cpus(cpus);
+    let paging = Paging::new(cpus, layout.start, pages, pages as u32, 256).eager(true);
+    let paging: &SharedPaging = Box::leak(Box::new(SharedPaging::new(paging, pause)));
+    let memory = vec![0; layout.words_needed().unwrap()].leak();
+    let space = Space::new(&layout, config, memory, paging).unwrap();
+    (Box::leak(Box::new(space)), paging)
 }
 
 fn hammer(
@@ -25,15 +53,8 @@ fn hammer(
     ops: u32,
     work: &'static Work,
 ) {
-    let layout = SpaceLayout::new(Page(1024), pages)
-        .with_span_pages(span_pages)
-        .with_cpus(cpus);
-    let paging = Paging::new(cpus, layout.start, pages, pages as u32, 256).eager(true);
-    let paging: &SharedPaging = Box::leak(Box::new(SharedPaging::new(paging, thread::yield_now)));
-    let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let space = Box::leak(Box::new(
-        Space::new(&layout, &config, memory, paging).unwrap(),
-    ));
+    let layout = SpaceLayout::new(Page(1024), pages);
+    let (space, paging) = space(pages, span_pages, cpus, &config, thread::yield_now);
     let hammer: &Hammer = Box::leak(Box::new(Hammer::new(space, paging, &layout)));
     let threads: Vec<_> = (0..cpus)
         .map(|cpu| thread::spawn(move || hammer.work(cpu, u64::from(cpu) + 11, ops, work)))
@@ -118,4 +139,120 @@ fn kept_areas_go_through_the_depot_from_those_who_free_to_those_who_allocate() {
         must_serve: false,
     };
     explore(300, || hammer(64, 16, 3, config(8, 8), 14, &WORK));
+}
+
+#[test]
+fn v9_a_purge_beside_frees_of_areas_across_words_takes_them_as_a_whole() {
+    // No pauses of the platform's: a thread is held up where the scheduler wants, so also between
+    // two steps of a free.
+    explore(800, || {
+        let (space, paging) = space(4096, 128, 2, &config(400, 0), || ());
+        let mut owner = space.seat(CpuId(0), SharedFrames(paging)).unwrap();
+        let mut other = space.seat(CpuId(1), SharedFrames(paging)).unwrap();
+        // Of 41 pages with the guard page: the second, fourth and fifth cross a word's end.
+        let areas: Vec<_> = (0..6)
+            .map(|_| owner.vmalloc(&AreaRequest::new(40)).unwrap())
+            .collect();
+        let freed = areas.clone();
+        let freer = thread::spawn(move || {
+            for &area in &freed[..4] {
+                assert_eq!(other.vfree(area), Ok(40));
+            }
+        });
+        owner.purge();
+        assert_eq!(owner.vfree(areas[4]), Ok(40));
+        owner.purge();
+        space.verify().unwrap();
+        freer.join().unwrap();
+        owner.drain();
+        space.verify().unwrap();
+        assert_eq!(paging.lock().broken(), None);
+    });
+}
+
+#[test]
+fn v9_long_areas_in_long_spans_are_freed_anywhere_and_purged() {
+    static WORK: Work = Work {
+        kinds: EVERYTHING,
+        pages_max: 60,
+        held_max: 3,
+        shared_percent: 60,
+        purge_percent: 15,
+        must_serve: false,
+    };
+    explore(400, || hammer(2048, 128, 2, config(200, 0), 14, &WORK));
+}
+
+#[test]
+fn v9_many_areas_are_freed_and_then_it_is_quiet() {
+    static WORK: Work = Work {
+        kinds: &[Vmalloc],
+        pages_max: 30,
+        held_max: 16,
+        shared_percent: 0,
+        purge_percent: 5,
+        must_serve: false,
+    };
+    // What a thread holds it frees at its end; then only the others go on.
+    for kept in [0, 64] {
+        explore(100, move || {
+            hammer(2048, 256, 3, config(120, kept), 20, &WORK)
+        });
+    }
+}
+
+#[test]
+fn v10_a_second_free_beside_an_eviction_is_refused() {
+    // Two areas of four pages fill the lists, and two the depot: the others are evicted.
+    explore(1000, || {
+        let (space, paging) = space(512, 64, 2, &config(64, 8), || ());
+        let mut first = space.seat(CpuId(0), SharedFrames(paging)).unwrap();
+        let mut second = space.seat(CpuId(1), SharedFrames(paging)).unwrap();
+        let areas: Vec<_> = (0..6)
+            .map(|_| first.vmalloc(&AreaRequest::new(4)).unwrap())
+            .collect();
+        for &area in &areas[..4] {
+            assert_eq!(first.vfree(area), Ok(4));
+        }
+        let freed = areas.clone();
+        let again = thread::spawn(move || {
+            for &area in freed[..4].iter().rev() {
+                let error = second.vfree(area).unwrap_err();
+                assert!(
+                    matches!(
+                        error,
+                        RangeFreeError::AlreadyFree(_) | RangeFreeError::NotAllocated(_)
+                    ),
+                    "{error}"
+                );
+            }
+        });
+        for &area in &areas[4..] {
+            assert_eq!(first.vfree(area), Ok(4));
+        }
+        again.join().unwrap();
+        first.drain();
+        space.verify().unwrap();
+        assert_eq!(space.stats().area_frees, 6);
+        assert_eq!(paging.lock().broken(), None);
+    });
+}
+
+#[test]
+fn v10_of_two_frees_at_the_same_moment_one_is_taken() {
+    for kept in [0, 64] {
+        explore(1000, move || {
+            let (space, paging) = space(512, 64, 2, &config(64, kept), || ());
+            let mut first = space.seat(CpuId(0), SharedFrames(paging)).unwrap();
+            let mut second = space.seat(CpuId(1), SharedFrames(paging)).unwrap();
+            let area = first.vmalloc(&AreaRequest::new(4)).unwrap();
+            let other = thread::spawn(move || second.vfree(area).is_ok());
+            let mine = first.vfree(area).is_ok();
+            assert_ne!(mine, other.join().unwrap());
+            space.verify().unwrap();
+            first.drain();
+            assert_eq!(space.stats().area_frees, 1);
+            assert_eq!(paging.lock().broken(), None);
+        });
+    }
 }

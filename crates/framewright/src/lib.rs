@@ -6,8 +6,16 @@
 //! ```text
 //! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv, reclaim < reserve
 //! ```
+//!
+//! For machines with 64-bit addresses and 64-bit atomics: numbers of frames, offsets in zones and sums of metadata are
+//! `usize` inside, and a zone may have 2^32 frames.
 #![no_std]
 #![deny(unsafe_code)]
+
+#[cfg(not(all(target_pointer_width = "64", target_has_atomic = "64")))]
+compile_error!(
+    "framewright is for targets with 64-bit addresses and 64-bit atomics: on others frame numbers would be cut"
+);
 
 #[cfg(any(test, loom, shuttle))]
 extern crate std;

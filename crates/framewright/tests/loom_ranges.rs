@@ -4,10 +4,13 @@
 //! In a normal build this file is empty.
 #![cfg(loom)]
 
-use framewright::platform::{Barrier, Fenced, Map, MapError, Relax};
+use framewright::frame::AllocError;
+use framewright::platform::{Barrier, Fenced, Map, MapError, Relax, Zero};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{AreaRequest, NoFrames, RangeFreeError, RangeSeat, Space, SpaceLayout};
-use framewright::{Context, CpuId, Page, PageRange, Run};
+use framewright::vrange::{
+    AreaRequest, FrameSource, NoFrames, Origin, RangeFreeError, RangeSeat, Space, SpaceLayout,
+};
+use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
@@ -185,6 +188,134 @@ fn nothing_is_handed_out_between_its_unmap_and_a_flush() {
         one.purge();
         let mine = alloc(&mut one).unwrap();
         assert_ne!(other.join().unwrap(), mine);
+        space.verify().unwrap();
+    });
+}
+
+/// A page table of two words of pages and the frames behind them, the n-th frame behind one page
+/// only. TLBs load what is mapped at once.
+struct Words {
+    mapped: [AtomicU64; 2],
+    cached: [AtomicU64; 2],
+    /// Where each frame was mapped last, plus one.
+    places: [AtomicU64; 8],
+    taken: AtomicU64,
+}
+
+impl Relax for Words {
+    fn relax(&self, attempt: u32) {
+        Fenced.relax(attempt);
+    }
+}
+
+impl Barrier for Words {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {
+        Fenced.barrier_all();
+    }
+}
+
+impl Map for Words {
+    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+        for (nth, frame) in (frames.start().0..frames.end().0).enumerate() {
+            let place = at.0 - START.0 + nth as u64;
+            let bit = 1 << (place % 64);
+            self.places[frame as usize].store(place + 1, Ordering::Release);
+            self.mapped[place as usize / 64].fetch_or(bit, Ordering::AcqRel);
+            self.cached[place as usize / 64].fetch_or(bit, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        let start = range.start().0 - START.0;
+        let mask = (!0_u128 >> (128 - range.pages())) << start;
+        for word in 0..2 {
+            let mask = (mask >> (64 * word)) as u64;
+            if mask != 0 {
+                self.mapped[word].fetch_and(!mask, Ordering::AcqRel);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        for (mapped, cached) in self.mapped.iter().zip(&self.cached) {
+            cached.fetch_and(mapped.load(Ordering::Acquire), Ordering::AcqRel);
+        }
+    }
+}
+
+impl Zero for Words {
+    fn zero(&self, _frames: Run) {}
+}
+
+/// Frames of a [`Words`], one after another: none is taken twice.
+struct Behind(&'static Space<'static, Words>);
+
+impl FrameSource for Behind {
+    fn origin(&self) -> Origin {
+        Origin::shared(self.0)
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        8
+    }
+
+    fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
+        let frame = self.0.platform().taken.fetch_add(1, Ordering::AcqRel);
+        Ok(Run::new(Frame(frame), 1).unwrap())
+    }
+
+    fn free_run(&mut self, frames: Run) {
+        let words = self.0.platform();
+        for frame in frames.start().0..frames.end().0 {
+            let place = words.places[frame as usize].load(Ordering::Acquire) - 1;
+            for reached in [&words.mapped, &words.cached] {
+                let word = reached[place as usize / 64].load(Ordering::Acquire);
+                assert_eq!(word >> (place % 64) & 1, 0, "V5: given back and reached");
+            }
+        }
+    }
+}
+
+#[test]
+fn v9_an_area_across_words_that_another_cpu_frees_comes_back_as_a_whole() {
+    explore(2, || {
+        let layout = SpaceLayout::new(START, 128)
+            .with_span_pages(128)
+            .with_cpus(2);
+        let config = RangeConfig {
+            lazy_pages_max: 64,
+            kept_pages_max: 0,
+            ..RangeConfig::for_cpus(2)
+        };
+        let memory = vec![0; layout.words_needed().unwrap()].leak();
+        let zero = || AtomicU64::new(0);
+        let words = Words {
+            mapped: [zero(), zero()],
+            cached: [zero(), zero()],
+            places: core::array::from_fn(|_| zero()),
+            taken: zero(),
+        };
+        let space: &'static _ = Box::leak(Box::new(
+            Space::new(&layout, &config, memory, words).unwrap(),
+        ));
+        let mut owner = space.seat(CpuId(0), Behind(space)).unwrap();
+        // Up to page 60; then an area at 60 and 61, and one from 62 over the word's end to 65.
+        owner.alloc_area(&AreaRequest::new(59)).unwrap();
+        let short = owner.vmalloc(&AreaRequest::new(1)).unwrap();
+        let long = owner.vmalloc(&AreaRequest::new(3)).unwrap();
+        assert_eq!(long, Page(START.0 + 62));
+        let other = thread::spawn(move || {
+            let mut other = space.seat(CpuId(1), Behind(space)).unwrap();
+            assert_eq!(other.vfree(short), Ok(1));
+            assert_eq!(other.vfree(long), Ok(3));
+        });
+        owner.purge();
+        other.join().unwrap();
+        owner.purge();
         space.verify().unwrap();
     });
 }

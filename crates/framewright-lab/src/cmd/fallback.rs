@@ -1,6 +1,7 @@
 //! `framewright lab fallback`.
 
 use super::CommandError;
+use super::input::text_of;
 use super::lab::failed;
 use super::progress::with_progress;
 use super::replay;
@@ -117,9 +118,7 @@ impl Args {
         let Some(path) = &self.params else {
             return Ok(Params::default());
         };
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| CommandError::Input(format!("{name}: cannot read: {e}")))?;
+        let (name, text) = text_of(path)?;
         Params::read(&name, &text).map_err(CommandError::input)
     }
 
@@ -145,6 +144,7 @@ impl Args {
             html: None,
             format: replay::Format::Table,
             assertions: Vec::new(),
+            memory_limit: None,
             jobs: self.jobs,
         }
     }

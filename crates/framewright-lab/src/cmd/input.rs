@@ -1,9 +1,10 @@
 use super::CommandError;
 use crate::measure::MAX_ORDER;
+use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::read_pagetypeinfo;
-use crate::trace::{Input, Recording, TextReader, Trace, read_frames, read_pft1};
+use crate::trace::{Input, MemoryLimit, Recording, TextReader, Trace, read_frames, read_pft1};
 use framewright::Mobility;
 use std::path::{Path, PathBuf};
 
@@ -46,29 +47,40 @@ pub(super) fn sample() -> Result<Loaded, CommandError> {
     })
 }
 
+/// The longest text beside a trace that is read: a day's reference has 86,400 rows of some 80
+/// bytes, and a machine of eight nodes a `/proc/pagetypeinfo` of 64 KiB.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
 /// Reads a trace and what lies beside it; `state` is the recording machine's
-/// `/proc/pagetypeinfo` when the trace began.
-pub(super) fn load(path: &Path, state: Option<&Path>) -> Result<Loaded, CommandError> {
+/// `/proc/pagetypeinfo` when the trace began, `limit` how much of this machine's memory that may
+/// take.
+pub(super) fn load(
+    path: &Path,
+    state: Option<&Path>,
+    limit: MemoryLimit,
+) -> Result<Loaded, CommandError> {
     let listed = state.map(read_state).transpose()?;
-    let name = case_name(path);
+    let stem = case_name(path);
     let mut loaded = Loaded {
-        path: path.display().to_string(),
-        name,
+        path: printable::path(path),
+        name: printable::text(&stem),
         trace: Trace::default(),
         anomalies: Vec::new(),
         reference: None,
         chosen: None,
         listed,
     };
-    match Recording::open(path).map_err(CommandError::input)? {
+    let input = Input::open(path).map_err(CommandError::input)?;
+    let input = input.with_memory_limit(limit);
+    match Recording::from_input(input).map_err(CommandError::input)? {
         Recording::Columns(trace) => loaded.trace = trace,
-        Recording::Text(reader) => read_text(*reader, &mut loaded)?,
+        Recording::Text(reader) => read_text(*reader, &mut loaded, limit)?,
     }
-    if let Some(beside) = beside(path, &loaded.name, "linux_ref.csv") {
+    if let Some(beside) = beside(path, &stem, "linux_ref.csv") {
         loaded.reference = Some(reference(&beside)?);
     }
     // The reference knows more: migrations are in it.
-    let frames = beside(path, &loaded.name, "pfn.zst").filter(|_| loaded.reference.is_none());
+    let frames = beside(path, &stem, "pfn.zst").filter(|_| loaded.reference.is_none());
     if let Some(beside) = frames {
         let input = Input::open(&beside).map_err(CommandError::input)?;
         let frames = read_frames(input, &loaded.trace).map_err(CommandError::input)?;
@@ -79,15 +91,22 @@ pub(super) fn load(path: &Path, state: Option<&Path>) -> Result<Loaded, CommandE
 
 /// Free frames by label in a `/proc/pagetypeinfo`, over all zones.
 fn read_state(path: &Path) -> Result<ListedFree, CommandError> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| CommandError::Input(format!("{name}: cannot read: {e}")))?;
+    let (name, text) = text_of(path)?;
     let info = read_pagetypeinfo(&name, &text).map_err(CommandError::input)?;
     Ok(Mobility::ALL.map(|label| {
         (0..=MAX_ORDER)
-            .map(|order| info.free_blocks(label, order) << order)
-            .sum()
+            .map(|order| info.free_blocks(label, order).saturating_mul(1 << order))
+            .fold(0, u64::saturating_add)
     }))
+}
+
+/// A text that is read as a whole, and what messages call it.
+pub(super) fn text_of(path: &Path) -> Result<(String, String), CommandError> {
+    let mut input = Input::open(path).map_err(CommandError::input)?;
+    let text = input
+        .read_text(TEXT_BYTES_MAX)
+        .map_err(CommandError::input)?;
+    Ok((input.name().to_owned(), text))
 }
 
 /// `fileA` for `../traces/fileA.pft.zst`, `stdin` for `-`.
@@ -116,14 +135,17 @@ fn beside(path: &Path, name: &str, extension: &str) -> Option<PathBuf> {
 }
 
 fn reference(path: &Path) -> Result<Vec<ReferenceRow>, CommandError> {
-    let at = |cause: String| CommandError::Input(format!("{}:{cause}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| at(format!(" cannot read: {e}")))?;
-    read_reference(&text).map_err(at)
+    let (name, text) = text_of(path)?;
+    read_reference(&text).map_err(|cause| CommandError::Input(format!("{name}:{cause}")))
 }
 
 /// Reads text to its end and reduces it to objects.
-fn read_text(mut reader: TextReader, loaded: &mut Loaded) -> Result<(), CommandError> {
-    let mut reducer = Reducer::new(None);
+fn read_text(
+    mut reader: TextReader,
+    loaded: &mut Loaded,
+    limit: MemoryLimit,
+) -> Result<(), CommandError> {
+    let mut reducer = Reducer::new(None).with_memory_limit(limit);
     while let Some(event) = reader.next_event().map_err(CommandError::input)? {
         let at = |e| format!("{}:{}: {e}", reader.name(), reader.line_number());
         reducer

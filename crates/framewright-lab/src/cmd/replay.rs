@@ -15,6 +15,7 @@ use crate::report::{
     Scale, Section, Tabled, accent, calibrate, case_grid, has_place, json_lines, linux_column,
     placement_column, series_csv, verdict, write_whole,
 };
+use crate::trace::MemoryLimit;
 use clap::ValueEnum;
 use framewright::Order;
 use std::collections::BTreeMap;
@@ -94,6 +95,11 @@ pub struct Args {
     /// Exit code 1 if one does not hold in every case
     #[arg(long = "assert", value_name = "EXPR")]
     pub assertions: Vec<Assertion>,
+
+    /// How much of this machine's memory a trace may take: while it is read, and for each replay of it
+    /// [default: 4096, and for a replay no more than 512 and 1 for each 1024 operations]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub memory_limit: Option<u64>,
 
     /// Replays that run at once [default: the number of CPUs]. Times are best taken with 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -178,6 +184,11 @@ impl Args {
         policies
     }
 
+    fn limit(&self) -> MemoryLimit {
+        self.memory_limit
+            .map_or(MemoryLimit::default(), |mib| MemoryLimit::bytes(mib << 20))
+    }
+
     fn threads(&self) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.jobs.map_or_else(all, usize::from)
@@ -225,10 +236,16 @@ pub(super) fn replay_case(
     policies: &[Policy],
     options: Options,
     threads: usize,
+    limit: MemoryLimit,
 ) -> Result<Replayed, CommandError> {
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
+    let reclaims = options.reclaim.is_some();
+    Memory::check_size(&loaded.trace, reclaims, limit).map_err(|e| at(&e))?;
     let mut memory = Memory::new(&loaded.trace).map_err(|e| at(&e))?;
+    // As many at once as the limit has room for; one fits, as was just checked.
+    let at_once = limit.len_bytes() / Memory::replay_bytes(&loaded.trace, reclaims).max(1);
+    let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
     let free = memory.free_frames_at_start();
     // With reclaim the balloon takes what others give back, and the figures say what it did not get.
     if options.squeeze > free && options.reclaim.is_none() {
@@ -365,8 +382,9 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
     }
     let mut replayed = Vec::new();
     for path in &args.traces {
-        let loaded = load(path, args.state.as_deref())?;
-        replayed.push(replay_case(&loaded, &policies, options, args.threads())?);
+        let loaded = load(path, args.state.as_deref(), args.limit())?;
+        let (threads, limit) = (args.threads(), args.limit());
+        replayed.push(replay_case(&loaded, &policies, options, threads, limit)?);
     }
     let cases: Vec<Case> = replayed.iter().map(|r| r.case.clone()).collect();
     let info = RunInfo {

@@ -1,4 +1,5 @@
 use super::{Holds, MapCell, Sample};
+use crate::steps;
 use framewright::{Frame, Mobility, Order, Run};
 use std::fmt;
 
@@ -73,7 +74,7 @@ impl Use {
 /// Watches which frames are handed out, from the calls and their results alone.
 ///
 /// It is the same for every policy and asks none of them anything, so what two policies are
-/// compared by does not depend on how they count. One bit a frame and four bytes a 2 MiB block.
+/// compared by does not depend on how they count. One bit a frame, and 20 bytes a 2 MiB block.
 ///
 /// It is also the ownership oracle: each block handed out or freed is checked against the bitmap,
 /// always, because the word has to be read anyway.
@@ -81,6 +82,8 @@ impl Use {
 /// # Invariants
 /// - **O1** A bit is set if and only if its frame is handed out, or does not exist.
 /// - **O2** A block's two counts add up to its set bits without the frames that do not exist.
+/// - **O4** What is not among `changed` is counted in `sums` as [`Observer::recount`] would count it, and
+///   `total` adds all of those up: so a sample costs what has changed since the last one.
 /// - **O3** No aligned block of an order from `none_from` on is free.
 #[derive(Debug, Clone)]
 pub struct Observer {
@@ -89,7 +92,27 @@ pub struct Observer {
     nframes: u64,
     nonmovable: u64,
     none_from: u8,
+    /// By group of [`GROUP`] words, and by region of [`REGION_BLOCKS`] blocks.
+    sums: Vec<Sums>,
+    contaminated: Vec<u32>,
+    is_changed: Vec<bool>,
+    changed: Vec<u32>,
+    total: Sample,
 }
+
+/// What a sample adds up, of one group of 1,024 frames.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    aligned_free: [u16; MAX_ORDER + 1],
+    movable_frames_in_mixed: u16,
+    contaminated_blocks: u8,
+    mixed_blocks: u8,
+}
+
+/// Frames of a group, as a shift, and groups of a region.
+const GROUP_ORDER: u8 = MAX_ORDER as u8;
+const REGION_GROUPS: usize = REGION_BLOCKS / GROUP_BLOCKS;
+const GROUP_BLOCKS: usize = 1 << (GROUP_ORDER - BLOCK_ORDER);
 
 impl Observer {
     /// An observer of `nframes` free frames, of which those in `absent` do not exist.
@@ -98,6 +121,7 @@ impl Observer {
     #[must_use]
     pub fn new(nframes: u64, absent: &[Run]) -> Self {
         let blocks = nframes.div_ceil(BLOCK_FRAMES) as usize;
+        let groups = blocks.div_ceil(GROUP_BLOCKS);
         let mut this = Self {
             // Whole groups of 16 words (order 10), so that the counting below has no edge: frames
             // past the end do not exist.
@@ -106,6 +130,11 @@ impl Observer {
             nframes,
             nonmovable: 0,
             none_from: MAX_ORDER as u8 + 1,
+            sums: vec![Sums::default(); groups],
+            contaminated: vec![0; groups.div_ceil(REGION_GROUPS)],
+            is_changed: vec![true; groups],
+            changed: (0..groups as u32).collect(),
+            total: Sample::default(),
         };
         let end = this.taken.len() as u64 * 64;
         this.set_absent(nframes, end);
@@ -147,7 +176,21 @@ impl Observer {
         if !mobility.is_movable() {
             self.nonmovable += len;
         }
+        self.note_change(frame, len);
         Ok(())
+    }
+
+    /// What is counted of these frames no longer holds (O4).
+    #[inline(always)]
+    fn note_change(&mut self, frame: Frame, len: u64) {
+        let group = (frame.0 >> GROUP_ORDER) as usize;
+        // A block of more is as many groups; no metric knows such an order, and a trace has none.
+        let groups = (len >> GROUP_ORDER).max(1) as usize;
+        for group in group..group + groups {
+            if !std::mem::replace(&mut self.is_changed[group], true) {
+                self.changed.push(group as u32);
+            }
+        }
     }
 
     /// Notes that the block `frame .. frame + 2^order` was freed; `mobility` is that of the
@@ -186,6 +229,7 @@ impl Observer {
         if !mobility.is_movable() {
             self.nonmovable -= len;
         }
+        self.note_change(frame, len);
         Ok(())
     }
 
@@ -248,8 +292,8 @@ impl Observer {
 
     /// Whether an aligned block of `order` is free.
     ///
-    /// Time: O(frames / 64) the first time it says no; from then on one comparison, until a free
-    /// makes such a block. Requests that fail come in their thousands.
+    /// Time: that of a [sample](Self::sample); once it has said no, one comparison, until a free makes
+    /// such a block. Requests that fail come in their thousands.
     ///
     /// # Panics
     /// If `order` is above [`MAX_ORDER`], which is the largest the observer watches.
@@ -262,24 +306,12 @@ impl Observer {
         if order.get() >= self.none_from {
             return false;
         }
-        let found = self.find_free(order.get());
+        self.settle();
+        let found = self.total.aligned_free[order.index()] > 0;
         if !found {
             self.none_from = order.get();
         }
         found
-    }
-
-    fn find_free(&self, order: u8) -> bool {
-        if order < WORD_ORDER {
-            self.taken
-                .iter()
-                .any(|&w| w != !0 && aligned_free_in_word(!w, order) != 0)
-        } else {
-            let group = 1 << (order - WORD_ORDER);
-            self.taken
-                .chunks_exact(group)
-                .any(|words| words.iter().all(|&w| w == 0))
-        }
     }
 
     /// Whether the aligned block of `order` around `frame` is free.
@@ -325,11 +357,80 @@ impl Observer {
         blocks.chunks(per_cell).map(cell).collect()
     }
 
-    /// What memory looks like now. Time: O(frames / 64); independent of what came before.
+    /// What memory looks like now. Time: O(frames / 64) of the groups of 1,024 frames that have
+    /// changed since the last sample.
     #[must_use]
-    pub fn sample(&self, ms: u64) -> Sample {
+    pub fn sample(&mut self, ms: u64) -> Sample {
+        self.settle();
+        Sample {
+            ms,
+            nonmovable_frames: self.nonmovable,
+            ..self.total
+        }
+    }
+
+    /// Counts again what has changed (O4).
+    fn settle(&mut self) {
+        while let Some(group) = self.changed.pop() {
+            steps::add(1);
+            let group = group as usize;
+            self.is_changed[group] = false;
+            let now = self.sums_of(group);
+            let before = std::mem::replace(&mut self.sums[group], now);
+            let total = &mut self.total;
+            let by = |total: &mut u64, before: u16, now: u16| {
+                *total = *total - u64::from(before) + u64::from(now);
+            };
+            for (k, total) in total.aligned_free.iter_mut().enumerate() {
+                by(total, before.aligned_free[k], now.aligned_free[k]);
+            }
+            let blocks = |sums: Sums| {
+                (
+                    u16::from(sums.contaminated_blocks),
+                    u16::from(sums.mixed_blocks),
+                )
+            };
+            let (was, is) = (blocks(before), blocks(now));
+            by(&mut total.contaminated_blocks, was.0, is.0);
+            by(&mut total.mixed_blocks, was.1, is.1);
+            let (was_movable, is_movable) =
+                (before.movable_frames_in_mixed, now.movable_frames_in_mixed);
+            by(&mut total.movable_frames_in_mixed, was_movable, is_movable);
+            let region = &mut self.contaminated[group / REGION_GROUPS];
+            total.tainted_regions -= u64::from(*region > 0);
+            *region = *region - u32::from(was.0) + u32::from(is.0);
+            total.tainted_regions += u64::from(*region > 0);
+        }
+    }
+
+    fn sums_of(&self, group: usize) -> Sums {
         let mut aligned_free = [0u64; MAX_ORDER + 1];
         let (groups, _) = self.taken.as_chunks::<GROUP>();
+        count_aligned_free(&groups[group], &mut aligned_free);
+        let mut sums = Sums {
+            aligned_free: aligned_free.map(|n| n as u16),
+            ..Sums::default()
+        };
+        let blocks = self.blocks[group * GROUP_BLOCKS..]
+            .iter()
+            .take(GROUP_BLOCKS);
+        for b in blocks.filter(|b| b.nonmovable() > 0) {
+            sums.contaminated_blocks += 1;
+            if b.movable() > 0 {
+                sums.mixed_blocks += 1;
+                sums.movable_frames_in_mixed += b.movable();
+            }
+        }
+        sums
+    }
+
+    /// What memory looks like now, counted over all of it: what [`Observer::sample`] must say.
+    /// Time: O(frames / 64).
+    #[must_use]
+    pub fn recount(&self, ms: u64) -> Sample {
+        let mut aligned_free = [0u64; MAX_ORDER + 1];
+        let (groups, _) = self.taken.as_chunks::<GROUP>();
+        steps::add(groups.len() as u64);
         for group in groups {
             count_aligned_free(group, &mut aligned_free);
         }
@@ -423,17 +524,6 @@ const fn halve(free: u64, order: u8) -> u64 {
     free & (free >> (1 << order)) & STARTS[order as usize]
 }
 
-/// The starts of aligned free blocks of `order` below 6 in a word whose set bits are free.
-#[inline]
-const fn aligned_free_in_word(mut free: u64, order: u8) -> u64 {
-    let mut k = 0;
-    while k < order {
-        free = halve(free, k);
-        k += 1;
-    }
-    free
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -462,15 +552,17 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let k = (seed >> 60) as u8 % 11;
             let frame = Frame((seed >> 33) % nframes).align_down(order(k));
-            let _ = observer.take(frame, order(k), Mobility::Movable);
+            let mobility = Mobility::ALL[(seed >> 8) as usize % 3];
+            let _ = observer.take(frame, order(k), mobility);
             let sample = observer.sample(0);
+            assert_eq!(sample, observer.recount(0), "O4");
             assert_eq!(sample.aligned_free, aligned_free_slowly(&observer, nframes));
             for k in 0..=10 {
                 let has = sample.aligned_free[usize::from(k)] > 0;
                 assert_eq!(observer.has_free(order(k)), has, "order {k}");
             }
             if seed >> 20 & 1 == 0 {
-                let _ = observer.give(frame, order(k), Mobility::Movable);
+                let _ = observer.give(frame, order(k), mobility);
             }
         }
     }

@@ -1,3 +1,4 @@
+use crate::printable;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -19,7 +20,7 @@ pub enum RecordError {
 
 impl RecordError {
     pub(super) fn file(path: &Path, cause: &io::Error) -> Self {
-        Self::File(format!("{}: {cause}", path.display()))
+        Self::File(format!("{}: {cause}", printable::path(path)))
     }
 }
 

@@ -11,13 +11,22 @@
 //! little itself, and stops before events are lost.
 //!
 //! # What it leaves behind
-//! The files it was asked for; on any error, none. The instance is removed and the buffers with
-//! it, also after SIGINT, SIGTERM and SIGHUP; after SIGKILL nobody is left to remove it, and the
-//! next recording does.
+//! The files it was asked for; on any error, those that were there before. The instance is removed
+//! and the buffers with it, also after SIGINT, SIGTERM and SIGHUP; after SIGKILL the next recording
+//! does it.
+//!
+//! # Invariants
+//! - **W1** A recording's files are the new ones or the old ones, all of them: a new one takes its
+//!   name only when all are written, and an old one goes only when all new ones have their names.
+//! - **W2** No file is opened that is there already: each is made under a name that cannot be known
+//!   before, so that neither a link nor a file laid there is written to.
+//! - **W3** The command and its process group do not outlive the recorder, unless the command has
+//!   ended by itself.
 //!
 //! # Sources
 //! `Documentation/trace/ftrace.rst` and `events.rst`, `Documentation/admin-guide/mm/pagemap.rst`.
 
+mod command;
 mod error;
 mod instance;
 mod memory;
@@ -31,14 +40,14 @@ pub use report::Report;
 pub use tracefs::Tracefs;
 
 use crate::trace::reduce::{Reducer, Reduction, ReferenceRow};
-use crate::trace::{Counts, Input, Snapshot, TextReader, write_frames, write_pft1};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::trace::{Counts, Input, MemoryLimit, Snapshot, TextReader, write_frames, write_pft1};
+use command::Running;
 use stage::Stage;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -55,9 +64,6 @@ const LOOKS_PER_FILL: u32 = 5;
 /// Percent of a CPU's buffer at which recording stops. The rest holds half a second of a
 /// million events a second in 256 MiB.
 const FULL_PERCENT: u64 = 90;
-/// How long a command may take to end after SIGTERM.
-const GRACE: Duration = Duration::from_secs(5);
-
 /// zstd's level for the files: level 12 packs 10 MB a second and is within 5 % of level 19.
 const ZSTD_LEVEL: i32 = 12;
 
@@ -127,7 +133,8 @@ pub fn record(
     ));
     let start = Instant::now();
     instance.set_tracing(true)?;
-    let mut child = spawn(&options.command)?;
+    // From here on it is ended with the recorder, however that ends; but by SIGKILL.
+    let mut child = Running::spawn(&options.command)?;
     let ended = watch(&instance, &mut child, options.duration, interrupted);
     instance.set_tracing(false)?;
     let elapsed = start.elapsed();
@@ -141,7 +148,10 @@ pub fn record(
         ));
     }
     if let Some(child) = &mut child {
-        finish_child(child, ended, interrupted, &mut say)?;
+        if ended == Ended::Full {
+            say("waiting for the command to end; it is not recorded any more");
+        }
+        child.finish(interrupted, &mut say)?;
     }
     interrupted.store(false, Ordering::Relaxed);
     let fill = instance.fill()?;
@@ -206,21 +216,25 @@ impl Names {
         if !here.is_dir() {
             return bad(&format!("there is no folder {}", here.display()));
         }
+        let state = folder.join("state").join(stem);
         let names = Self {
             trace: path.clone(),
             frames: folder.join(format!("{stem}.pfn.zst")),
             reference: folder.join(format!("{stem}.linux_ref.csv")),
             summary: folder.join(format!("{stem}.summary.txt")),
-            state: folder.join("state").join(stem),
+            state,
         };
+        let states = ["before", "after"]
+            .map(|when| STATE.map(|name| names.state.join(format!("{when}.{name}"))));
         let files = [
             &names.trace,
             &names.frames,
             &names.reference,
             &names.summary,
         ];
-        for file in files {
-            if file.exists() && !(options.replace && file.is_file()) {
+        for file in files.into_iter().chain(states.iter().flatten()) {
+            // A link that leads nowhere is there, too.
+            if fs::symlink_metadata(file).is_ok() && !(options.replace && file.is_file()) {
                 return Err(RecordError::Options(format!(
                     "{}: is there already, expected a new name or --force",
                     file.display()
@@ -319,23 +333,10 @@ fn snapshot() -> Result<Snapshot, RecordError> {
         .map_err(|e| RecordError::file(Path::new("/proc/kpageflags"), &e))
 }
 
-fn spawn(command: &[OsString]) -> Result<Option<Child>, RecordError> {
-    let Some((program, arguments)) = command.split_first() else {
-        return Ok(None);
-    };
-    let child = Command::new(program).args(arguments).spawn();
-    child.map(Some).map_err(|error| {
-        RecordError::Options(format!(
-            "{}: cannot be run: {error}",
-            Path::new(program).display()
-        ))
-    })
-}
-
 /// Waits until the recording is to end. The child may be running still.
 fn watch(
     instance: &Instance<'_>,
-    child: &mut Option<Child>,
+    child: &mut Option<Running>,
     duration: Option<Duration>,
     interrupted: &AtomicBool,
 ) -> Result<Ended, RecordError> {
@@ -349,12 +350,10 @@ fn watch(
         if interrupted.load(Ordering::Relaxed) {
             return Ok(Ended::Interrupted);
         }
-        if let Some(child) = child {
-            let status = child.try_wait();
-            let status = status.map_err(|e| RecordError::File(format!("the command: {e}")))?;
-            if let Some(status) = status {
-                return Ok(Ended::Command(status));
-            }
+        if let Some(child) = child
+            && let Some(status) = child.try_wait()?
+        {
+            return Ok(Ended::Command(status));
         }
         if look.is_multiple_of(LOOKS_PER_FILL) {
             let fill = instance.fill()?;
@@ -364,46 +363,6 @@ fn watch(
         }
     }
     Ok(Ended::Full)
-}
-
-/// Lets the command end, or ends it if the recording was interrupted: a terminal's Ctrl-C has
-/// reached it, too, but a signal that was sent to the recorder alone has not.
-fn finish_child(
-    child: &mut Child,
-    ended: Ended,
-    interrupted: &AtomicBool,
-    say: &mut impl FnMut(&str),
-) -> Result<(), RecordError> {
-    let mut terminated: Option<Instant> = None;
-    if ended == Ended::Full {
-        say("waiting for the command to end; it is not recorded any more");
-    }
-    loop {
-        let status = child.try_wait();
-        let status = status.map_err(|e| RecordError::File(format!("the command: {e}")))?;
-        if status.is_some() {
-            return Ok(());
-        }
-        match terminated {
-            None if interrupted.load(Ordering::Relaxed) => {
-                if let Ok(pid) = i32::try_from(child.id())
-                    && let Some(pid) = Pid::from_raw(pid)
-                {
-                    // If it has just ended, try_wait tells the next time round.
-                    let _ = kill_process(pid, Signal::TERM);
-                }
-                terminated = Some(Instant::now());
-            }
-            Some(since) if since.elapsed() > GRACE => {
-                say("the command does not end when asked to: killed");
-                let _ = child.kill();
-                let _ = child.wait();
-                return Ok(());
-            }
-            _ => {}
-        }
-        std::thread::sleep(LOOK);
-    }
 }
 
 fn check(interrupted: &AtomicBool) -> Result<(), RecordError> {
@@ -422,7 +381,8 @@ fn reduce_text(
     let trace = |error: &dyn std::fmt::Display| RecordError::Trace(error.to_string());
     let input = Input::from_reader("the kernel's trace", instance.text()?);
     let mut reader = TextReader::new(input.map_err(|e| trace(&e))?);
-    let mut reducer = Reducer::new(Some(first));
+    // What it can hold is bounded by the buffers, whose size leaves room for it.
+    let mut reducer = Reducer::new(Some(first)).with_memory_limit(MemoryLimit::bytes(u64::MAX));
     while let Some(event) = reader.next_event().map_err(|e| trace(&e))? {
         reducer.push(&event).map_err(|e| trace(&e))?;
         if reducer.counts().total().is_multiple_of(1 << 12) {

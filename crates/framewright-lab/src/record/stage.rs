@@ -1,14 +1,38 @@
 use super::RecordError;
+use crate::report::create_beside;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The files of one recording, written beside their final names and then renamed all at once:
-/// either all of them are there in the end, or none. Dropping it removes what was not kept.
+/// The files of one recording, written beside their final names and then given them all at once:
+/// in the end either all of them are there, or all that was there before. Dropping it removes what
+/// was not kept.
 #[derive(Debug)]
 pub(super) struct Stage {
-    files: Vec<(PathBuf, PathBuf)>,
+    files: Vec<File>,
     /// Folders that were made for the files.
     folders: Vec<PathBuf>,
+}
+
+/// A file and how far it has come.
+#[derive(Debug)]
+struct File {
+    /// Where it was written. Once it has its name, the old file of that name is here, if there was one.
+    staged: PathBuf,
+    path: PathBuf,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Under the staged name; the final one is as it was.
+    Staged,
+    /// Under its own name, which was free.
+    Named,
+    /// Under its own name; the old file is under the staged one.
+    Swapped,
 }
 
 impl Stage {
@@ -32,41 +56,89 @@ impl Stage {
         Ok(())
     }
 
-    /// Writes `bytes` for `path`, under another name for the time being.
+    /// Writes `bytes` for `path`, under another name for the time being (W2).
     pub(super) fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+        let error = |cause: &io::Error| RecordError::file(path, cause);
         // A device or a pipe would be replaced, not written to.
         if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-            let cause = std::io::Error::other("not a file, expected a name that a file can have");
-            return Err(RecordError::file(path, &cause));
+            let cause = io::Error::other("not a file, expected a name that a file can have");
+            return Err(error(&cause));
         }
-        let mut name = std::ffi::OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(format!(".{}.part", std::process::id()));
-        let staged = path.with_file_name(name);
-        self.files.push((staged.clone(), path.to_owned()));
-        fs::write(&staged, bytes).map_err(|e| RecordError::file(path, &e))
+        let (mut file, staged) = create_beside(path).map_err(|e| error(&e))?;
+        self.files.push(File {
+            staged,
+            path: path.to_owned(),
+            state: State::Staged,
+        });
+        file.write_all(bytes).map_err(|e| error(&e))
     }
 
-    /// Gives all files their names, the first one written last: whoever sees it sees all.
+    /// Gives all files their names, the first one last: where that is the new one, all are. On an
+    /// error those that were there have their names again (W1).
     pub(super) fn keep(mut self) -> Result<(), RecordError> {
-        for (done, (staged, path)) in self.files.iter().enumerate().rev() {
-            if let Err(error) = fs::rename(staged, path) {
-                for (_, path) in &self.files[done + 1..] {
-                    let _ = fs::remove_file(path);
-                }
-                return Err(RecordError::file(path, &error));
+        for file in self.files.iter_mut().rev() {
+            file.name().map_err(|e| RecordError::file(&file.path, &e))?;
+        }
+        for file in self.files.drain(..) {
+            if file.state == State::Swapped {
+                let _ = fs::remove_file(&file.staged);
             }
         }
-        self.files.clear();
         self.folders.clear();
         Ok(())
     }
 }
 
+impl File {
+    fn name(&mut self) -> io::Result<()> {
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| there.is_dir()) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let (staged, path) = (&self.staged, &self.path);
+        let rename = |flags| renameat_with(CWD, staged, CWD, path, flags);
+        self.state = match rename(RenameFlags::EXCHANGE) {
+            Ok(()) => State::Swapped,
+            Err(Errno::NOENT) => match rename(RenameFlags::NOREPLACE) {
+                Ok(()) => State::Named,
+                Err(errno) => return Err(errno.into()),
+            },
+            // A file system that cannot: the old one is set aside, and stays until all are new.
+            Err(Errno::INVAL | Errno::NOSYS) => self.name_in_steps()?,
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(())
+    }
+
+    fn name_in_steps(&mut self) -> io::Result<State> {
+        if fs::symlink_metadata(&self.path).is_err() {
+            fs::rename(&self.staged, &self.path)?;
+            return Ok(State::Named);
+        }
+        let (file, aside) = create_beside(&self.path)?;
+        drop(file);
+        fs::rename(&self.path, &aside)?;
+        if let Err(error) = fs::rename(&self.staged, &self.path) {
+            let _ = fs::rename(&aside, &self.path);
+            return Err(error);
+        }
+        self.staged = aside;
+        Ok(State::Swapped)
+    }
+
+    /// The old file has its name again, and the new one is gone.
+    fn undo(&self) {
+        let _ = match self.state {
+            State::Staged => fs::remove_file(&self.staged),
+            State::Named => fs::remove_file(&self.path),
+            State::Swapped => fs::rename(&self.staged, &self.path),
+        };
+    }
+}
+
 impl Drop for Stage {
     fn drop(&mut self) {
-        for (staged, _) in &self.files {
-            let _ = fs::remove_file(staged);
+        for file in &self.files {
+            file.undo();
         }
         // Only those that are empty again go.
         for folder in self.folders.iter().rev() {
@@ -79,33 +151,98 @@ impl Drop for Stage {
 mod tests {
     use super::*;
 
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn write_two(dir: &Path) -> Stage {
+        let mut stage = Stage::new();
+        stage.write(&dir.join("a"), b"1").unwrap();
+        stage.folder(&dir.join("s/t")).unwrap();
+        stage.write(&dir.join("s/t/b"), b"2").unwrap();
+        stage
+    }
+
     #[test]
     fn either_all_files_are_there_in_the_end_or_none() {
         let dir = tempfile::tempdir().unwrap();
-        let names = |dir: &Path| {
-            let mut names: Vec<_> = fs::read_dir(dir)
-                .unwrap()
-                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-                .collect();
-            names.sort();
-            names
-        };
-        let write_two = || {
-            let mut stage = Stage::new();
-            stage.write(&dir.path().join("a"), b"1").unwrap();
-            stage.folder(&dir.path().join("s/t")).unwrap();
-            stage.write(&dir.path().join("s/t/b"), b"2").unwrap();
-            stage
-        };
-        drop(write_two());
-        assert_eq!(names(dir.path()), Vec::<String>::new());
+        let dir = dir.path();
+        drop(write_two(dir));
+        assert_eq!(names(dir), Vec::<String>::new());
         // The first cannot take its name: the second loses its own again.
-        fs::create_dir(dir.path().join("a")).unwrap();
-        assert!(write_two().keep().is_err());
-        assert_eq!(names(dir.path()), ["a"]);
-        fs::remove_dir(dir.path().join("a")).unwrap();
-        write_two().keep().unwrap();
-        assert_eq!(names(dir.path()), ["a", "s"]);
-        assert_eq!(fs::read(dir.path().join("s/t/b")).unwrap(), b"2");
+        fs::create_dir(dir.join("a")).unwrap();
+        assert!(write_two(dir).keep().is_err());
+        assert_eq!(names(dir), ["a"]);
+        fs::remove_dir(dir.join("a")).unwrap();
+        write_two(dir).keep().unwrap();
+        assert_eq!(names(dir), ["a", "s"]);
+        assert_eq!(fs::read(dir.join("s/t/b")).unwrap(), b"2");
+    }
+
+    #[test]
+    fn w1_old_files_stand_until_all_new_ones_have_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        fs::create_dir_all(dir.join("s/t")).unwrap();
+        fs::write(dir.join("s/t/b"), b"old").unwrap();
+        let old = || fs::read(dir.join("s/t/b")).unwrap();
+        // `s/t/b` has its new name first, and the folder `a` lets the other one fail.
+        fs::create_dir(dir.join("a")).unwrap();
+        assert!(write_two(dir).keep().is_err());
+        assert_eq!(
+            (old(), names(&dir.join("s/t"))),
+            (b"old".to_vec(), vec!["b".to_owned()])
+        );
+        drop(write_two(dir));
+        assert_eq!(old(), b"old");
+        fs::remove_dir(dir.join("a")).unwrap();
+        fs::write(dir.join("a"), b"old").unwrap();
+        write_two(dir).keep().unwrap();
+        assert_eq!(
+            (fs::read(dir.join("a")).unwrap(), old()),
+            (b"1".to_vec(), b"2".to_vec())
+        );
+        assert_eq!(
+            (names(dir), names(&dir.join("s/t"))),
+            (vec!["a".to_owned(), "s".to_owned()], vec!["b".to_owned()])
+        );
+    }
+
+    #[test]
+    fn w1_holds_in_steps_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        fs::write(dir.join("a"), b"old").unwrap();
+        let mut stage = Stage::new();
+        stage.write(&dir.join("a"), b"new").unwrap();
+        stage.write(&dir.join("b"), b"new").unwrap();
+        for file in &mut stage.files {
+            file.state = file.name_in_steps().unwrap();
+        }
+        let states: Vec<State> = stage.files.iter().map(|file| file.state).collect();
+        assert_eq!(states, [State::Swapped, State::Named]);
+        assert_eq!(fs::read(dir.join("a")).unwrap(), b"new");
+        drop(stage);
+        assert_eq!(fs::read(dir.join("a")).unwrap(), b"old");
+        assert_eq!(names(dir), ["a"]);
+    }
+
+    #[test]
+    fn w2_a_link_that_was_laid_before_is_neither_followed_nor_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        fs::write(dir.join("victim"), b"mine").unwrap();
+        for name in ["a", &format!(".a.{}.part", std::process::id())] {
+            std::os::unix::fs::symlink(dir.join("victim"), dir.join(name)).unwrap();
+        }
+        write_two(dir).keep().unwrap();
+        assert_eq!(fs::read(dir.join("victim")).unwrap(), b"mine");
+        assert!(fs::symlink_metadata(dir.join("a")).unwrap().is_file());
+        assert_eq!(fs::read(dir.join("a")).unwrap(), b"1");
     }
 }

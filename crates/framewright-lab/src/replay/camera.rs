@@ -23,14 +23,14 @@ impl Camera {
     }
 
     /// Takes one if it is time.
-    pub(super) fn look(&mut self, now_ms: u64, observer: &Observer) {
+    pub(super) fn look(&mut self, now_ms: u64, observer: &mut Observer) {
         if now_ms >= self.next_ms {
             self.take(now_ms, observer);
             self.next_ms = now_ms + self.every_ms;
         }
     }
 
-    fn take(&mut self, now_ms: u64, observer: &Observer) {
+    fn take(&mut self, now_ms: u64, observer: &mut Observer) {
         self.film.pictures.push(Picture {
             sample: observer.sample(now_ms),
             cells: observer.cells(self.film.blocks_per_cell),
@@ -38,7 +38,7 @@ impl Camera {
     }
 
     /// The film, the end in it.
-    pub(super) fn developed(mut self, now_ms: u64, observer: &Observer) -> Film {
+    pub(super) fn developed(mut self, now_ms: u64, observer: &mut Observer) -> Film {
         // What followed the last tick has happened at the same time as that.
         if self
             .film
@@ -65,15 +65,15 @@ mod tests {
             ..Trace::default()
         };
         let memory = Memory::new(&trace).unwrap();
-        let observer = Observer::new(1024, &[]);
+        let mut observer = Observer::new(1024, &[]);
         let mut camera = Camera::new(pictures, &memory)?;
         let mut now = 0;
-        camera.look(now, &observer);
+        camera.look(now, &mut observer);
         for &ms in ticks {
             now += u64::from(ms);
-            camera.look(now, &observer);
+            camera.look(now, &mut observer);
         }
-        let film = camera.developed(now, &observer);
+        let film = camera.developed(now, &mut observer);
         Some(
             film.pictures
                 .iter()

@@ -93,7 +93,9 @@ impl Subject for Engine<'_, '_> {
 
     fn alloc(&mut self, cpu: CpuId, order: Order, mobility: Mobility) -> Option<Frame> {
         let seat = self.seat(cpu);
-        self.seats[seat].alloc(order, mobility).ok()
+        // Hard, whatever the order: what is compared is where policies place blocks, and a block that
+        // another CPU's cache hides is free.
+        self.seats[seat].alloc_hard(order, mobility).ok()
     }
 
     fn free(&mut self, cpu: CpuId, frame: Frame, order: Order) -> Result<(), FreeRefused> {

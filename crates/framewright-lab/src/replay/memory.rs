@@ -1,6 +1,6 @@
 use super::{Objects, labels_by_content};
 use crate::measure::MAX_ORDER;
-use crate::trace::{OpKind, Trace};
+use crate::trace::{MemoryLimit, OpKind, TooMuchMemory, Trace};
 use framewright::Mobility;
 use std::fmt;
 
@@ -24,6 +24,13 @@ pub struct Memory<'a> {
 pub enum MemoryError {
     /// There is no frame, or more than a replay can name.
     Frames(u64),
+    /// A replay would hold more for the machine than the trace is long enough for.
+    TooLarge {
+        /// The frames of the machine.
+        nframes: u64,
+        /// What they take.
+        over: TooMuchMemory,
+    },
     /// An operation's order is above the largest a metric knows.
     Order {
         /// The operation's index.
@@ -41,6 +48,11 @@ impl fmt::Display for MemoryError {
                 "the trace's memory has {n} frames, expected 1 to {}",
                 Objects::MAX_FRAMES
             ),
+            Self::TooLarge { nframes, over } => write!(
+                f,
+                "the trace's memory has {nframes} frames, far more than its operations name: each \
+                 replay {over}"
+            ),
             Self::Order { op, order } => {
                 write!(
                     f,
@@ -53,7 +65,55 @@ impl fmt::Display for MemoryError {
 
 impl std::error::Error for MemoryError {}
 
+/// What a replay holds for a frame at most: the links of a free list (8), its order and label, the
+/// observer's bit, the frame's holder where the recording kernel's own choice is followed (4).
+const FRAME_BYTES: u64 = 16;
+/// What it holds besides where it reclaims: the list of the movable ones, the owner.
+const RECLAIM_FRAME_BYTES: u64 = 32;
+/// What it holds for an object: where it is.
+const OBJECT_BYTES: u64 = 4;
+/// Where it reclaims: what the programs know of it, and its content.
+const RECLAIM_OBJECT_BYTES: u64 = 44;
+
 impl<'a> Memory<'a> {
+    /// What one replay of the trace holds at most.
+    #[must_use]
+    pub fn replay_bytes(trace: &Trace, reclaims: bool) -> u64 {
+        let (frame, object) = match reclaims {
+            false => (FRAME_BYTES, OBJECT_BYTES),
+            true => (
+                FRAME_BYTES + RECLAIM_FRAME_BYTES,
+                OBJECT_BYTES + RECLAIM_OBJECT_BYTES,
+            ),
+        };
+        // Every operation may be an allocation.
+        let objects = trace.init.len() as u64 + trace.ops.len() as u64;
+        trace
+            .nframes
+            .saturating_mul(frame)
+            .saturating_add(objects.saturating_mul(object))
+    }
+
+    /// Whether the machine is one that its trace is long enough for (P4), before anything is held
+    /// for it.
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLarge`].
+    pub fn check_size(
+        trace: &Trace,
+        reclaims: bool,
+        limit: MemoryLimit,
+    ) -> Result<(), MemoryError> {
+        let records = trace.init.len() as u64 + trace.ops.len() as u64;
+        let needed = Self::replay_bytes(trace, reclaims);
+        TooMuchMemory::check(needed, limit.machine_bytes(records)).map_err(|over| {
+            MemoryError::TooLarge {
+                nframes: trace.nframes,
+                over,
+            }
+        })
+    }
+
     /// Frames that exist and are free before the first operation.
     #[must_use]
     pub fn free_frames_at_start(&self) -> u64 {

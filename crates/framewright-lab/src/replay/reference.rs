@@ -1,3 +1,4 @@
+use crate::printable;
 use crate::trace::reduce::ReferenceRow;
 
 /// Reads a `*.linux_ref.csv`: what the recording kernel itself made of memory, once a second.
@@ -9,7 +10,8 @@ pub fn read_reference(text: &str) -> Result<Vec<ReferenceRow>, String> {
     let header = lines.next().map_or("", |(line, _)| line.trim_end());
     if header != ReferenceRow::HEADER {
         return Err(format!(
-            "1: the header is '{header}', expected '{}'",
+            "1: the header is '{}', expected '{}'",
+            shown(header),
             ReferenceRow::HEADER
         ));
     }
@@ -29,15 +31,16 @@ pub fn read_reference(text: &str) -> Result<Vec<ReferenceRow>, String> {
 
 fn row(line: &str) -> Result<ReferenceRow, String> {
     let columns = ReferenceRow::HEADER.split(',').count();
-    let fields: Vec<&str> = line.split(',').collect();
-    if fields.len() != columns {
-        return Err(format!("{} columns, expected {columns}", fields.len()));
+    let found = line.split(',').count();
+    if found != columns {
+        return Err(format!("{found} columns, expected {columns}"));
     }
+    let fields: Vec<&str> = line.split(',').collect();
     let whole = |i: usize| {
         let field = fields[i];
         field
             .parse::<u64>()
-            .map_err(|_| format!("'{field}' is not a whole number"))
+            .map_err(|_| format!("'{}' is not a whole number", shown(field)))
     };
     let share = |i: usize| {
         let field = fields[i];
@@ -45,7 +48,7 @@ fn row(line: &str) -> Result<ReferenceRow, String> {
             .parse::<f64>()
             .ok()
             .filter(|value| (0.0..=1.0).contains(value));
-        value.ok_or_else(|| format!("'{field}' is not a share, expected 0 to 1"))
+        value.ok_or_else(|| format!("'{}' is not a share, expected 0 to 1", shown(field)))
     };
     Ok(ReferenceRow {
         event: whole(0)?,
@@ -60,6 +63,12 @@ fn row(line: &str) -> Result<ReferenceRow, String> {
         movable_frames_in_mixed: whole(9)?,
         extfrag_so_far: whole(10)?,
     })
+}
+
+/// As much of a field as a message needs (P7).
+fn shown(field: &str) -> String {
+    let head: String = field.chars().take(100).collect();
+    printable::text(&head)
 }
 
 #[cfg(test)]

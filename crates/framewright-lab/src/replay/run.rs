@@ -292,7 +292,7 @@ impl<'a> Run<'a> {
         outcome.unplaced = unplaced;
         let mut camera = Camera::new(options.pictures, memory);
         if let Some(camera) = &mut camera {
-            camera.look(0, &observer);
+            camera.look(0, &mut observer);
         }
         Ok(Self {
             subject,
@@ -372,7 +372,7 @@ impl<'a> Run<'a> {
     fn tick(&mut self, ms: u64, op: usize) -> Result<(), ReplayError> {
         self.now_ms += ms;
         if let Some(camera) = &mut self.camera {
-            camera.look(self.now_ms, &self.observer);
+            camera.look(self.now_ms, &mut self.observer);
         }
         let sample_due = self.now_ms >= self.next_sample_ms;
         let point_due = self.options.every_ms.is_some() && self.now_ms >= self.next_point_ms;
@@ -424,7 +424,7 @@ impl<'a> Run<'a> {
     fn finish(mut self) -> Outcome {
         self.outcome.end = self.observer.sample(self.now_ms);
         let camera = self.camera.take();
-        self.outcome.film = camera.map(|camera| camera.developed(self.now_ms, &self.observer));
+        self.outcome.film = camera.map(|camera| camera.developed(self.now_ms, &mut self.observer));
         self.outcome.fallbacks = self.fallbacks();
         self.outcome.labels = self.subject.labels();
         self.outcome.free_blocks = self.subject.free_blocks();

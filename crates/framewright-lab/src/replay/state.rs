@@ -29,10 +29,11 @@ pub fn labels_by_state(trace: &Trace, listed: ListedFree) -> Vec<Mobility> {
         .map(|block| BLOCK_FRAMES.saturating_sub(block.iter().sum()))
         .collect();
     let all_free: u64 = free.iter().sum();
-    let all_listed: u64 = listed.iter().sum();
+    let all_listed: u128 = listed.iter().map(|&frames| u128::from(frames)).sum();
     for label in [Mobility::Unmovable, Mobility::Reclaimable] {
-        // At most 2^30 frames each, so the product fits.
-        let wanted = listed[label.index()] * all_free / all_listed.max(1);
+        // What is listed is any number of 64 bits; the share of it is one of `all_free`.
+        let share = u128::from(listed[label.index()]) * u128::from(all_free) / all_listed.max(1);
+        let wanted = share as u64;
         let labelled = |b: &usize| labels[*b] == label;
         let mut have: u64 = (0..labels.len()).filter(labelled).map(|b| free[b]).sum();
         let of_kind = |b: usize| used[b][label.index()];
@@ -83,10 +84,15 @@ pub fn fit_free_memory(trace: &mut Trace, chosen: &[u32], listed: ListedFree) {
     let named_free = named.iter().filter(|&&named| named).count() as u64
         - (trace.init.len() as u64).saturating_add(absent);
     let unnamed = named.iter().filter(|&&named| !named).count() as u64;
-    let mut to_keep = listed.iter().sum::<u64>().saturating_sub(named_free);
+    let mut to_keep = listed
+        .iter()
+        .fold(0u64, |sum, &frames| sum.saturating_add(frames))
+        .saturating_sub(named_free);
     if to_keep > unnamed {
         let chunk = 1 << MAX_ORDER;
-        trace.nframes = (trace.nframes + to_keep - unnamed).next_multiple_of(chunk);
+        // More than 64 bits number is more than any replay takes, and refused there.
+        let grown = trace.nframes.saturating_add(to_keep - unnamed);
+        trace.nframes = grown.checked_next_multiple_of(chunk).unwrap_or(u64::MAX);
         return;
     }
     for order in (0..=MAX_ORDER as u8).rev().filter_map(Order::new) {

@@ -321,3 +321,61 @@ fn an_unknown_policy_is_answered_with_the_names_there_are() {
         assert_eq!(policy.name().parse::<Policy>(), Ok(policy));
     }
 }
+
+/// A universe of `rows` chunks of 1,024 frames, and a free in each, two seconds apart.
+fn a_row_a_free(rows: u64) -> Trace {
+    let init = (0..rows).map(|row| InitObject {
+        frame: Frame(row << 10),
+        class: InitClass::Movable,
+    });
+    let row = |row| [Op::free(row as u32, Order::ZERO, 0), Op::tick(2_000)];
+    Trace {
+        nframes: rows << 10,
+        init: init.collect(),
+        ops: (0..rows).flat_map(row).collect(),
+        ..Trace::default()
+    }
+}
+
+#[test]
+fn p5_twice_the_rows_are_at_most_twice_the_steps() {
+    let steps = |rows| {
+        let trace = a_row_a_free(rows);
+        crate::steps::of(|| {
+            let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+            assert_eq!(outcome.means.samples(), rows);
+        })
+    };
+    let (once, twice) = (steps(100), steps(200));
+    assert!(once >= 100, "each row looks at what changed: {once}");
+    // All chunks once, and then one a row.
+    assert!(twice <= 2 * once + 2, "{twice} steps after {once}");
+}
+
+#[test]
+fn p5_a_request_that_fails_looks_at_what_changed() {
+    // All of the memory is held but one pair of frames, which is asked for twice again and again.
+    let groups = 64;
+    let tries = 100;
+    let steps = |tries: u32| {
+        let mut ops = vec![alloc(10, UNMOVABLE); groups as usize];
+        ops.push(Op::free_part(groups as u32 - 1, 1022, order(1), 0));
+        for k in 0..tries {
+            let object = groups as u32 + 2 * k;
+            ops.extend([alloc(1, MOVABLE), alloc(1, MOVABLE)]);
+            ops.push(Op::free(object, order(1), 0));
+        }
+        let trace = Trace {
+            nframes: groups << 10,
+            ops,
+            ..Trace::default()
+        };
+        crate::steps::of(|| {
+            let outcome = run(&trace, Options::new(Start::Imposed)).unwrap();
+            assert_eq!(outcome.failures[1], u64::from(tries));
+        })
+    };
+    let (once, twice) = (steps(tries), steps(2 * tries));
+    assert!(once >= u64::from(tries), "each failure looks: {once}");
+    assert_eq!(twice - once, u64::from(tries), "and at one group");
+}

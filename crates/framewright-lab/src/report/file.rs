@@ -1,5 +1,7 @@
+use crate::printable;
 use std::fmt;
 use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,12 @@ pub struct WriteError {
 
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: cannot write: {}", self.path.display(), self.cause)
+        write!(
+            f,
+            "{}: cannot write: {}",
+            printable::path(&self.path),
+            self.cause
+        )
     }
 }
 
@@ -92,18 +99,40 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
             .map_err(error)?;
         return out.write_all(bytes).map_err(error);
     }
-    let Some(name) = path.file_name() else {
-        return Err(error(no_name()));
-    };
-    let mut beside = name.to_owned();
-    beside.push(format!(".{}.part", std::process::id()));
-    let beside = path.with_file_name(beside);
-    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+    let (mut file, beside) = create_beside(path).map_err(error)?;
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| fs::rename(&beside, path));
     written.map_err(|cause| {
-        // It may never have come into being; the first error is the one to tell.
+        // The first error is the one to tell.
         let _ = fs::remove_file(&beside);
         error(cause)
     })
+}
+
+/// Makes a file beside `path`, for what is to have that name later, and says its name.
+///
+/// The name cannot be known before, and what is there already is never opened: a link that was laid
+/// there is not followed. Where the folder is another user's, that user can still take the file away.
+///
+/// # Errors
+/// If `path` is no file's name or no file can be made there.
+pub(crate) fn create_beside(path: &Path) -> io::Result<(fs::File, PathBuf)> {
+    let name = path.file_name().ok_or_else(no_name)?;
+    for _ in 0..16 {
+        // The keys of the standard library's hash maps: 128 bits from the system's generator, once a
+        // thread, and another hash each time.
+        let random = std::hash::RandomState::new().build_hasher().finish();
+        let mut beside = std::ffi::OsString::from(".");
+        beside.push(name);
+        beside.push(format!(".{random:016x}.part"));
+        let beside = path.with_file_name(beside);
+        match fs::File::create_new(&beside) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|file| (file, beside)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 fn no_name() -> io::Error {
@@ -166,6 +195,23 @@ mod tests {
             assert!(error.contains("a.html: cannot write: "), "{error}");
         }
         has_place("/dev/null".as_ref()).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn w2_a_link_under_the_name_that_was_used_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        let victim = dir.path().join("victim");
+        fs::write(&victim, b"mine").unwrap();
+        let laid = dir
+            .path()
+            .join(format!("a.json.{}.part", std::process::id()));
+        std::os::unix::fs::symlink(&victim, laid).unwrap();
+        write_whole(&path, b"one").unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
+        let names = || create_beside(&path).unwrap().1;
+        assert_ne!(names(), names());
     }
 
     #[cfg(unix)]

@@ -31,6 +31,7 @@ pub use distribution::Distribution;
 pub use figure::{Figure, FigureColumn, FigureMetric, figure_grid, figure_grid_of, figure_lines};
 #[cfg(target_os = "linux")]
 pub use figure_assertion::FigureAssertion;
+pub(crate) use file::create_beside;
 pub use file::{WriteError, has_place, write_whole};
 pub use grid::{Accent, Grid, Heading, Row};
 pub use json::{Machine, RunInfo, json_lines};

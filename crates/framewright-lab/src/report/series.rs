@@ -1,4 +1,5 @@
 use crate::measure::MAX_ORDER;
+use crate::printable::csv_field;
 use crate::replay::Outcome;
 use framewright::Mobility;
 use framewright::stats::ReclaimStats;
@@ -34,6 +35,7 @@ pub fn series_csv(runs: &[(&str, &Outcome)]) -> String {
     }
     text.push('\n');
     for (case, outcome) in runs {
+        let case = csv_field(case);
         for point in &outcome.series {
             let s = &point.sample;
             let (free, free_2m) = (s.free_frames(), s.free_2m_blocks());

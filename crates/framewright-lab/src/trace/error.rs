@@ -1,8 +1,10 @@
+use crate::printable;
 use std::fmt;
 
 /// Why an input could not be read: where, what is wrong, what was expected.
 ///
-/// Displays as `NAME:LINE: MESSAGE`, or as `NAME: MESSAGE` where the fault has no line.
+/// Displays as `NAME:LINE: MESSAGE`, or as `NAME: MESSAGE` where the fault has no line. The name is
+/// shown printable (P7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceError {
     name: String,
@@ -15,7 +17,7 @@ impl TraceError {
     #[must_use]
     pub fn new(name: &str, message: impl Into<String>) -> Self {
         Self {
-            name: name.to_owned(),
+            name: printable::text(name),
             line: None,
             message: message.into(),
         }

@@ -11,7 +11,7 @@
 //! has it, and nothing is downloaded but crates. The decoders in Rust refuse windows above
 //! 100 MiB, and recorded traces use up to 2^27 bytes.
 
-use super::TraceError;
+use super::{MemoryLimit, TraceError};
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -160,6 +160,7 @@ pub struct Input {
     ahead_start: usize,
     /// Unpacked bytes handed out.
     given: u64,
+    limit: MemoryLimit,
 }
 
 impl std::fmt::Debug for Input {
@@ -224,6 +225,7 @@ impl Input {
             ahead: Vec::new(),
             ahead_start: 0,
             given: 0,
+            limit: MemoryLimit::default(),
         })
     }
 
@@ -231,6 +233,18 @@ impl Input {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same input, with another limit on what its reader may hold.
+    #[must_use]
+    pub fn with_memory_limit(self, limit: MemoryLimit) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// What a reader of this input may hold.
+    #[must_use]
+    pub fn memory_limit(&self) -> MemoryLimit {
+        self.limit
     }
 
     /// How it is packed.
@@ -304,6 +318,24 @@ impl Input {
         };
         out.truncate(filled);
         result.map(|()| (filled - start) as u64)
+    }
+
+    /// All of a text of at most `len_bytes_max` bytes.
+    ///
+    /// # Errors
+    /// As [`Input::read`], and if the text is longer or is not UTF-8.
+    pub fn read_text(&mut self, len_bytes_max: u64) -> Result<String, TraceError> {
+        let mut bytes = Vec::new();
+        self.read_up_to(len_bytes_max, &mut bytes)?;
+        if !self.peek(1)?.is_empty() {
+            return Err(self.error(format!(
+                "the text is longer than {len_bytes_max} bytes, expected no more"
+            )));
+        }
+        String::from_utf8(bytes).map_err(|e| {
+            let at = e.utf8_error().valid_up_to();
+            self.error(format!("byte {at} is not UTF-8, expected text"))
+        })
     }
 
     /// An error about this input.

@@ -1,9 +1,27 @@
 //! Recorded traces: one file a format, one form in memory.
+//!
+//! What a trace costs follows from what it holds, never from what it says of itself.
+//!
+//! # Invariants
+//! - **P4** Memory is in proportion to the unpacked bytes that were read: below 1 MiB (2^20 bytes)
+//!   and 128 bytes for each byte of PFT1 and of the files of `/proc`, 1,024 bytes for each byte of a
+//!   text's events; and never above the [`MemoryLimit`]. A number in a header or in a field allocates
+//!   nothing: it is first held against the bytes that are there, column by column, and against the
+//!   limit. A packed stream has a window besides, of at most 128 MiB.
+//! - **P5** Time is in proportion to the unpacked bytes and to the frames that the operations name:
+//!   an event names at most 2^10 of them. What is asked once for each second of a trace (a row of the
+//!   reference, a sample, a request that fails) costs what has changed since the last time, not what
+//!   there is; only the engine's own lists are counted by pageblock, of 512 frames each: a word for
+//!   one that is wholly free or full. Tests count steps, not time.
+//! - **P6** No input makes a reader panic: numbers that may come from a file are added and multiplied
+//!   with a check, or saturate where they are counts.
+//! - **P7** What an error shows of an input is printable and as long as a line, its name included.
 
 mod detect;
 mod error;
 mod event;
 mod input;
+mod limit;
 mod liveness;
 mod ops;
 mod pft1;
@@ -15,6 +33,7 @@ pub use detect::Recording;
 pub use error::TraceError;
 pub use event::{Event, EventKind};
 pub use input::{Encoding, Input};
+pub use limit::{MemoryLimit, TooMuchMemory};
 pub use liveness::{BadFree, Liveness};
 pub use ops::{InitClass, InitObject, Op, OpKind, Trace};
 pub use pft1::{read_frames, read_pft1, write_frames, write_pft1};

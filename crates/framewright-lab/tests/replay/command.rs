@@ -1,6 +1,7 @@
 //! Outputs, assertions, bad input.
 
 use crate::support::{as_str, repository, run, tight, write};
+use framewright_lab::trace::Trace;
 use std::fs;
 use std::path::PathBuf;
 
@@ -386,4 +387,138 @@ fn text_anomalies_are_said() {
     assert_eq!(code, Some(0));
     assert!(out.contains("anomaly: missed_frees 226"), "{out}");
     assert!(out.contains("the trace is short"), "{out}");
+}
+
+#[test]
+fn p4_a_machine_far_larger_than_its_trace_is_refused_with_the_option_that_allows_it() {
+    let folder = Folder::new();
+    let trace = Trace {
+        nframes: 1 << 30,
+        ..Trace::default()
+    };
+    let path = write(&trace, folder.folder.path(), "large");
+    let (code, _, err) = run(&["replay", as_str(&path), "--policy", "framewright"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        err.ends_with(
+            "large.pft: the trace's memory has 1073741824 frames, far more than its operations \
+             name: each replay takes 16384 MiB of memory, expected at most 512 MiB; \
+             `--memory-limit 16384` allows it\n"
+        ),
+        "{err}"
+    );
+    let (code, _, err) = run(&[
+        "replay",
+        folder.trace(),
+        "--policy",
+        "framewright",
+        "--memory-limit",
+        "1",
+    ]);
+    assert_eq!(code, Some(0), "8192 frames take less than a MiB: {err}");
+}
+
+/// Text of one free a line, each in a chunk of its own, `apart_us` after the one above.
+fn frees_in_chunks(chunks: u64, apart_us: u64) -> String {
+    let mut text = String::from("# tracer: nop\n#\n");
+    for i in 0..chunks {
+        let us = 1_000_000 + i * apart_us;
+        let (s, us, frame) = (us / 1_000_000, us % 1_000_000, i << 10);
+        text += &format!(
+            "            bash-1 [000] ...2. {s}.{us:06}: mm_page_free: page=x pfn={frame} order=0\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn p4_text_that_names_a_chunk_a_line_is_refused_as_a_machine_and_small_to_reduce() {
+    let folder = Folder::new();
+    let path = folder.path("chunks.txt");
+    // 80 bytes a line, each with a chunk of its own: some 2 KiB to reduce, and 16 to replay.
+    fs::write(&path, frees_in_chunks(3_000, 1)).unwrap();
+    let refused = |mib: &str| {
+        let (code, _, err) = run(&["replay", as_str(&path), "--memory-limit", mib]);
+        assert_eq!(code, Some(2));
+        err
+    };
+    let err = refused("16");
+    assert!(
+        err.contains(
+            "3072000 frames, far more than its operations name: each replay takes 47 MiB of memory, \
+             expected at most 16 MiB; `--memory-limit 47` allows it"
+        ),
+        "{err}"
+    );
+    let err = refused("2");
+    assert!(
+        err.contains("chunks.txt:")
+            && err.contains("the reduction of the events so far takes 3 MiB"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_text_of_a_row_an_event_is_replayed() {
+    let folder = Folder::new();
+    let path = folder.path("rows.txt");
+    fs::write(&path, frees_in_chunks(200, 2_000_000)).unwrap();
+    let (code, _, err) = run(&["replay", as_str(&path), "--policy", "framewright"]);
+    assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
+fn p7_a_name_that_would_be_obeyed_or_reordered_is_shown_by_its_numbers() {
+    let folder = Folder::new();
+    let path = folder.path("a\u{202e}\u{1b}[2J,b.txt");
+    fs::write(&path, "x\u{2066}y\n").unwrap();
+    let (code, _, err) = run(&["replay", as_str(&path)]);
+    assert_eq!(code, Some(2));
+    assert!(
+        err.contains("a\\u{202e}\\u{1b}[2J,b.txt:1: `x\\u{2066}y` is"),
+        "{err}"
+    );
+    let trace = folder.path("a\u{202e},\"b.pft");
+    fs::copy(&folder.trace, &trace).unwrap();
+    let csv = folder.path("out.csv");
+    let args = ["replay", as_str(&trace), "--policy", "framewright"];
+    let (code, out, _) = run(&[&args[..], &["--csv", as_str(&csv)]].concat());
+    assert_eq!(code, Some(0));
+    assert!(!out.contains('\u{202e}'), "{out}");
+    let rows = fs::read_to_string(&csv).unwrap();
+    let row = rows.lines().nth(1).unwrap();
+    assert!(
+        row.starts_with("\"a\\u{202e},\"\"b/imposed/b0\",concentrated,"),
+        "{row}"
+    );
+}
+
+#[test]
+fn p6_a_state_of_the_largest_numbers_is_no_panic() {
+    let folder = Folder::new();
+    let state = folder.path("pagetypeinfo");
+    let most = u64::MAX;
+    let row = |kind| {
+        format!(
+            "Node 0, zone Normal, type {kind} {}\n",
+            vec![most.to_string(); 11].join(" ")
+        )
+    };
+    let text = format!(
+        "Page block order: 9\n{}{}Number of blocks type Unmovable Movable\nNode 0, zone Normal {most} {most}\n",
+        row("Unmovable"),
+        row("Movable")
+    );
+    fs::write(&state, text).unwrap();
+    let args = ["--policy", "framewright", "--state", as_str(&state)];
+    let (code, _, err) = run(&[&["replay", folder.trace()], &args[..]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let text = folder.path("t.txt");
+    fs::write(&text, frees_in_chunks(3, 1)).unwrap();
+    let (code, _, err) = run(&[&["replay", as_str(&text)], &args[..]].concat());
+    assert_eq!(code, Some(2));
+    assert!(
+        err.contains(" frames, far more than its operations name"),
+        "{err}"
+    );
 }

@@ -1,7 +1,8 @@
 use crate::support::{input, order};
 use framewright::{Frame, Mobility, Run};
 use framewright_lab::trace::{
-    InitClass, InitObject, Op, Recording, Trace, read_frames, read_pft1, write_frames, write_pft1,
+    InitClass, InitObject, Input, MemoryLimit, Op, Recording, Trace, read_frames, read_pft1,
+    write_frames, write_pft1,
 };
 
 fn init(frame: u64, class: InitClass) -> InitObject {
@@ -208,7 +209,7 @@ fn what_no_trace_can_mean_is_refused_with_the_operation_or_the_column() {
         ),
         (
             change(&[(8, 5)]),
-            "the column `init` has 4 bytes for 5 objects, expected one or more each",
+            "the column `init` has 4 bytes for 5 objects, expected 5 to 50",
         ),
         (
             change(&[(8, 4)]),
@@ -244,7 +245,7 @@ fn what_no_trace_can_mean_is_refused_with_the_operation_or_the_column() {
         ),
         (
             change(&[(16, 9)]),
-            "the column `ops` has 8 bytes, expected 9 for as many operations",
+            "the column `ops` has 8 bytes for 9 operations, expected 9 to 9",
         ),
         (
             change(&[(op(0), 3 << 2 | 3 << 6)]),
@@ -291,7 +292,7 @@ fn what_no_trace_can_mean_is_refused_with_the_operation_or_the_column() {
             "operation 0: gfp index 2, expected one below 2, or 255",
         ),
         (
-            change(&[(column("gfptab").0, 7), (column("ops").0, 9)]),
+            change(&[(column("gfptab").0, 7), (column("ops").0, 9), (16, 9)]),
             "the column `gfptab` has 7 bytes, expected a multiple of 4 up to 1020",
         ),
         (
@@ -426,4 +427,113 @@ fn chosen_frames_are_read_for_the_allocations_of_their_trace() {
             )
         );
     }
+}
+
+/// A head whose columns are of these lengths, without the columns.
+fn head(nframes: u32, ninit: u32, nops: u32, lens: &[(&str, u64)]) -> Vec<u8> {
+    let mut bytes = b"PFT1".to_vec();
+    for number in [nframes, ninit, 0, nops, 10] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    for name in [
+        "init", "absent", "gfptab", "ops", "cpu", "free", "part", "gfp", "pid", "tick",
+    ] {
+        let mut padded = [0; 8];
+        padded[..name.len()].copy_from_slice(name.as_bytes());
+        bytes.extend_from_slice(&padded);
+        let len = lens.iter().find(|(of, _)| *of == name).map_or(0, |l| l.1);
+        bytes.extend_from_slice(&len.to_le_bytes());
+    }
+    bytes
+}
+
+/// Zeros without end, and how many of them were taken.
+struct Zeros {
+    head: std::io::Cursor<Vec<u8>>,
+    taken: std::sync::Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl std::io::Read for Zeros {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let n = match self.head.read(out)? {
+            0 => {
+                out.fill(0);
+                out.len()
+            }
+            n => n,
+        };
+        self.taken
+            .fetch_add(n as u64, std::sync::atomic::Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+#[test]
+fn p2_a_column_longer_than_the_counts_allow_is_refused_before_its_first_byte() {
+    for (column, len, nops, expected) in [
+        (
+            "pid",
+            4 << 30,
+            0,
+            "the column `pid` has 4294967296 bytes for 0 operations, expected 0 to 0",
+        ),
+        (
+            "pid",
+            3,
+            1,
+            "the column `pid` has 3 bytes for 1 operations, expected 0 to 2",
+        ),
+        (
+            "tick",
+            4 << 30,
+            9,
+            "the column `tick` has 4294967296 bytes for 9 operations, expected 0 to 90",
+        ),
+        (
+            "gfptab",
+            1024,
+            9,
+            "the column `gfptab` has 1024 bytes for 255 words, expected 0 to 1020",
+        ),
+        (
+            "absent",
+            21,
+            0,
+            "the column `absent` has 21 bytes for 1 frames, expected 0 to 20",
+        ),
+    ] {
+        let nframes = if column == "absent" { 1 } else { 1024 };
+        let taken = std::sync::Arc::default();
+        let zeros = Zeros {
+            head: std::io::Cursor::new(head(
+                nframes,
+                0,
+                nops,
+                &[(column, len), ("ops", u64::from(nops))],
+            )),
+            taken: std::sync::Arc::clone(&taken),
+        };
+        let error = read_pft1(Input::from_reader("t", zeros).unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), format!("t: {expected}"));
+        let taken = taken.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(taken < 200_000, "{taken} bytes of the column were read");
+    }
+}
+
+#[test]
+fn p4_columns_above_the_memory_limit_are_refused_with_the_option_that_allows_them() {
+    let nops = u32::MAX;
+    let claimed = head(1024, 0, nops, &[("ops", u64::from(nops))]);
+    assert_eq!(
+        error(&claimed),
+        "t: the columns as the header gives them: takes 73728 MiB of memory, expected at most 4096 \
+         MiB; `--memory-limit 73728` allows it"
+    );
+    let small = written(&small());
+    let limited = input(small.clone()).unwrap();
+    let limited = limited.with_memory_limit(MemoryLimit::bytes(100));
+    assert!(read_pft1(limited).is_err());
+    let enough = input(small).unwrap();
+    let enough = enough.with_memory_limit(MemoryLimit::bytes(1 << 10));
+    assert!(read_pft1(enough).is_ok());
 }

@@ -514,3 +514,21 @@ fn the_largest_numbers_are_read_and_never_wrap() {
     };
     assert_eq!(event, at(u64::MAX, 65535, u32::MAX, kind));
 }
+
+#[test]
+fn p6_what_was_overwritten_saturates() {
+    let head = format!(
+        "# entries-in-buffer/entries-written: 0/{}   #P:2\n",
+        u64::MAX
+    );
+    let text = format!("# tracer: nop\n{head}{head}");
+    assert_eq!(events(text).1.overwritten_events, u64::MAX);
+}
+
+#[test]
+fn a_line_of_dashes_is_refused() {
+    // Each of them could be the one in front of the PID, and be followed by a whole line.
+    let line = "-1 [0] 1: ".repeat(25_000);
+    let text = format!("# tracer: nop\n{}\n", vec![line; 8].join("\n"));
+    assert!(error(text).contains("no event name with a colon after the TIME"));
+}

@@ -50,8 +50,8 @@
 //! holds a lock of the engine; frames are allocated and freed outside of it.
 //!
 //! # What is not here
-//! Sharing between pages (one page a frame), forking: a child's pages are shared with the parent
-//! until one of them moves; paging out, which is [`paged`](crate::paged)'s.
+//! Sharing between pages (one page a frame); forking: a child has no access to a region, and ends by SIGSEGV if
+//! it touches one; paging out, which is [`paged`](crate::paged)'s.
 //!
 //! # Sources
 //! What was tried and lost: docs/design/0012-moving-frames-on-linux.md. Fault-around in Linux's

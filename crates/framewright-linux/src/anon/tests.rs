@@ -4,15 +4,7 @@ use crate::{Host, Options};
 use framewright::frame::ZoneLayout;
 use framewright::platform::Fenced;
 use framewright::reclaim::MoveState;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// One test at a time: one of them uses all listings of the process.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn host() -> Host<Fenced> {
     Host::fenced(&Options::new(ZoneLayout::new(Frame(0), 1024).with_cpus(2))).unwrap()
@@ -39,7 +31,6 @@ fn first_word(anon: &Anon, nth: usize) -> u64 {
 
 #[test]
 fn a_page_that_the_kernel_refused_to_show_is_shown_by_who_touches_it() {
-    let _alone = alone();
     let host = host();
     let anon = region(&host);
     // As after a refusal: no access to what is populated, and the gate is open.
@@ -53,7 +44,6 @@ fn a_page_that_the_kernel_refused_to_show_is_shown_by_who_touches_it() {
 
 #[test]
 fn who_touches_what_moves_waits_until_the_gate_is_open() {
-    let _alone = alone();
     let host = host();
     let anon = region(&host);
     let shut = anon.region.gate.shut();
@@ -78,30 +68,7 @@ fn who_touches_what_moves_waits_until_the_gate_is_open() {
 }
 
 #[test]
-fn more_regions_than_the_handler_knows_are_an_error_and_one_that_goes_makes_room() {
-    let _alone = alone();
-    let host = host();
-    let mut regions = Vec::new();
-    let new = || Anon::new(Arc::clone(host.ram_shared()), 1);
-    let error = loop {
-        match new() {
-            Ok(anon) => regions.push(anon),
-            Err(error) => break error,
-        }
-    };
-    assert_eq!(error, AnonError::Regions { max: 64 });
-    assert_eq!(
-        error.to_string(),
-        "the process has 64 regions, and no more can be"
-    );
-    assert_eq!(regions.len(), 64);
-    drop(regions.swap_remove(13));
-    assert!(new().is_ok());
-}
-
-#[test]
 fn what_is_no_region_is_refused() {
-    let _alone = alone();
     let host = host();
     let none = Anon::new(Arc::clone(host.ram_shared()), 0).unwrap_err();
     assert_eq!(

@@ -187,7 +187,8 @@ impl FileCache<'_> {
     /// Writes everything of a file that is dirty, in the order of its pages, and has it brought to its device.
     ///
     /// What was written before the call survives a loss of power when this has returned. Pages that
-    /// others write meanwhile may be dirty afterwards.
+    /// others write meanwhile may be dirty afterwards: each page is written once at most, and none behind the last
+    /// that was dirty at the beginning, so that it ends however fast others write.
     ///
     /// # Errors
     /// The first one that occurred. All pages were tried; those that could not be written stay dirty, and the next
@@ -195,6 +196,7 @@ impl FileCache<'_> {
     /// that it did is dirty again; and if some of that has been evicted, every call says so until it is written
     /// anew, or truncated.
     pub fn sync(&self, file: &OpenFile) -> Result<(), FileError> {
+        self.check(file)?;
         let inode = &file.inode;
         let io = inode.io();
         let writer = inode.writer();
@@ -219,13 +221,18 @@ impl FileCache<'_> {
         result
     }
 
-    /// Writes everything of a file that is dirty. The caller has its `writer` lock.
+    /// Writes everything of a file that is dirty now. The caller has its `writer` lock: nothing that was dirty before is
+    /// being written, and so is not among the dirty pages.
     fn write_all(&self, inode: &Arc<Inode>, io: &Io) -> Result<(), FileError> {
         let mut result = Ok(());
         let mut from = 0;
-        loop {
+        let Some(last) = inode.dirty().pages.last().copied() else {
+            return result;
+        };
+        // What is appended meanwhile is for the next one: else this would not end before who appends does.
+        while from <= last {
             match self.write_next(inode, io, from) {
-                Ok(None) => return result,
+                Ok(None) => break,
                 Ok(Some(next)) => from = next,
                 Err((next, error)) => {
                     from = next;
@@ -233,6 +240,7 @@ impl FileCache<'_> {
                 }
             }
         }
+        result
     }
 
     /// Writes everything that is dirty, of all files, as far as it can be.

@@ -49,6 +49,13 @@ pub enum FileError {
     TooLong,
     /// It was opened for reading only.
     ReadOnly,
+    /// It is open in another cache, and not in this one.
+    OtherCache,
+    /// The page has as many pins as can be counted, 2^32 - 1.
+    Pins {
+        /// The page.
+        page: u64,
+    },
     /// As many pages are dirty as may be, and none could be written.
     Dirty {
         /// How many.
@@ -74,6 +81,8 @@ impl fmt::Display for FileError {
             Self::PastTheEnd { page } => write!(f, "page {page} is past the end of the file"),
             Self::TooLong => f.write_str("a file has at most 2^63 - 1 bytes"),
             Self::ReadOnly => f.write_str("the file was opened for reading only"),
+            Self::OtherCache => f.write_str("the file is open in another cache"),
+            Self::Pins { page } => write!(f, "page {page} has as many pins as can be counted"),
             Self::Dirty { pages } => write!(
                 f,
                 "{pages} pages are dirty, as many as may be, and none could be written"

@@ -153,6 +153,11 @@ impl OpenFile {
         self.is_writable
     }
 
+    /// Whether it is one of those files.
+    pub(super) fn is_of(&self, files: &Arc<Files>) -> bool {
+        Arc::ptr_eq(&self.files, files)
+    }
+
     pub(super) fn last(&self) -> Option<u64> {
         self.last.load(Relaxed).checked_sub(1)
     }
@@ -179,7 +184,8 @@ impl Drop for OpenFile {
 struct Known {
     inode: Arc<Inode>,
     file: Option<(u64, u64)>,
-    handles: u32,
+    // As many as there are handles, also of those that are never dropped: no loop reaches 2^64.
+    handles: u64,
     /// The state that its pages are of, where that can be known.
     stamp: Option<Stamp>,
     /// It is in the queue of those that were closed; and was closed again since it came there.

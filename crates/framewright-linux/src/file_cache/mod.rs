@@ -37,6 +37,16 @@
 //! - **L6** What is pinned stays in its frame. If it is truncated the frame is kept until it is unpinned.
 //! - **L7** A file's number is never another file's, in this process: so what a store still has under it is
 //!   nobody's.
+//! - **L8** What is open in one cache every other refuses: its locks and its set of dirty pages go with one table.
+//!
+//! # Files that others change
+//! A file that is opened again is the one that was known if its length and its times are what they were when
+//! the cache had last changed it and let go of it. The kernel's times move by ticks (1 to 10 ms, whole
+//! seconds on some file systems): what another process writes within the same tick, without changing the
+//! length, is not noticed, and old pages are read, as long as they are known. From Linux 6.13 on ext4, XFS, Btrfs and tmpfs give
+//! each change a time of its own once the last one has been asked for, as the cache does: then none is missed. As long
+//! as a file is open only its length is compared. [`refresh`](FileCache::refresh) and [`forget`](FileCache::forget)
+//! compare nothing.
 //!
 //! # Locks
 //! - Rank 1: a file's `io`: shared by who reads in, writes and writes back; alone for who truncates. Then its
@@ -225,7 +235,7 @@ impl<'s> FileCache<'s> {
     }
 
     /// Has a file read, and written if it is open for that, by way of the cache. A file that is open in the cache already is
-    /// the same there; one that was, too, if nobody else has changed it.
+    /// the same there; one that was, too, if nobody else has changed it, as far as [its times](self) say so.
     ///
     /// # Errors
     /// What the host said; a file that cannot be read, or is open for appending; what is no regular file.
@@ -248,6 +258,13 @@ impl<'s> FileCache<'s> {
         }
         self.limit_dirty_files();
         Ok(file)
+    }
+
+    fn check(&self, file: &OpenFile) -> Result<(), FileError> {
+        if file.is_of(&self.files) {
+            return Ok(());
+        }
+        Err(FileError::OtherCache)
     }
 
     /// Forgets a file: opened again it is another one, and nothing of it is in the cache or the cleancache. What is dirty
@@ -278,6 +295,7 @@ impl<'s> FileCache<'s> {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize, FileError> {
+        self.check(file)?;
         let mut done = 0;
         while done < into.len() {
             let len = file.inode.len();
@@ -306,13 +324,14 @@ impl<'s> FileCache<'s> {
     /// Keeps a page in the cache, and in its frame, until the result is dropped. It is read in if it is missing.
     ///
     /// # Errors
-    /// It cannot be had, or is past the end.
+    /// It cannot be had, or is past the end, or has too many pins.
     pub fn pin(
         &self,
         supply: &mut dyn Supply,
         file: &OpenFile,
         page: u64,
     ) -> Result<FilePin<'_, 's>, FileError> {
+        self.check(file)?;
         let held = match page.checked_mul(PAGE) {
             Some(_) => self.page(supply, file, page, 1)?,
             None => None,
@@ -320,7 +339,8 @@ impl<'s> FileCache<'s> {
         let held = held.ok_or(FileError::PastTheEnd { page })?;
         let slot = self.table.slot(held.id);
         let locked = self.table.lock(slot.key());
-        slot.set_pins(slot.pins().checked_add(1).expect("fewer than 2^32 pins"));
+        let pins = slot.pins().checked_add(1);
+        slot.set_pins(pins.ok_or(FileError::Pins { page })?);
         drop(locked);
         Ok(FilePin {
             cache: self,

@@ -39,6 +39,7 @@ impl FileCache<'_> {
         offset: u64,
         from: &[u8],
     ) -> Result<usize, FileError> {
+        self.check(file)?;
         if !file.is_writable {
             return Err(FileError::ReadOnly);
         }
@@ -153,6 +154,7 @@ impl FileCache<'_> {
     /// # Errors
     /// The medium refused. All is as before then.
     pub fn truncate(&self, file: &OpenFile, len_bytes: u64) -> Result<(), FileError> {
+        self.check(file)?;
         if !file.is_writable {
             return Err(FileError::ReadOnly);
         }
@@ -190,6 +192,7 @@ impl FileCache<'_> {
     /// # Errors
     /// The medium does not say its length. All is as before then.
     pub fn refresh(&self, file: &OpenFile) -> Result<(), FileError> {
+        self.check(file)?;
         let inode = &file.inode;
         let io = inode.io_alone();
         let Some(medium) = &io.medium else {

@@ -2,6 +2,7 @@
 // host is still there beside it.
 
 use super::HeapOptions;
+use crate::fork::{Process, Watched};
 use crate::{Host, HostError, HostKv, HostKvSeat, HostSpace, Options, RangeOptions};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
@@ -22,6 +23,7 @@ pub(super) struct Inner {
     // INVARIANT: dropped after `life` has ended.
     kv: HostKv,
     life: Arc<Life>,
+    process: Watched,
     threads: u16,
     ram: Memory,
     window: Memory,
@@ -31,9 +33,11 @@ pub(super) struct Inner {
 }
 
 /// Whether a heap is still there; its address says which heap's it is, as long as anybody has it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Life {
     ended: AtomicBool,
+    /// Whose it is: for one that was forked off it has ended.
+    process: Process,
     /// Who has it may give a seat back, or end the life.
     gate: Mutex<()>,
 }
@@ -49,7 +53,7 @@ impl Life {
     /// Whether it has ended, or is about to.
     pub(super) fn has_ended(&self) -> bool {
         // Relaxed: as above; others do no more than forget what is of no use.
-        self.ended.load(Relaxed)
+        self.ended.load(Relaxed) || !self.process.is_this()
     }
 }
 
@@ -60,6 +64,8 @@ pub(super) enum NoSeat {
     Inside,
     /// It has none of its own, and may not wait for the shared one.
     InUse,
+    /// Its process was forked off from the one whose heap it is.
+    Forked,
 }
 
 /// Bytes that lie side by side.
@@ -113,6 +119,10 @@ impl OwnSeat {
 
 impl Drop for OwnSeat {
     fn drop(&mut self) {
+        if !self.life.process.is_this() {
+            // The seat is the parent's, and so may be the gate.
+            return;
+        }
         let gate = self.life.gate.lock();
         let _gate = gate.unwrap_or_else(PoisonError::into_inner);
         let seat = self.seat.cast::<MaybeUninit<HostKvSeat<'static>>>();
@@ -148,6 +158,9 @@ impl Inner {
         let (ram, window) = (kv.host().ram(), kv.window());
         let (frames, pages) = (ram.frames(), window.range());
         let start = ram.address(frames.start()).ok().and_then(NonNull::new);
+        // What another program is started with lies here, and is read by the process that is forked off for it.
+        kv.host().ram().let_children_read();
+        window.let_children_read();
         let ram = Memory {
             start: start.expect("RAM has a first frame"),
             len_bytes: (frames.frames() * Frame::BYTES) as usize,
@@ -159,7 +172,12 @@ impl Inner {
         };
         Ok(Arc::new(Self {
             kv,
-            life: Arc::default(),
+            process: Watched::this(),
+            life: Arc::new(Life {
+                ended: AtomicBool::new(false),
+                process: Process::this(),
+                gate: Mutex::new(()),
+            }),
             threads,
             ram,
             window,
@@ -170,6 +188,12 @@ impl Inner {
 
     pub(super) const fn kv(&self) -> &HostKv {
         &self.kv
+    }
+
+    /// Whether it is the calling process's, and not that of one from which it was forked off.
+    #[inline(always)]
+    pub(super) fn is_this_process(&self) -> bool {
+        self.process.is_this()
     }
 
     /// How often the shared seat was used.

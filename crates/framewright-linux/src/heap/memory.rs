@@ -23,6 +23,8 @@ pub enum HeapError {
     /// More threads use the heap than it has seats, this one has none, another one is in the seat
     /// that they share, and the context does not let it wait: it may be free a moment later.
     SeatInUse,
+    /// The process was forked off from the one whose heap it is.
+    Forked,
 }
 
 impl From<NoSeat> for HeapError {
@@ -30,6 +32,7 @@ impl From<NoSeat> for HeapError {
         match error {
             NoSeat::Inside => Self::Inside,
             NoSeat::InUse => Self::SeatInUse,
+            NoSeat::Forked => Self::Forked,
         }
     }
 }
@@ -43,6 +46,9 @@ impl fmt::Display for HeapError {
             Self::SeatInUse => f.write_str(
                 "the thread has no seat of its own in the heap and may not wait for the shared one",
             ),
+            Self::Forked => {
+                f.write_str("the heap is the parent's: this process was forked off from it")
+            }
         }
     }
 }

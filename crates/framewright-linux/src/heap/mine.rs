@@ -103,6 +103,9 @@ pub(super) fn in_seat<T>(
     may_block: bool,
     work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
 ) -> Result<T, NoSeat> {
+    if !heap.is_this_process() {
+        return Err(NoSeat::Forked);
+    }
     let now = now();
     if now.is_inside.replace(true) {
         return Err(NoSeat::Inside);

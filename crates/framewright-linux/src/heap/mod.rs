@@ -25,8 +25,12 @@
 //! says what is wrong with the address.
 //!
 //! # Limits
-//! The memory is shared with a process that is forked off, as its file is: such a process must
-//! not use the heap, except to start another program, as [`Command`](std::process::Command) does.
+//! A process that is forked off can read what was in the heap, and so start another program, as
+//! [`Command`](std::process::Command) does; what it changes there ends it by SIGSEGV. It sees what its parent changes
+//! later. What it allocates is the system's, what it frees of the heap's is lost, and as a [`Memory`] the heap says
+//! [`HeapError::Forked`]. (A child that clone(2) makes without fork(3) shares the memory with its parent, and must not
+//! change it.)
+//!
 //! A signal handler that interrupts the heap gets the system's memory, and what it frees meanwhile
 //! is lost; that it may allocate at all the system does not promise either.
 //!
@@ -162,10 +166,10 @@ impl Heap {
         made.as_ref().map(drop).map_err(|error| *error)
     }
 
-    /// What has been counted so far; `None` if there is no heap, or not yet. Time: O(threads).
+    /// What has been counted so far; `None` if there is no heap, or not yet, or it is the parent's. Time: O(threads).
     #[must_use]
     pub fn stats(&self) -> Option<HeapStats> {
-        let inner = self.inner.get()?.as_ref().ok()?;
+        let inner = self.made().filter(|inner| inner.is_this_process())?;
         Some(HeapStats {
             objects: inner.kv().kv().stats(),
             free_frames: inner.kv().host().zone().stats().nr_free_pages,

@@ -566,3 +566,67 @@ fn effort_and_context_are_the_handles() {
     let too_long = KvError::TooLong { bytes: 1 << 40 };
     assert_eq!(long.unwrap_err(), HeapError::Objects(too_long));
 }
+
+/// What the destructor of a pthread key is handed: an object of a heap's that is freed, and made anew, in each round.
+struct Late {
+    heap: std::sync::Arc<Heap>,
+    key: libc::pthread_key_t,
+    at: *mut u8,
+    rounds: u32,
+}
+
+unsafe extern "C" fn late(value: *mut std::ffi::c_void) {
+    // SAFETY: what the test below set for the key, and nobody else has.
+    let mut late = unsafe { Box::from_raw(value.cast::<Late>()) };
+    // SAFETY: allocated with this layout, and freed once.
+    unsafe { late.heap.dealloc(late.at, layout(100, 8)) };
+    late.rounds += 1;
+    // As often as a key's destructor is sure to be called.
+    if late.rounds == 4 {
+        return;
+    }
+    // SAFETY: not empty.
+    late.at = unsafe { late.heap.alloc(layout(100, 8)) };
+    assert!(late.heap.contains(late.at));
+    // SAFETY: the key is the test's.
+    unsafe { libc::pthread_setspecific(late.key, Box::into_raw(late).cast()) };
+}
+
+// The thread sanitizer crashes on calls in the last round.
+#[cfg(not(tsan))]
+#[test]
+fn four_thousand_threads_use_the_heap_until_the_last_round_of_their_destructors() {
+    let Some(heap) = heap(4096, 2) else { return };
+    let heap = std::sync::Arc::new(heap);
+    let mut key = 0;
+    // SAFETY: `key` is written to; `late` is for this key's values.
+    assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(late)) }, 0);
+    for _ in 0..1000 {
+        // More than it has seats.
+        let threads = [(); 4].map(|()| {
+            let heap = std::sync::Arc::clone(&heap);
+            std::thread::spawn(move || {
+                // SAFETY: not empty.
+                let at = unsafe { heap.alloc(layout(100, 8)) };
+                assert!(heap.contains(at));
+                let late = Late {
+                    heap,
+                    key,
+                    at,
+                    rounds: 0,
+                };
+                // SAFETY: the key is this test's.
+                unsafe { libc::pthread_setspecific(key, Box::into_raw(Box::new(late)).cast()) };
+            })
+        });
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+    }
+    // SAFETY: no thread has a value of it.
+    unsafe { libc::pthread_key_delete(key) };
+    assert_eq!(objects(&heap), 0);
+    let stats = heap.stats().unwrap();
+    assert_eq!((stats.lost_frees, stats.objects.bad_frees), (0, 0));
+    assert!(stats.shared_seat > 0);
+}

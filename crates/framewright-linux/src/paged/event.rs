@@ -16,7 +16,8 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// How often it happened, modulo 2^32.
+    /// How often it happened, modulo 2^32: who sleeps between this and [`wait`](Self::wait) for just so many times waits until
+    /// it wakes by itself.
     pub(super) fn now(&self) -> u32 {
         self.times.load(SeqCst)
     }
@@ -30,11 +31,15 @@ impl Event {
         }
     }
 
-    /// Waits until it has happened once more than `seen`, or for no reason.
+    /// Waits until it has happened once more than `seen`, or for no reason: ten seconds at most.
     pub(super) fn wait(&self, seen: u32) {
         self.waiting.fetch_add(1, SeqCst);
         // An error says that the number is another one already, or a signal came.
-        let _ = wait(&self.times, Flags::PRIVATE, seen, None);
+        let most = rustix::thread::Timespec {
+            tv_sec: 10,
+            tv_nsec: 0,
+        };
+        let _ = wait(&self.times, Flags::PRIVATE, seen, Some(&most));
         self.waiting.fetch_sub(1, Relaxed);
     }
 }

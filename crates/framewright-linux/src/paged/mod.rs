@@ -49,7 +49,8 @@
 //! with neither held, because a supply may ask for reclaim, and freed under the evictor's.
 //!
 //! # What is not here
-//! Sharing, forking; reading ahead by what is used together; huge pages.
+//! Sharing; forking: a child has no access to a region, ends by SIGSEGV if it touches one, and writes nothing to its
+//! swap file; reading ahead by what is used together; huge pages.
 //!
 //! # Sources
 //! Second chance: F. J. Corbató, "A paging experiment with the Multics system", 1968; by taking access away where hardware has no

@@ -1,7 +1,9 @@
 //! What the engine asks of the world, answered by Linux.
 //!
-//! Waiting spins a moment and then lets another thread run: on a host the one waited for may not
-//! be running. The clock is CLOCK_MONOTONIC. A CPU is a thread's slot. The barrier is membarrier(2)
+//! Waiting spins a moment, then lets another thread run, then sleeps: on a host the one waited for may
+//! not be running, and where the waiter has a real-time priority, `sched_yield` lets nobody run whose
+//! priority is lower. So a wait goes on at most a millisecond longer than what is waited for, and takes
+//! no CPU from that. The clock is CLOCK_MONOTONIC. A CPU is a thread's slot. The barrier is membarrier(2)
 //! where the kernel has it, which makes the engine's frequent paths cheap, and else the engine's
 //! own [`Fenced`], with a full barrier in each operation: which of the two is a type, because the
 //! frequent paths are compiled for one of them.
@@ -20,6 +22,8 @@ use framewright::CpuId;
 use framewright::platform::{Barrier, Clock, Cpus, Fenced, Relax};
 use rustix::thread::{MembarrierCommand, membarrier};
 use rustix::time::{ClockId, clock_gettime};
+use std::io::Write;
+use std::time::Duration;
 
 /// A barrier on all threads of the process: membarrier(2), private and expedited.
 ///
@@ -57,13 +61,27 @@ impl Barrier for Membarrier {
 
     /// Some microseconds: an interrupt on each CPU that runs a thread of the process.
     ///
-    /// # Panics
-    /// If the kernel refuses what it did when the process was registered. It never does; but to go
-    /// on without the barrier would hand out one frame twice.
+    /// Ends the process if the kernel refuses what it did when the process was registered: a seccomp
+    /// filter that was installed later does that. To go on would hand out one frame twice, since the
+    /// frequent sides have no fence of their own, and no other call of Linux is a barrier on all CPUs by
+    /// contract. A panic would unwind through an allocator. A program that sandboxes itself allows
+    /// membarrier(2), or uses a [`Fenced`] platform.
     fn barrier_all(&self) {
-        membarrier(MembarrierCommand::PrivateExpedited)
-            .expect("the process is registered for membarrier");
+        if membarrier(MembarrierCommand::PrivateExpedited).is_err() {
+            end_without_barrier();
+        }
     }
+}
+
+/// What is said before the process ends.
+const REFUSED: &str = "framewright: membarrier(2) is refused since the process registered for it (a seccomp \
+                       filter?): ending the process, because memory would be handed out twice\n";
+
+/// Allocates nothing: it may be called inside the global allocator.
+#[cold]
+fn end_without_barrier() -> ! {
+    let _ = std::io::stderr().write_all(REFUSED.as_bytes());
+    std::process::abort()
 }
 
 /// The platform of one [`Host`](crate::Host): waiting, clock, slots, and the barrier `B`.
@@ -108,10 +126,27 @@ impl<B> Linux<B> {
 /// away and getting it back costs.
 const SPINS: u32 = 8;
 
+/// Attempts that give the CPU away after that. As many as let those who wait in the same queue for a CPU
+/// run for once; a thread of lower priority than the caller's does not run on account of them.
+const YIELDS: u32 = 32;
+
+/// The attempts after those sleep, from here on twice as long each time,
+const SLEEP_MIN: Duration = Duration::from_micros(16);
+/// up to this: as long a wait may go on after what it waited for is over.
+const SLEEP_MAX: Duration = Duration::from_millis(1);
+
+/// How long that attempt sleeps.
+fn sleep_of(attempt: u32) -> Option<Duration> {
+    let nth = attempt.checked_sub(SPINS + YIELDS)?;
+    Some(SLEEP_MIN.saturating_mul(1 << nth.min(6)).min(SLEEP_MAX))
+}
+
 impl<B> Relax for Linux<B> {
     fn relax(&self, attempt: u32) {
         if attempt < SPINS {
             (0..1u32 << attempt).for_each(|_| std::hint::spin_loop());
+        } else if let Some(sleep) = sleep_of(attempt) {
+            std::thread::sleep(sleep);
         } else {
             std::thread::yield_now();
         }
@@ -155,6 +190,46 @@ impl<B> Cpus for Linux<B> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    #[test]
+    fn a_wait_that_lasts_sleeps_and_never_longer_than_a_millisecond() {
+        let last_that_yields = SPINS + YIELDS - 1;
+        assert_eq!(sleep_of(0), None);
+        assert_eq!(sleep_of(last_that_yields), None);
+        assert_eq!(sleep_of(last_that_yields + 1), Some(SLEEP_MIN));
+        let slept: Vec<_> = (0..100).filter_map(sleep_of).collect();
+        assert!(slept.is_sorted() && slept.last() == Some(&SLEEP_MAX));
+        assert_eq!(sleep_of(u32::MAX), Some(SLEEP_MAX));
+        let linux = Linux::fenced(Slots::new(1));
+        let start = linux.now_ns();
+        linux.relax(u32::MAX);
+        assert!(linux.now_ns() - start >= 1_000_000);
+    }
+
+    #[test]
+    fn a_barrier_that_is_refused_ends_the_process_with_a_message_and_does_not_unwind() {
+        use std::os::unix::process::ExitStatusExt;
+        const CHILD: &str = "FRAMEWRIGHT_TEST_NO_BARRIER";
+        if std::env::var_os(CHILD).is_some() {
+            let caught = std::panic::catch_unwind(|| {
+                end_without_barrier();
+            });
+            std::process::exit(i32::from(caught.is_err()));
+        }
+        let name = "a_barrier_that_is_refused_ends_the_process_with_a_message_and_does_not_unwind";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                &format!("platform::tests::{name}"),
+                "--exact",
+                "--nocapture",
+            ])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.signal(), Some(6), "SIGABRT");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("membarrier(2) is refused"), "{said}");
+    }
 
     #[test]
     fn the_clock_never_goes_back_and_does_go_on() {

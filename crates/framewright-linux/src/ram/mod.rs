@@ -6,6 +6,8 @@
 //! Frame `n` of the zone is the 4 KiB at `(n - first) * 4096` of the file and of the map. The file
 //! is there so that later mappings can show the same frames at other addresses.
 //!
+//! A process that is forked off has no access to the frames: who touches one there ends by SIGSEGV.
+//!
 //! # Who may touch a frame
 //! [`Ram::words`] is for everybody: atomic words, on which a race is no undefined behaviour.
 //! [`Ram::read`] and [`Ram::write`] copy by them. [`Ram::bytes_mut`] is for the frame's owner
@@ -147,6 +149,16 @@ impl Ram {
     #[must_use]
     pub const fn report(&self) -> RamReport {
         self.report
+    }
+
+    /// From here on a process that is forked off can read it.
+    pub(crate) fn let_children_read(&self) {
+        self.map.let_children_read();
+    }
+
+    /// Whether the calling process is the one that made it, and not one that was forked off.
+    pub(crate) fn is_this_process(&self) -> bool {
+        self.map.process().is_this()
     }
 
     /// The frames that it consists of.

@@ -5,6 +5,7 @@
 //! the network do) is used with the page cache between, and [`SwapFile::direct_io`] says so.
 
 use super::{Aligned, SwapDevice, check_slot, of_slot};
+use crate::fork::Process;
 use crate::ram::FRAME_BYTES;
 use framewright::platform::PageWords;
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Pages that one request carries at most: 128 KiB.
@@ -55,6 +56,9 @@ pub struct SwapFile {
     slots: u64,
     direct_io: DirectIo,
     written: AtomicU64,
+    /// A sync failed: what was written before may be lost, and the kernel says so once.
+    has_failed: AtomicBool,
+    process: Process,
     spare: Mutex<Vec<Buffers>>,
 }
 
@@ -113,12 +117,14 @@ impl SwapFile {
         Ok(Self::new(file, slots, direct_io))
     }
 
-    const fn new(file: OwnedFd, slots: u64, direct_io: DirectIo) -> Self {
+    fn new(file: OwnedFd, slots: u64, direct_io: DirectIo) -> Self {
         Self {
             file,
             slots,
             direct_io,
             written: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+            process: Process::this(),
             spare: Mutex::new(Vec::new()),
         }
     }
@@ -172,8 +178,13 @@ impl SwapDevice for SwapFile {
         self.write_run(slot, std::slice::from_ref(page))
     }
 
-    /// In requests of up to 32 pages.
+    /// In requests of up to 32 pages. Refused in a process that was forked off: which slots are in use it would not tell its
+    /// parent.
     fn write_run(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
+        if !self.process.is_this() {
+            let what = "the swap file is the parent's: this process was forked off from it";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
         if let Some(last) = pages.len().checked_sub(1) {
             check_slot(first.saturating_add(last as u64), self.slots)?;
         }
@@ -201,10 +212,17 @@ impl SwapDevice for SwapFile {
     /// Nothing: the room stays the file's.
     fn discard(&self, _slot: u64) {}
 
-    /// fdatasync.
+    /// fdatasync. After a failure every later call fails, too: the kernel says once that it has dropped what it could not
+    /// write, and a checkpoint must not be made of that. Another opening begins anew.
     fn sync(&self) -> io::Result<()> {
+        // Before it is asked: whoever finds it set later may have been told of the failure by nobody.
+        if self.has_failed.load(Relaxed) {
+            let what = "the swap file was not synced: an earlier sync failed, and what was written may be lost";
+            return Err(io::Error::other(what));
+        }
         let synced = retry(|| rustix::fs::fdatasync(&self.file));
         synced.map_err(|error| {
+            self.has_failed.store(true, Relaxed);
             io::Error::new(
                 error.kind(),
                 format!("the swap file was not synced: {error}"),

@@ -61,17 +61,18 @@ pub trait SwapDevice: Send + Sync {
     /// What a slot holds.
     ///
     /// # Errors
-    /// What the device said, with the slot's number: also if it had fewer bytes than a page. What
-    /// `page` holds is anything then.
+    /// What the device said, with the slot's number: also if it had fewer bytes than a page; `NotFound` where the slot
+    /// was never written to, or was discarded. What `page` holds is anything then.
     fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()>;
 
     /// Nobody wants what the slot holds. Only saves room.
     fn discard(&self, slot: u64);
 
-    /// What was written is safe from here on, as far as the device knows.
+    /// What was written is safe from here on, as far as the device knows: also what was written before a call that failed.
     ///
     /// # Errors
-    /// What the device said. Which of the writes since the last success are safe is not known then.
+    /// What the device said. Which of the writes since the last success are safe is not known then. A device that cannot
+    /// make them safe any more, however often it is asked, fails from then on.
     fn sync(&self) -> io::Result<()>;
 
     /// Bytes that were handed to the medium since the device was opened.

@@ -47,14 +47,26 @@ struct Map {
 
 impl SlotMap {
     /// A map of `slots` slots, none of them in use.
+    ///
+    /// # Panics
+    /// If there is no memory for two bits a slot.
     #[must_use]
     pub fn new(slots: u64) -> Self {
-        let words = slots.div_ceil(CLUSTER) as usize * WORDS_PER_CLUSTER;
+        Self::try_new(slots).unwrap_or_else(|| panic!("no memory for a map of {slots} slots"))
+    }
+
+    /// The same, or nothing if there is no memory for it. What is not used of it takes none.
+    #[must_use]
+    pub fn try_new(slots: u64) -> Option<Self> {
+        let words = usize::try_from(slots.div_ceil(CLUSTER)).ok()?;
+        let words = words.checked_mul(WORDS_PER_CLUSTER)?;
+        // All at once: that it is there is found out before it is filled, which must not fail.
+        Vec::<[u64; 2]>::new().try_reserve_exact(words).ok()?;
         let mut used = vec![0; words];
         for slot in slots..words as u64 * 64 {
             used[slot as usize / 64] |= 1 << (slot % 64);
         }
-        Self {
+        Some(Self {
             map: Mutex::new(Map {
                 held: vec![0; words],
                 used,
@@ -62,7 +74,7 @@ impl SlotMap {
                 used_slots: 0,
                 hand: 0,
             }),
-        }
+        })
     }
 
     /// How many slots there are.
@@ -113,6 +125,19 @@ impl SlotMap {
         map.held[word] & bit == 0
     }
 
+    /// The slot is not in use any more, unless the last checkpoint, or the one that is made, names it. Returns what `then`
+    /// says, which is run while no slot is handed out, freed or named.
+    pub(crate) fn free_unless_held<R>(&self, slot: u64, then: impl FnOnce() -> R) -> Option<R> {
+        let mut map = self.map();
+        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+        let is_free = slot < map.slots && map.used[word] & bit != 0 && map.held[word] & bit == 0;
+        is_free.then(|| {
+            map.used[word] &= !bit;
+            map.used_slots -= 1;
+            then()
+        })
+    }
+
     /// A checkpoint names `slots`, and no others: those are not handed out until the next one (W2).
     pub fn hold(&self, slots: impl IntoIterator<Item = u64>) {
         let mut map = self.map();
@@ -130,7 +155,9 @@ impl SlotMap {
         let mut map = self.map();
         let named = names();
         for slot in named.iter().filter_map(|slot| slot.checked_sub(1)) {
-            map.held[slot as usize / 64] |= 1 << (slot % 64);
+            if slot < map.slots {
+                map.held[slot as usize / 64] |= 1 << (slot % 64);
+            }
         }
         named
     }

@@ -185,6 +185,7 @@ impl Window {
     pub fn frame_of(&self, page: Page) -> Option<Frame> {
         let range = PageRange::new(page, 1)?;
         self.bytes_of(range).ok()?;
+        self.check_process().ok()?;
         let pages = self.pages_of(range);
         match self.edges.first_unmapped(&pages) {
             None => Some(Frame(
@@ -299,6 +300,9 @@ impl Window {
     }
 
     fn mapped(&self, range: PageRange) -> Result<Range<usize>, AccessError> {
+        if !self.ram.is_this_process() {
+            return Err(AccessError::Host(libc::EPERM));
+        }
         let bytes = self.bytes_of(range).map_err(AccessError::Outside)?;
         let pages = self.pages_of(range);
         match self.edges.first_unmapped(&pages) {
@@ -345,6 +349,19 @@ impl Window {
         self.reservation.start().as_ptr().wrapping_byte_add(byte)
     }
 
+    /// A process that was forked off shows nothing of its parent's RAM.
+    fn check_process(&self) -> Result<(), MapError> {
+        if self.ram.is_this_process() {
+            return Ok(());
+        }
+        Err(MapError::Refused(libc::EPERM))
+    }
+
+    /// From here on a process that is forked off can read what is shown.
+    pub(crate) fn let_children_read(&self) {
+        self.reservation.let_children_read();
+    }
+
     /// Whether `changes` more calls of [`map`](Map::map) and [`unmap`](Map::unmap) would be within
     /// the limit at this moment.
     pub(crate) fn has_room(&self, changes: u64) -> bool {
@@ -371,7 +388,7 @@ impl Window {
         assert!(inside, "frames outside of RAM cannot be shown");
         let range = PageRange::new(at, frames.frames()).expect("the pages are in the window");
         assert!(self.bytes_of(range).is_ok(), "the pages are in the window");
-        if self.reservation.is_lost() {
+        if self.reservation.is_lost() || !self.ram.is_this_process() {
             return Err(Refused);
         }
         self.budget.take().map_err(|_| Refused)?;
@@ -448,6 +465,7 @@ impl Map for Window {
         }
         let range = PageRange::new(at, frames.frames()).ok_or(MapError::Page(at))?;
         self.bytes_of(range).map_err(MapError::Page)?;
+        self.check_process()?;
         if self.reservation.is_lost() {
             return Err(MapError::NoMemory);
         }
@@ -463,6 +481,7 @@ impl Map for Window {
         if range.is_empty() {
             return Ok(());
         }
+        self.check_process()?;
         if self.reservation.is_lost() {
             return Err(MapError::NoMemory);
         }

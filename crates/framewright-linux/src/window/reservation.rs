@@ -1,6 +1,7 @@
 // UNSAFETY: address space is asked of the kernel and given back here, and mapped anew inside of
 // it; mmap has no safe form, because the caller must know what it replaces.
 
+use crate::fork::Unforked;
 use crate::mapping::{after_map, before_unmap};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
@@ -39,6 +40,8 @@ pub(super) struct Reservation {
     whole_bytes: usize,
     /// A part may be somebody else's by now.
     lost: AtomicBool,
+    /// A child has no access to it.
+    unforked: Unforked,
 }
 
 // SAFETY: addresses belong to the process and not to a thread; the value hands out no reference.
@@ -79,6 +82,7 @@ impl Reservation {
             whole,
             whole_bytes,
             lost: AtomicBool::new(false),
+            unforked: Unforked::new(start.addr().get(), len_bytes),
         })
     }
 
@@ -163,6 +167,13 @@ impl Reservation {
             Err(_) => {}
         }
         self.lost.store(true, Relaxed);
+        // What lies there may be somebody else's, in a child too.
+        self.unforked.give_up();
+    }
+
+    /// From here on a child can read it.
+    pub(super) fn let_children_read(&self) {
+        self.unforked.let_read();
     }
 
     fn place(&self, bytes: &Range<usize>) -> *mut c_void {
@@ -178,6 +189,7 @@ impl Drop for Reservation {
             // Which part is whose is not known. What stays is address space, and what it shows.
             return;
         }
+        self.unforked.give_up();
         before_unmap();
         // SAFETY: the whole is this value's (invariant: it is not lost), and no reference into it outlives the
         // value. What the kernel refuses stays reserved until the process ends.

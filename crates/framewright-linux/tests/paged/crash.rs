@@ -19,10 +19,13 @@ const KILLS: u64 = 16;
 /// Name the file in a child's environment, and what it is to do.
 const FILE: &str = "FRAMEWRIGHT_CRASH_FILE";
 const TOUCH: &str = "FRAMEWRIGHT_TOUCH_FILE";
+/// Which life of the device it is; and whether the child begins it.
+const LIFE: &str = "FRAMEWRIGHT_CRASH_LIFE";
+const ANEW: &str = "FRAMEWRIGHT_CRASH_ANEW";
 
-/// The pages that round `number` writes, and what: it is the same in each process.
-fn writes_of(number: u64) -> Vec<(u64, u64)> {
-    let mut random = Random(number);
+/// The pages that round `number` of a device's life writes, and what: it is the same in each process.
+fn writes_of(life: u64, number: u64) -> Vec<(u64, u64)> {
+    let mut random = Random(life << 32 | number);
     let count = 1 + random.below(30);
     (0..count)
         .map(|_| (random.below(PAGES), number << 20 | random.below(1 << 20)))
@@ -30,9 +33,9 @@ fn writes_of(number: u64) -> Vec<(u64, u64)> {
 }
 
 /// What the pages hold after so many rounds.
-fn contents_after(number: u64) -> Vec<u64> {
+fn contents_after(life: u64, number: u64) -> Vec<u64> {
     let mut pages = vec![0; PAGES as usize];
-    for (page, value) in (1..=number).flat_map(writes_of) {
+    for (page, value) in (1..=number).flat_map(|number| writes_of(life, number)) {
         pages[page as usize] = value;
     }
     pages
@@ -55,9 +58,11 @@ fn contents(paged: &Paged<'_>) -> Vec<u64> {
 /// Rounds of writes, each with a sync that is told, until it is killed.
 fn write_for_ever(path: &Path) {
     let device = SwapFile::open(path).unwrap();
-    let (swap, number) = match Frontswap::restore(&device) {
-        Ok(found) => found,
-        Err(_) => (Frontswap::durable(&device, PAGES).unwrap(), 0),
+    let life = std::env::var(LIFE).unwrap().parse().unwrap();
+    let (swap, number) = match std::env::var_os(ANEW) {
+        // Whatever the device had.
+        Some(_) => (Frontswap::durable(&device, PAGES).unwrap(), 0),
+        None => Frontswap::restore(&device).unwrap(),
     };
     let host = host();
     with_reserve(512, |_, guests, pool| {
@@ -66,7 +71,7 @@ fn write_for_ever(path: &Path) {
         let paged = Paged::new(Arc::clone(host.ram_shared()), swap, BUDGET).unwrap();
         served(&host, &paged, || {
             for number in number + 1.. {
-                for (page, value) in writes_of(number) {
+                for (page, value) in writes_of(life, number) {
                     let bytes = value.to_ne_bytes();
                     paged.write(page * 4096, &bytes).unwrap();
                     paged.write(page * 4096 + 4088, &bytes).unwrap();
@@ -134,9 +139,15 @@ fn what_a_sync_confirmed_outlives_the_process_that_is_killed() {
     let path = folder.path().join("swap");
     drop(SwapFile::create(&path, SLOTS).unwrap());
     let mut random = Random(1);
-    let mut confirmed = 0;
+    let (mut life, mut all) = (0, 0);
     for kill in 0..KILLS {
-        let mut child = child(FILE, &path).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = child(FILE, &path);
+        if kill % 5 == 0 {
+            life += 1;
+            child.env(ANEW, "");
+        }
+        let child = child.env(LIFE, life.to_string());
+        let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let synced = lines.map_while(Result::ok).filter_map(|line| {
             let (_, number) = line.split_once("synced ")?;
@@ -145,18 +156,16 @@ fn what_a_sync_confirmed_outlives_the_process_that_is_killed() {
         // So many syncs later, somewhere in the next round.
         let wanted = 1 + random.below(4) as usize;
         let mut synced = synced;
-        confirmed = synced
-            .by_ref()
-            .take(wanted)
-            .last()
-            .expect("the child syncs");
+        let first = synced.by_ref().take(wanted).last();
+        let first: u64 = first.expect("the child syncs");
         let spin = random.below(3_000_000);
         (0..spin).for_each(|nth| {
             std::hint::black_box(nth);
         });
         child.kill().unwrap();
         // What it said before it died counts, too.
-        confirmed = synced.last().unwrap_or(confirmed);
+        let confirmed = synced.last().unwrap_or(first);
+        all += 1;
         child.wait().unwrap();
         let device = SwapFile::open(&path).unwrap();
         let (swap, number) = Frontswap::restore(&device).unwrap();
@@ -167,8 +176,12 @@ fn what_a_sync_confirmed_outlives_the_process_that_is_killed() {
         let host = host();
         let paged = Paged::new(Arc::clone(host.ram_shared()), swap, BUDGET).unwrap();
         served(&host, &paged, || {
-            assert_eq!(contents(&paged), contents_after(number), "kill {kill}");
+            assert_eq!(
+                contents(&paged),
+                contents_after(life, number),
+                "kill {kill}"
+            );
         });
     }
-    assert!(confirmed >= KILLS);
+    assert_eq!((all, life), (KILLS, KILLS.div_ceil(5)));
 }

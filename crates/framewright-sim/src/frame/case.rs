@@ -67,7 +67,7 @@ impl Subject for Case {
                 cadence: Cadence::EACH,
             };
         use Fallback::{Concentrated, LargestFirst, SmallestWhenCostly};
-        vec![
+        let mut cases = vec![
             case("eight", 0, 8, (1, 3), 2, Concentrated, 100, everything),
             case("one-block", 3, 5, (3, 3), 1, LargestFirst, 5, everything),
             case(
@@ -122,7 +122,26 @@ impl Subject for Case {
                 5,
                 mostly_plain,
             ),
-        ]
+            // So large that its caches have stocks; and so many CPUs that not each look at the limits is due.
+            case(
+                "stock",
+                0,
+                65_536,
+                (9, 10),
+                2,
+                Concentrated,
+                100,
+                mostly_plain,
+            ),
+            case("many", 64, 2048, (6, 8), 8, Concentrated, 100, everything),
+        ];
+        // Half of those with several CPUs refuse no order that could be made of what is cached.
+        for case in &mut cases {
+            if matches!(case.name, "eight" | "holes" | "usual") {
+                case.config.stop_order_max = Order::MAX;
+            }
+        }
+        cases
     }
 
     fn name(&self) -> &'static str {
@@ -261,9 +280,19 @@ impl Case {
                 frames,
                 mobility: mobility(random),
             },
+            // What can never be is asked for, too.
             9 | 10 => Op::AllocContiguous {
-                frames,
-                align: random.below(6) as u32,
+                frames: match random.below(12) {
+                    0 => 0,
+                    1 => u32::MAX - random.below(3) as u32,
+                    2 => self.layout.frames as u32 + 1 - random.below(3) as u32,
+                    3 => frames.saturating_mul(8),
+                    _ => frames,
+                },
+                align: match random.below(12) {
+                    0 => random.below(64) as u32,
+                    _ => random.below(6) as u32,
+                },
                 mobility: mobility(random),
             },
             11 => Op::ReserveHighOrder { blocks: 3 * blocks },

@@ -172,19 +172,12 @@ impl FrameModel {
             }
     }
 
-    /// Free frames that count for a mobility when a failure is named.
-    pub(crate) fn usable(&self, mobility: Mobility) -> u64 {
-        self.blocks
-            .iter()
-            .filter(|block| {
-                let may = match block.kept {
-                    Some(Label::Contiguous) => mobility.is_movable(),
-                    Some(Label::HighOrder) => !mobility.is_movable(),
-                    Some(Label::Of(_)) | None => true,
-                };
-                may && !block.isolated
-            })
-            .map(|block| u64::from(block.free))
+    /// Free frames that count for an order and a mobility when a failure is named. Runs are had as
+    /// single frames are.
+    fn usable(&self, order: Order, mobility: Mobility) -> u64 {
+        (0..self.blocks.len())
+            .filter(|&block| self.may_serve(block, order, mobility))
+            .map(|block| u64::from(self.blocks[block].free))
             .sum()
     }
 
@@ -237,7 +230,7 @@ impl FrameModel {
                 at += frames;
             }
         }
-        if self.usable(mobility) < order.frames() {
+        if self.usable(order, mobility) < order.frames() {
             Err(AllocError::Exhausted)
         } else {
             Err(AllocError::Fragmented)
@@ -366,6 +359,20 @@ impl FrameModel {
                 .any(|block| block.isolated)
     }
 
+    /// Whether such a run of frames exists, free or not.
+    fn has_run(&self, frames: usize, align: u64) -> bool {
+        let mut present = 0;
+        (0..self.frames.len()).any(|at| {
+            present = if self.frames[at] == State::Absent {
+                0
+            } else {
+                present + 1
+            };
+            let start = self.frame(at + 1 - present).0.next_multiple_of(align) - self.origin;
+            present >= frames && (start as usize).saturating_add(frames) <= at + 1
+        })
+    }
+
     /// The lowest run of free frames that serves, its first frame at a multiple of `align`.
     ///
     /// # Errors
@@ -379,6 +386,9 @@ impl FrameModel {
         // Whole blocks of the reserve for high orders never serve here; an order above the
         // pageblocks' says so.
         let whole = Order::MAX;
+        if frames == 0 || !self.has_run(frames, align) {
+            return Err(AllocError::Impossible);
+        }
         let is_good = |at: usize| {
             self.frames[at] == State::Free
                 && self.may_serve(at >> self.pageblock_order, whole, mobility)
@@ -395,7 +405,7 @@ impl FrameModel {
                 }
             }
         }
-        Err(if self.usable(mobility) < frames as u64 {
+        Err(if self.usable(Order::ZERO, mobility) < frames as u64 {
             AllocError::Exhausted
         } else {
             AllocError::Fragmented
@@ -470,6 +480,9 @@ impl FrameModel {
     /// Adds a pin to the pageblock of a frame, or takes one back; the pins then, or `None` if the
     /// frame is not there or no pin is.
     pub fn set_pinned(&mut self, offset: usize, pinned: bool) -> Option<u32> {
+        if !(self.start..self.end).contains(&offset) {
+            return None;
+        }
         let block = self.blocks.get_mut(offset >> self.pageblock_order)?;
         let pins = if pinned {
             block.pins + 1

@@ -162,8 +162,9 @@ impl ObjectModel {
             (self.window.1 - self.window.0) / Page::BYTES,
         );
         let pages = bytes.div_ceil(Page::BYTES);
-        let can_map = made == Made::Kvmalloc && pages < window;
-        if pages <= memory && (can_map || self.order(bytes, align_bytes).is_some()) {
+        let can_map = made != Made::Kmalloc && pages < window;
+        let can_be_block = made != Made::Vmalloc && self.order(bytes, align_bytes).is_some();
+        if pages <= memory && (can_map || can_be_block) {
             Ok(())
         } else if pages <= memory && made == Made::Kmalloc && self.order(bytes, 1).is_some() {
             Err(KvError::AlignContiguous { bytes: align_bytes })

@@ -10,7 +10,7 @@ pub enum Call {
     Kvmalloc,
     /// `KvSeat::kvcalloc`, of elements of so many bytes.
     Kvcalloc(u64),
-    /// `RangeSeat::vmalloc`: what `kvfree` frees as well.
+    /// `KvSeat::vmalloc`.
     Vmalloc,
 }
 

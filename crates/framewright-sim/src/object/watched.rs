@@ -1,7 +1,7 @@
 use super::Ram;
 use crate::{Call, Lie};
 use framewright::frame::{AllocError, Blocks, FreeError, Seat};
-use framewright::vrange::FrameSource;
+use framewright::vrange::{FrameSource, Origin};
 use framewright::{Context, Frame, Mobility, Order, Run};
 
 /// A CPU's seat in the zone: what goes through it is noted in the RAM, and can be made to fail.
@@ -23,6 +23,14 @@ fn block(frame: Frame, order: Order) -> Run {
 }
 
 impl FrameSource for Watched<'_, '_> {
+    fn origin(&self) -> Origin {
+        self.seat.origin()
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.seat.frames_in_all()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         self.ram.paging().note_context("alloc_run", context);
         if self.ram.machine().is_hit(Call::Frames) {

@@ -1,7 +1,7 @@
 use super::{Lie, Paging};
 use crate::Call;
 use framewright::frame::AllocError;
-use framewright::vrange::FrameSource;
+use framewright::vrange::{FrameSource, Origin};
 use framewright::{Context, Frame, Run};
 
 /// The pool of a [`Paging`]'s frames: scattered pieces of one to eight frames.
@@ -9,6 +9,14 @@ use framewright::{Context, Frame, Run};
 pub struct PoolFrames<'p>(pub &'p Paging);
 
 impl FrameSource for PoolFrames<'_> {
+    fn origin(&self) -> Origin {
+        Origin::shared(self.0)
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.0.pool_frames.into()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         let paging = self.0;
         let state = &mut *paging.state.borrow_mut();

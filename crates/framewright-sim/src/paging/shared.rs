@@ -1,7 +1,7 @@
 use super::{Paging, PoolFrames};
 use framewright::frame::AllocError;
 use framewright::platform::{Barrier, Cpus, Fenced, Map, MapError, Relax, Zero};
-use framewright::vrange::FrameSource;
+use framewright::vrange::{FrameSource, Origin};
 use framewright::{Context, CpuId, Page, PageRange, Run};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -81,6 +81,14 @@ impl Zero for SharedPaging {
 pub struct SharedFrames<'p>(pub &'p SharedPaging);
 
 impl FrameSource for SharedFrames<'_> {
+    fn origin(&self) -> Origin {
+        Origin::shared(self.0)
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        PoolFrames(&self.0.lock()).frames_in_all()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         PoolFrames(&self.0.paused()).alloc_run(frames, context)
     }

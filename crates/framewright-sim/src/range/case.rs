@@ -41,6 +41,8 @@ pub struct Mixture {
     pub kinds: [u64; 3],
     /// The longest of the usual requests, in pages.
     pub usual_pages: u64,
+    /// How many operations a phase has that fills, stays or empties.
+    pub phase_ops: u64,
 }
 
 impl Subject for Case {
@@ -59,6 +61,7 @@ impl Subject for Case {
             nowait: 100,
             kinds: [2, 2, 2],
             usual_pages: 8,
+            phase_ops: 0,
         };
         let plain = Mixture {
             misuse: 20,
@@ -67,6 +70,19 @@ impl Subject for Case {
             nowait: 20,
             kinds: [4, 2, 3],
             usual_pages: 20,
+            phase_ops: 0,
+        };
+        // Areas of several pages, most of them with frames, and phases in which half of a window is
+        // freed: so that a pass of the purge has more to do than it does at once, wherever it ends
+        // in a span, and so that lists and depot overflow.
+        let freeing = Mixture {
+            misuse: 20,
+            touch: 5,
+            whole: 1,
+            nowait: 5,
+            kinds: [1, 6, 1],
+            usual_pages: 40,
+            phase_ops: 6000,
         };
         let case = |name, (start, pages, span_pages), cpus, lazy_pages_max, kept_pages_max| Self {
             name,
@@ -81,7 +97,10 @@ impl Subject for Case {
             pool_frames: pages as u32,
             mapped_max: u64::MAX,
             is_eager: true,
-            mixture: if pages > 4096 { plain } else { everything },
+            mixture: Mixture {
+                phase_ops: pages / 4 + 20,
+                ..if pages > 4096 { plain } else { everything }
+            },
             cadence: Cadence::EACH,
         };
         let mut cases = vec![
@@ -99,6 +118,11 @@ impl Subject for Case {
             case("usual", (1 << 30, 8192, 1024), 4, 2000, 300),
             case("large", (1 << 22, 100_000, 512), 2, 8192, 1024),
             case("large-arena", (1024, 50_000, 1024), 1, 1000, 0),
+            // Nothing is kept, so that passes meet more separate areas than one of them unmaps.
+            case("strict", (1 << 26, 16_384, 1024), 2, 8192, 0),
+            case("whole", (1 << 20, 32_768, 1024), 1, 4000, 0),
+            case("whole-sent", (1 << 20, 32_768, 1024), 2, 4000, 0),
+            case("whole-kept", (1 << 20, 32_768, 1024), 3, 2000, 512),
         ];
         for case in &mut cases {
             match case.name {
@@ -121,6 +145,7 @@ impl Subject for Case {
                     case.mixture.kinds = [0, 4, 5];
                 }
                 "access" => case.is_eager = false,
+                "whole" | "whole-sent" | "whole-kept" => case.mixture = freeing,
                 _ => {}
             }
         }
@@ -175,9 +200,8 @@ impl Subject for Case {
 impl Case {
     /// A request or a free.
     fn plain(&self, random: &mut Random, nth: u64) -> Op {
-        let phase_ops = self.layout.pages / 4 + 20;
         let cpu = self.cpu(random);
-        if draw::is_request(random, nth, phase_ops) {
+        if draw::is_request(random, nth, self.mixture.phase_ops) {
             let (pages, align_bytes) = (self.pages(random), self.align_bytes(random));
             self.request(random, cpu, pages, align_bytes)
         } else {

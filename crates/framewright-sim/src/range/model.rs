@@ -132,6 +132,15 @@ impl RangeModel {
         Ok(())
     }
 
+    /// Whether a window of this length and place serves such a request while nothing is allocated.
+    #[must_use]
+    pub fn could_serve(&self, pages: u64, covers: u64, align_bytes: u64) -> bool {
+        let (start, end) = self.window;
+        let aligned = start.checked_next_multiple_of((align_bytes / Page::BYTES).max(1));
+        let last = aligned.and_then(|at| at.checked_add(covers));
+        self.check(pages, align_bytes).is_ok() && last.is_some_and(|last| last <= end)
+    }
+
     /// What a request of `covers` pages must come to: served, or refused for that reason.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ pub mod mood {
     pub const FREES: u8 = 8;
     /// It has the zone drained and verified while it is called, which needs every lock.
     pub const PROBES: u8 = 16;
-    /// It exchanges targets among moves.
+    /// It exchanges targets among moves, and leaves what it was asked about in another sequence.
     pub const EXCHANGES: u8 = 32;
     /// It would pin the pageblock of the first source while its contents are to move, which is refused.
     pub const PINS: u8 = 64;

@@ -13,7 +13,7 @@ impl World<'_, '_> {
     pub(super) fn discard(&self, client: usize, blocks: &mut [Discard]) {
         let is = self.enter(client, false);
         let mut model = self.model();
-        for block in blocks {
+        for block in &mut *blocks {
             let at = model.frames.offset(block.frame);
             let must = FrameState::First(block.order, Mobility::Movable);
             if block.is_dropped || model.frames.state(at) != must {
@@ -44,6 +44,9 @@ impl World<'_, '_> {
             block.is_dropped = true;
         }
         drop(model);
+        if is & mood::EXCHANGES != 0 {
+            blocks.reverse();
+        }
         self.leave();
     }
 }

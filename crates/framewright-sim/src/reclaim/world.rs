@@ -393,7 +393,12 @@ impl<'z, 'm> World<'z, 'm> {
         owner: u8,
         exact: bool,
     ) -> Result<Option<usize>, Difference> {
-        let got = seat.alloc(order, mobility);
+        // Only who asks hard is answered exactly, whatever the order (F8).
+        let got = if exact {
+            seat.alloc_hard(order, mobility)
+        } else {
+            seat.alloc(order, mobility)
+        };
         let mut model = self.model();
         match got {
             Ok(frame) => model.take(frame, order, mobility, owner).map(Some),
@@ -543,6 +548,9 @@ impl<'z, 'm> World<'z, 'm> {
                 .for_each(|of| of.state = MoveState::Moved),
             _ => {}
         }
+        if is & mood::EXCHANGES != 0 {
+            moves.reverse();
+        }
         self.leave();
     }
 
@@ -663,7 +671,7 @@ impl Model {
         match error {
             AllocError::Exhausted => self.exhausted += 1,
             AllocError::Fragmented => self.fragmented += 1,
-            AllocError::TooLarge { .. } => {}
+            AllocError::TooLarge { .. } | AllocError::Impossible => {}
         }
     }
 }

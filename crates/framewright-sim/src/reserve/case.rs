@@ -2,6 +2,16 @@ use super::{Ground, POOLS, run};
 use crate::drive::{Cadence, Subject, draw};
 use crate::{Finding, Machine, Random, Summary};
 
+/// By how much frames age: so that the next page's generation has the lower half of the last one's, or nearly, and
+/// so that the whole comes round.
+const AGES: [u64; 5] = [
+    (1 << 32) - 2,
+    (1 << 32) - 3,
+    (1 << 33) - 4,
+    (1 << 52) - 2,
+    (1 << 51) - 1,
+];
+
 /// One operation on a reserve, as plain data. A pool is one of [`POOLS`]; `pick` is a run or a reservation, by its
 /// number modulo how many there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +67,14 @@ pub enum Op {
     Collect,
     /// So many ordinary frames can be had from now on.
     Stock { frames: u8 },
+    /// `run_of`, `take` and `unreserve` with a reservation of another reserve.
+    Cross { pick: u32 },
+    /// `Reserve::for_each_reservation`, whose callback asks the reserve.
+    List,
+    /// Free frames have counted so many generations more.
+    AgeFrames { generations: u64 },
+    /// Every object was invalidated so often, and every pool closed and opened.
+    AgePools { times: u64 },
 }
 
 /// What is run: a reserve, and the mixture of operations.
@@ -159,11 +177,19 @@ impl Subject for Case {
                 dirty: random.chance(25),
                 value: random.chance(12),
             },
-            n if n < 760 => Op::Get {
+            n if n < 745 => Op::Get {
                 cpu,
                 pool,
                 object,
                 index,
+            },
+            n if n < 749 => Op::Cross { pick },
+            n if n < 751 => Op::List,
+            n if n < 757 => Op::AgeFrames {
+                generations: AGES[random.below(AGES.len() as u64) as usize],
+            },
+            n if n < 760 => Op::AgePools {
+                times: 1 << (31 + random.below(3)),
             },
             n if n < 820 => Op::InvalidatePage {
                 cpu,

@@ -31,8 +31,9 @@ pub use pair::run;
 use framewright::reserve::PoolConfig;
 
 /// The pools of every case: clean and got away, clean and staying, dirty under a budget, dirty and put back, and
-/// dirty, put back and got away.
-pub const POOLS: [PoolConfig; 5] = [
+/// dirty, put back and got away; and one with shares, whose least is not evicted for others, and which evicts its
+/// own above its most.
+pub const POOLS: [PoolConfig; 6] = [
     PoolConfig::CLEAN,
     PoolConfig {
         exclusive: false,
@@ -50,5 +51,11 @@ pub const POOLS: [PoolConfig; 5] = [
         put_back: true,
         exclusive: true,
         ..PoolConfig::SWAP
+    },
+    PoolConfig {
+        exclusive: false,
+        min_pages: 2,
+        max_pages: 3,
+        ..PoolConfig::CLEAN
     },
 ];

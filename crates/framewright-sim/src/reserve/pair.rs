@@ -8,6 +8,9 @@ use framewright::reserve::{
 use framewright::{CpuId, Frame, Run};
 use std::collections::BTreeMap;
 
+/// Reservations of the other reserve.
+const STRANGERS: u64 = 8;
+
 type Checked = Result<(), Difference>;
 type Place = (usize, u64, u64);
 
@@ -36,6 +39,8 @@ struct Pair<'r, 'm, 'g> {
     dead: [u64; POOLS.len()],
     owned: Vec<Run>,
     reservations: Vec<Held>,
+    /// Another reserve's.
+    strangers: Vec<Reservation>,
     put_back_pages: u64,
     stamps: u64,
     lied: bool,
@@ -63,6 +68,11 @@ pub fn run(
     };
     let mut words = vec![!0; layout.words_needed().expect("a layout")];
     let reserve = Reserve::new(&layout, &mut words, ground).expect("a reserve");
+    // Another reserve over frames of the same numbers, with as many reservations as it can have.
+    let layout = ReserveLayout::new(Run::new(Frame(0), STRANGERS).expect("a run"));
+    let mut words = vec![!0; layout.words_needed().expect("a layout")];
+    let stranger = Reserve::new(&layout, &mut words, ground).expect("a reserve");
+    let strangers = (0..STRANGERS).map(|_| stranger.reserve("stranger", 1, 1).expect("room"));
     let seat = |cpu| reserve.guest(CpuId(cpu)).expect("a seat");
     let pools = POOLS.iter().map(|config| reserve.open_pool(config));
     let mut pair = Pair {
@@ -75,6 +85,7 @@ pub fn run(
         dead: [0; POOLS.len()],
         owned: Vec::new(),
         reservations: Vec::new(),
+        strangers: strangers.collect(),
         put_back_pages: 0,
         stamps: 0,
         lied: false,
@@ -155,20 +166,25 @@ impl Pair<'_, '_, '_> {
             Err(Refused::NoPool) if is_dirty && !config.may_be_dirty => {}
             Err(Refused::DirtyFull)
                 if is_dirty && dirty + self.dead[at.0] >= config.dirty_pages_max => {}
-            Err(Refused::Full) if self.may_be_full(is_dirty) => {}
+            Err(Refused::Full) if self.may_be_full(at.0, is_dirty) => {}
             Err(Refused::IndexFull) if self.dirty() > 0 => {}
             Err(reason) => return differ!("{at:?} is refused: {reason:?}"),
         }
         if let Some(old) = old
-            && self.lies(Lie::KeepRefused)
+            && self.case.lie == Lie::KeepRefused
+            && !self.lied
         {
-            let _ = self.guests[0].put(key, &Ground::page(old.stamp));
+            // Told once it is: the older version may be refused, too.
+            self.lied = self.guests[0].put(key, &Ground::page(old.stamp)).is_ok();
         }
         Ok(())
     }
 
-    /// Whether every frame can be an owner's, a reservation's for a dirty page, or a dirty page's.
-    fn may_be_full(&self, is_dirty: bool) -> bool {
+    /// Whether every frame can be an owner's, a reservation's for a dirty page, a dirty page's, or another pool's
+    /// least; or the pool has its most, perhaps all of it without frames where one is wanted.
+    fn may_be_full(&self, pool: usize, is_dirty: bool) -> bool {
+        let others = POOLS.iter().enumerate().filter(|(nth, _)| *nth != pool);
+        let least: u64 = others.map(|(_, config)| config.min_pages).sum();
         let owned: u64 = self.owned.iter().map(|run| run.frames()).sum();
         let held = self
             .reservations
@@ -177,7 +193,9 @@ impl Pair<'_, '_, '_> {
         let held: u64 = held.map(|held| held.run.frames()).sum();
         let dead: u64 = self.dead.iter().sum();
         // The hand goes round twice in a small reserve, and gives up before in a large one.
-        self.case.frames > 32 || owned + held + self.dirty() + dead >= self.case.frames
+        self.case.frames > 32
+            || POOLS[pool].max_pages != u64::MAX
+            || owned + held + self.dirty() + dead + least >= self.case.frames
     }
 
     fn get(&mut self, cpu: u16, at: Place) -> Checked {
@@ -230,7 +248,11 @@ impl Pair<'_, '_, '_> {
                     return differ!("pool {} was not there", at.0);
                 }
                 match self.reserve.open_pool(&POOLS[at.0]) {
-                    Some(pool) => self.pools[at.0] = pool,
+                    Some(pool) => {
+                        self.pools[at.0] = pool;
+                        // What died with its predecessor is dropped, and counts no more.
+                        self.dead[at.0] = 0;
+                    }
                     None => return differ!("pool {} is not opened again", at.0),
                 }
             }
@@ -371,7 +393,12 @@ impl Pair<'_, '_, '_> {
         let Some(held) = self.reservations.get_mut(pick as usize % len.max(1)) else {
             return Ok(());
         };
-        let taken = self.reserve.take(held.reservation);
+        // Nobody is at work meanwhile, so nobody is waited for.
+        let taken = if pick.is_multiple_of(2) {
+            self.reserve.take(held.reservation)
+        } else {
+            self.reserve.try_take(held.reservation, 0)
+        };
         let expected = if held.taken {
             Err(TakeError::Taken(held.run))
         } else {
@@ -401,6 +428,50 @@ impl Pair<'_, '_, '_> {
             other => return differ!("{other:?} when {:?} was given up", held.run),
         }
         Ok(())
+    }
+
+    /// What is another reserve's is none of this one's.
+    fn cross(&mut self, pick: u32) -> Checked {
+        let stranger = self.strangers[pick as usize % self.strangers.len()];
+        let run = self.reserve.run_of(stranger);
+        let taken = self.reserve.take(stranger);
+        let given_up = self.reserve.unreserve(stranger);
+        if (run, taken, given_up) != (None, Err(TakeError::Unknown), Err(TakeError::Unknown)) {
+            return differ!(
+                "C2: another reserve's {stranger:?} is {run:?}, {taken:?}, {given_up:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Every reservation is listed once, and the listing is in nobody's way.
+    fn list(&self) -> Checked {
+        let mut left: Vec<&Held> = self.reservations.iter().collect();
+        let mut wrong = None;
+        self.reserve.for_each_reservation(|name, run, taken| {
+            let is = |held: &&Held| (held.run, held.taken) == (run, taken);
+            let at = left
+                .iter()
+                .position(|held| is(held) && self.reserve.run_of(held.reservation) == Some(run));
+            match at.filter(|_| name == "model") {
+                Some(at) => drop(left.swap_remove(at)),
+                None => wrong = Some(run),
+            }
+        });
+        match (wrong, left.first()) {
+            (None, None) => Ok(()),
+            (Some(run), _) => differ!("{run:?} is listed, and is no such reservation"),
+            (_, Some(held)) => differ!("{:?} is not listed", held.run),
+        }
+    }
+
+    /// What a year brings.
+    fn age_pools(&mut self, times: u64) {
+        self.reserve.age_pools(times);
+        for pool in 0..POOLS.len() {
+            self.dead[pool] += self.dirty_of(pool);
+        }
+        self.pages.clear();
     }
 
     /// Every ordinary frame that is lent has a page, once they are collected.
@@ -475,6 +546,16 @@ impl InStep for Pair<'_, '_, '_> {
             Op::Take { pick } => self.take(pick),
             Op::Unreserve { pick } => self.unreserve(pick),
             Op::Collect => self.collect(),
+            Op::Cross { pick } => self.cross(pick),
+            Op::List => self.list(),
+            Op::AgeFrames { generations } => {
+                self.reserve.age_frames(generations);
+                Ok(())
+            }
+            Op::AgePools { times } => {
+                self.age_pools(times);
+                Ok(())
+            }
             Op::Stock { frames } => {
                 let frames = if frames == u8::MAX {
                     usize::MAX

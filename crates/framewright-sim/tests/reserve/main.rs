@@ -118,7 +118,7 @@ fn each_planted_fault_is_found() {
         case.lie = lie;
         // Told once in a run, where it may not be seen: a page that is kept may be evicted before
         // anybody gets it.
-        let found = (0..20).any(|seed| {
+        let found = (0..100).any(|seed| {
             let platform = case.platform();
             case.run(&platform, case.ops(seed).take(600)).is_err()
         });

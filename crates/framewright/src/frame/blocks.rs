@@ -14,7 +14,7 @@ pub trait Blocks {
     /// A block of `order`, if there is any, in whatever CPU's cache.
     ///
     /// # Errors
-    /// As [`Seat::alloc`].
+    /// As [`Seat::alloc_hard`].
     fn block(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError>;
 
     /// Gives a block back.
@@ -25,6 +25,16 @@ pub trait Blocks {
 
     /// The largest order of which there can be a block.
     fn max_order(&self) -> Order;
+
+    /// Whether there can be a block of `order`, of the frames that exist now, however many are free.
+    fn could_have(&self, order: Order) -> bool {
+        order <= self.max_order()
+    }
+
+    /// How many frames exist: no more can ever be had at a time.
+    fn frames_max(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl<P: Relax + Barrier> Blocks for Seat<'_, '_, P> {
@@ -35,7 +45,7 @@ impl<P: Relax + Barrier> Blocks for Seat<'_, '_, P> {
 
     #[inline(always)]
     fn block(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
-        self.alloc(order, mobility)
+        self.alloc_hard(order, mobility)
     }
 
     #[inline(always)]
@@ -47,6 +57,16 @@ impl<P: Relax + Barrier> Blocks for Seat<'_, '_, P> {
     fn max_order(&self) -> Order {
         self.zone().max_order()
     }
+
+    #[inline]
+    fn could_have(&self, order: Order) -> bool {
+        order <= self.zone().max_order() && self.zone().could_have(order)
+    }
+
+    #[inline]
+    fn frames_max(&self) -> u64 {
+        self.zone().present_frames()
+    }
 }
 
 impl<P: Relax + Barrier, const N: usize> Blocks for Seats<'_, '_, P, N> {
@@ -55,7 +75,7 @@ impl<P: Relax + Barrier, const N: usize> Blocks for Seats<'_, '_, P, N> {
     }
 
     fn block(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
-        self.alloc(0, order, mobility)
+        self.alloc_hard(0, order, mobility)
     }
 
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
@@ -64,6 +84,15 @@ impl<P: Relax + Barrier, const N: usize> Blocks for Seats<'_, '_, P, N> {
 
     fn max_order(&self) -> Order {
         self.max_order()
+    }
+
+    fn could_have(&self, order: Order) -> bool {
+        self.zones()
+            .any(|zone| order <= zone.max_order() && zone.could_have(order))
+    }
+
+    fn frames_max(&self) -> u64 {
+        self.zones().map(super::Zone::present_frames).sum()
     }
 }
 
@@ -82,5 +111,13 @@ impl<T: Blocks + ?Sized> Blocks for &mut T {
 
     fn max_order(&self) -> Order {
         (**self).max_order()
+    }
+
+    fn could_have(&self, order: Order) -> bool {
+        (**self).could_have(order)
+    }
+
+    fn frames_max(&self) -> u64 {
+        (**self).frames_max()
     }
 }

@@ -9,6 +9,9 @@ pub enum AllocError {
     Exhausted,
     /// Enough frames are free, but no free block of that order: somebody must move.
     Fragmented,
+    /// No run like that exists, free or not: more frames than lie side by side, an alignment that none of
+    /// them has, no frame at all, or an alignment that is no power of two.
+    Impossible,
     /// The zone serves no block of that order; it never will.
     TooLarge {
         /// The order asked for.
@@ -25,6 +28,10 @@ impl fmt::Display for AllocError {
             Self::Fragmented => {
                 f.write_str("enough frames are free, but no block of the order asked for")
             }
+            Self::Impossible => f.write_str(
+                "no run of that length and alignment exists: expected at least one frame, a power of two, \
+                 and as many frames side by side",
+            ),
             Self::TooLarge { order, max } => {
                 write!(f, "{order} is above the maximum {}", max.get())
             }
@@ -87,6 +94,8 @@ pub enum RangeError {
     /// A pageblock of the range is being emptied, and it has not been done by that. It ends by itself:
     /// it may be asked for again.
     Apart(Frame),
+    /// The pageblock of the frame has no pin to take back, or as many as it can have.
+    Pins(Frame),
 }
 
 impl fmt::Display for RangeError {
@@ -105,6 +114,10 @@ impl fmt::Display for RangeError {
             Self::Apart(frame) => {
                 write!(f, "the pageblock of frame {frame} is being emptied")
             }
+            Self::Pins(frame) => write!(
+                f,
+                "the pageblock of frame {frame} has no pin to take back, or as many as it can have"
+            ),
         }
     }
 }
@@ -224,6 +237,7 @@ mod tests {
             RangeError::NotFree(frame).to_string(),
             RangeError::Isolation(frame).to_string(),
             RangeError::Apart(frame).to_string(),
+            RangeError::Pins(frame).to_string(),
             SeatError::Taken(CpuId(3)).to_string(),
             SeatError::Unknown(CpuId(3)).to_string(),
         ];
@@ -242,6 +256,7 @@ mod tests {
             "frame 0x12 is not free",
             "the pageblock of frame 0x12 is isolated, or is not",
             "the pageblock of frame 0x12 is being emptied",
+            "the pageblock of frame 0x12 has no pin to take back, or as many as it can have",
             "the seat of cpu 3 is taken",
             "the zone has no seat for cpu 3",
         ];

@@ -72,6 +72,13 @@ pub struct Seats<'z, 'm, P, const N: usize> {
     seats: [Seat<'z, 'm, P>; N],
 }
 
+impl<'z, 'm, P, const N: usize> Seats<'z, 'm, P, N> {
+    /// The seats, in the order of preference.
+    pub(crate) const fn all(&self) -> &[Seat<'z, 'm, P>; N] {
+        &self.seats
+    }
+}
+
 impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
     /// Allocates a block of `order` from the first zone that has one, of those from `first` on:
     /// a request that can live with short addresses only starts further back.
@@ -91,6 +98,32 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
+        self.alloc_by(first, order, mobility, Seat::alloc)
+    }
+
+    /// As [`alloc`](Self::alloc), with [`Seat::alloc_hard`] in each zone.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    ///
+    /// # Panics
+    /// If there is no zone `first`.
+    pub fn alloc_hard(
+        &mut self,
+        first: usize,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
+        self.alloc_by(first, order, mobility, Seat::alloc_hard)
+    }
+
+    fn alloc_by(
+        &mut self,
+        first: usize,
+        order: Order,
+        mobility: Mobility,
+        alloc: impl Fn(&mut Seat<'z, 'm, P>, Order, Mobility) -> Result<Frame, AllocError>,
+    ) -> Result<Frame, AllocError> {
         let seats = &mut self.seats[first..];
         let quick = seats
             .iter_mut()
@@ -100,7 +133,7 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
         }
         let mut worst = None;
         for seat in seats {
-            match seat.alloc(order, mobility) {
+            match alloc(seat, order, mobility) {
                 Ok(frame) => return Ok(frame),
                 Err(error) => worst = Some(AllocError::worse(worst, error)),
             }
@@ -133,6 +166,10 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
         let end = run.end().min(seat.zone().map.end);
         let part = Run::new(run.start(), end.0 - run.start().0)?;
         Some((seat, part))
+    }
+
+    pub(super) fn zones(&self) -> impl Iterator<Item = &'z Zone<'m, P>> + '_ {
+        self.seats.iter().map(Seat::zone)
     }
 
     /// The largest order that one of the zones serves.

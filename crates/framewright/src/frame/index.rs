@@ -20,6 +20,10 @@
 //!   or a search is at work. The opposite does not hold: they are cleared by whoever searches there
 //!   and finds nothing, the ranked bits only in the searcher's list, so that a removal costs one
 //!   atomic operation, and most insertions one.
+//! - **I3** The index is written only from a busy seat, or by the CPU that stopped all others. A look from
+//!   outside of both ([`peek`](Index::peek)) leaves the bits that it finds wrong as they are. No stop waits
+//!   for such a look to end: a bit that it cleared, and had not yet set again, would hide a block from a
+//!   request that stopped all CPUs (F8).
 //!
 //! # Memory order
 //! The inserter writes a level and then reads the next one up; the searcher clears the upper one
@@ -39,6 +43,16 @@ use crate::sync::{
     Ordering::{Relaxed, SeqCst},
     clear_bits, model_fence, set_bits,
 };
+
+/// What a search does about bits of the summary that it finds wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// It leaves them: they are not the searcher's to write (I3).
+    Stay,
+    /// It leaves the first, and clears those after it.
+    FirstStays,
+    Cleared,
+}
 
 const NO_RANK: u64 = 0xffff;
 /// Pageblocks of which the bits of one row share a cache line, and one word of its summary.
@@ -301,7 +315,19 @@ impl<'m> Index<'m> {
                 return None;
             }
         }
-        self.find_on(row, end, from, tidy)
+        let wrong = if tidy {
+            Wrong::Cleared
+        } else {
+            Wrong::FirstStays
+        };
+        self.find_on(row, end, from, wrong)
+    }
+
+    /// The same for a caller that is neither in a busy seat nor has stopped all CPUs: it writes nothing
+    /// (I3).
+    #[inline]
+    pub(super) fn peek(&self, row: usize, end: End, from: Option<usize>) -> Option<usize> {
+        self.find_on(row, end, from, Wrong::Stay)
     }
 
     /// The pageblock of `row` nearest to `end`, if the first look finds it, as it nearly always does.
@@ -327,7 +353,13 @@ impl<'m> Index<'m> {
     }
 
     /// [`find`](Self::find), the whole way.
-    fn find_on(&self, row: usize, end: End, from: Option<usize>, tidy: bool) -> Option<usize> {
+    fn find_on(
+        &self,
+        row: usize,
+        end: End,
+        from: Option<usize>,
+        mut wrong: Wrong,
+    ) -> Option<usize> {
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
         let all = summaries.len() * 4096;
         // The range still to look at, half-open.
@@ -336,7 +368,6 @@ impl<'m> Index<'m> {
             (Some(from), End::Lowest) => (from + 1, all),
             (Some(from), End::Highest) => (0, from),
         };
-        let mut wrong = false;
         while low < high {
             let at = match end {
                 End::Lowest => low,
@@ -361,10 +392,13 @@ impl<'m> Index<'m> {
             if let Some(nearest) = nearest_bit(ids, end) {
                 return Some(found * 64 + nearest);
             }
-            if word == 0 && (tidy || wrong) {
-                self.lower(row, found);
+            if word == 0 {
+                match wrong {
+                    Wrong::Stay => {}
+                    Wrong::FirstStays => wrong = Wrong::Cleared,
+                    Wrong::Cleared => self.lower(row, found),
+                }
             }
-            wrong |= word == 0;
             match end {
                 End::Lowest => low = (found + 1) * 64,
                 End::Highest => high = found * 64,
@@ -402,6 +436,14 @@ impl<'m> Index<'m> {
         if summaries.iter().any(|summary| summary.load(SeqCst) != 0) {
             self.raise_flags(row);
         }
+    }
+
+    /// All bits that a search goes by.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn bits(&self) -> impl Iterator<Item = u64> {
+        let words = [self.leaves, self.summaries, self.some, self.ranked];
+        let words = words.into_iter().flatten();
+        words.map(|word| word.load(Relaxed))
     }
 
     /// Whether I2 holds. Only meaningful while nobody changes the index.

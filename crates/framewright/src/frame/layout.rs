@@ -66,8 +66,8 @@ impl ZoneLayout {
 
 /// Words per descriptor: one cache line.
 pub(super) const BLOCK_WORDS: usize = 8;
-/// Words of the zone itself.
-pub(super) const ZONE_WORDS: usize = 8;
+/// Words of the zone itself: whole cache lines.
+pub(super) const ZONE_WORDS: usize = 96;
 /// A cache line for each seat's account.
 pub(super) const LINE_WORDS: usize = 8;
 

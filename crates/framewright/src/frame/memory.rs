@@ -1,6 +1,7 @@
 //! What is done to a zone as a whole, with all CPUs stopped: memory that comes and goes, labels,
 //! isolation, allocation at a place.
 
+use super::runs::Sought;
 use super::seat::counter;
 use super::tag::Tag;
 use super::zone::{Stopped, Zone};
@@ -10,9 +11,13 @@ use crate::policy::{Class, Label};
 use crate::units::{Frame, Mobility, Order, Run};
 use core::ops::Range;
 
+/// How often a run is looked for while others take what was found.
+const CONTIGUOUS_TRIES: usize = 8;
+
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
-    /// Makes the frames of `run` exist, free and, where a whole pageblock is new, labelled
-    /// movable. Memory that is there from the start is added in the same way, hole by hole.
+    /// Makes the frames of `run` exist, and free. A pageblock has the label and the isolation that it had
+    /// when its last frame [went](Self::remove); at first it is labelled movable. Memory that is there from
+    /// the start is added in the same way, hole by hole.
     ///
     /// Any run inside the zone. Stops all CPUs; O(frames).
     ///
@@ -34,6 +39,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                 held.add(slots);
                 held.unlock();
             });
+            stopped.count_change();
             self.set_present_frames(self.present_frames() + run.frames());
             Ok(())
         })
@@ -114,48 +120,52 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Allocates `frames` contiguous free frames, the first at a multiple of `align` frames: the
     /// lowest such run. See [`alloc_run`](Self::alloc_run) for what it consists of.
     ///
-    /// Stops all CPUs and drains. O(frames of the zone).
+    /// Stops all CPUs to drain, and once more to take the run that was found; the search between the two stops
+    /// nobody. Time: O(pageblocks), and for a request of several pageblocks O(pageblocks / its length) where
+    /// hardly anything is free.
     ///
     /// # Errors
-    /// [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such
-    /// run is.
-    ///
-    /// # Panics
-    /// If `frames` is zero, or `align` is not a power of two.
+    /// [`AllocError::Impossible`] if no such run of frames exists, for which nobody is stopped;
+    /// [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such run is.
+    /// The search stops nobody: frames that another CPU took into its cache after the drain count as taken.
     pub fn alloc_contiguous(
         &self,
         frames: u64,
         align: u64,
         mobility: Mobility,
     ) -> Result<Run, AllocError> {
-        assert!(frames > 0, "an empty run has no place");
-        assert!(align.is_power_of_two(), "an alignment is a power of two");
-        self.at_rest(|stopped| {
-            let span = (self.map.blocks as u64) << self.map.pageblock_order;
-            // The run of free frames that ends before `at` starts at `start`.
-            let mut start = None;
-            for at in 0..=span as usize {
-                if (at as u64) < span && self.is_free_for(at, mobility) {
-                    let start = *start.get_or_insert(at);
-                    let aligned = self.frame(start).0.next_multiple_of(align) - self.map.origin;
-                    if at as u64 + 1 >= aligned + frames {
-                        let offsets = aligned as usize..(aligned + frames) as usize;
-                        self.take_run_at(stopped, &offsets, mobility);
-                        let first = self.frame(aligned as usize);
-                        return Ok(
-                            Run::new(first, frames).expect("the zone's end is a frame number")
-                        );
-                    }
-                } else {
-                    start = None;
-                }
+        let wanted = Sought::new(frames, align).ok_or(AllocError::Impossible)?;
+        if frames > self.present_frames() || self.find_present(wanted).found.is_none() {
+            return Err(AllocError::Impossible);
+        }
+        // What lies in caches is free, too.
+        self.at_rest(|_| ());
+        for _ in 1..CONTIGUOUS_TRIES {
+            let Some(offsets) = self.find_free(wanted, mobility).found else {
+                return Err(self.why_no_run(frames, mobility));
+            };
+            let stopped = self.stop();
+            if self.is_run_free(&offsets, mobility) {
+                return Ok(self.take_contiguous(&stopped, &offsets, mobility));
             }
-            Err(if self.usable_frames(mobility) < frames {
-                AllocError::Exhausted
-            } else {
-                AllocError::Fragmented
-            })
+            // Others were faster: they go on, and the search does after them.
+        }
+        // While others take what is found again and again, with them standing still.
+        self.at_rest(|stopped| match self.find_free(wanted, mobility).found {
+            Some(offsets) => Ok(self.take_contiguous(stopped, &offsets, mobility)),
+            None => Err(self.why_no_run(frames, mobility)),
         })
+    }
+
+    fn take_contiguous(
+        &self,
+        stopped: &Stopped<'_, 'm, P>,
+        offsets: &Range<usize>,
+        mobility: Mobility,
+    ) -> Run {
+        self.take_run_at(stopped, offsets, mobility);
+        let first = self.frame(offsets.start);
+        Run::new(first, offsets.len() as u64).expect("it is inside the zone")
     }
 
     /// Labels the whole pageblocks of `run`.
@@ -249,8 +259,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// contents move out of it from when this returns. Returns the number of pins. Stops all CPUs.
     ///
     /// # Errors
-    /// If the frame is not in the zone, or [`RangeError::Apart`] if its pageblock is being emptied just
-    /// now: contents may be on their way already. It is open again soon; waiting for that would be in
+    /// If the frame is not in the zone, its pageblock has 2^32 - 1 pins, or [`RangeError::Apart`] if it is
+    /// being emptied just now: contents may be on their way already. It is open again soon; waiting for that would be in
     /// vain in a client that is called to move them.
     pub fn pin(&self, frame: Frame) -> Result<u32, RangeError> {
         self.change_pins(frame, 1)
@@ -265,11 +275,13 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     }
 
     fn change_pins(&self, frame: Frame, by: i32) -> Result<u32, RangeError> {
-        let offset = self.offset(frame).ok_or(RangeError::Outside)?;
+        // Its pageblock may begin before the zone, and end behind it.
+        let offset = self.offset(frame).filter(|_| self.contains(frame));
+        let offset = offset.ok_or(RangeError::Outside)?;
         let id = offset >> self.map.pageblock_order;
         let stopped = self.stop();
         let pins = self.pins(id).checked_add_signed(by);
-        let pins = pins.ok_or(RangeError::Outside)?;
+        let pins = pins.ok_or(RangeError::Pins(frame))?;
         self.none_apart(&(offset..offset + 1))?;
         let mut held = stopped.hold(id);
         held.set_pins(pins);
@@ -342,20 +354,6 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 }
 
 impl<P> Zone<'_, P> {
-    /// Whether the frame at `offset` is free and may serve requests of `mobility`.
-    fn is_free_for(&self, offset: usize, mobility: Mobility) -> bool {
-        let id = offset >> self.map.pageblock_order;
-        let slot = self.slot(offset);
-        let meta = self.meta(id);
-        let may = match meta.label() {
-            Label::Of(_) => true,
-            Label::Contiguous => mobility.is_movable(),
-            Label::HighOrder => false,
-        };
-        let word = self.bitmap(id)[slot / 64].load(crate::sync::Ordering::Relaxed);
-        may && !meta.is_isolated() && word >> (slot % 64) & 1 != 0
-    }
-
     pub(crate) fn offsets(&self, run: Run) -> Result<Range<usize>, RangeError> {
         let start = self.offset(run.start()).ok_or(RangeError::Outside)?;
         if run.is_empty() || run.start() < self.map.start || run.end() > self.map.end {
@@ -374,7 +372,11 @@ impl<P> Zone<'_, P> {
     }
 
     /// Calls `part` with each pageblock of a range and the range's slots in it.
-    fn for_each_part(&self, offsets: &Range<usize>, mut part: impl FnMut(usize, Range<usize>)) {
+    pub(super) fn for_each_part(
+        &self,
+        offsets: &Range<usize>,
+        mut part: impl FnMut(usize, Range<usize>),
+    ) {
         let frames = self.map.block_frames() as usize;
         let mut at = offsets.start;
         while at < offsets.end {

@@ -38,15 +38,27 @@
 //!   of its class and the orders of its maximal free blocks.
 //! - **F6** Free frames are present frames less what the seats took, plus what they gave.
 //! - **F7** No block was found in a state that only a racing double free explains. This one is the
-//!   users' to keep; the zone counts when they do not, and loses the block rather than hand it out
-//!   twice.
-//! - **F8** A request fails only if, at one moment during the call, no free block of its order
-//!   existed that it was allowed to take: with all CPUs stopped and all caches drained.
+//!   users' to keep. Where two CPUs free one block at the same moment, the zone counts it when it finds
+//!   it, and loses the block rather than hand it out twice. One race it does not find: a CPU reads the
+//!   tag of a live block in order to free it a second time, and is held up there while the block is
+//!   freed and handed out again; then it frees the new owner's block, as if that had been asked for. To
+//!   tell the two apart would take an atomic operation in every free.
+//! - **F8** A request of an *exact* order fails only if, at one moment during the call, no free block of
+//!   its order existed that it was allowed to take: with all CPUs stopped and all caches drained. Exact
+//!   are orders up to the configuration's [`stop_order_max`](crate::policy::Config::stop_order_max), any
+//!   order that was asked for with [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` ask when they may
+//!   wait, and all orders where there is one CPU. Others stop nobody: they fail if there is no block in
+//!   the pageblocks with this CPU's caches drained, or if others work in all pageblocks that have one.
+//! - **F9** A request stops all CPUs at most once, and not in vain: not if nothing was freed, added,
+//!   relabelled or opened since a stop that failed for its like; not if all CPUs stood still for somebody
+//!   else after it had begun, and there was nothing for it then; and not for what the zone could never
+//!   have. While they stand still, each CPU's caches are drained, at most 372 blocks and 24 words, and
+//!   the index is asked; only an order above the pageblocks' looks at all of them. Nothing is counted.
 //!
 //! # Locks
 //! - Rank 1: the zone's stop lock. Whoever holds it claims every seat, executes the platform's
-//!   barrier, and waits until no seat is busy; then the zone stands still. Taken when a request
-//!   would fail, and by what is done to the zone as a whole. Never taken by a busy seat.
+//!   barrier, and waits until no seat is busy; then the zone stands still. Taken when a request of an
+//!   exact order would fail, and by what is done to the zone as a whole. Never taken by a busy seat.
 //! - Rank 2: a pageblock's lock, held for one batch. A busy seat never waits for one, except to
 //!   split an allocation, and whoever holds one waits for nothing. It is given up with a
 //!   compare-and-swap that fails if something was freed from elsewhere meanwhile; that is then
@@ -63,9 +75,23 @@
 //! No callback runs under either, except the platform's `relax` while waiting for rank 1, and its clock
 //! where locks are [accounted](Zone::with_lock_accounts).
 //!
+//! # Waiting
+//! Who stops the zone waits until each CPU has left its seat: for the one operation that it does there,
+//! and as long as it does not run meanwhile. Each CPU whose seat is claimed waits for the stop, in an
+//! ordinary allocation or free too, and so for the slowest of those seats, and for what is done while all
+//! stand still (F9, or what the zone's own operations say). So one thread that is taken off its CPU inside
+//! its seat holds up all CPUs, from the moment at which one of them stops the zone: a kernel does not
+//! preempt there, and a host's [`relax`](crate::platform::Relax) lets it run, whatever the priorities.
+//! [`try_alloc`](Seat::try_alloc) stops nobody, and nothing that fails waits for more than one stop of
+//! its own and those that were asked for before it.
+//!
 //! # Context
 //! A seat is for one context at a time: in a kernel, with interrupts off, or from one level only.
-//! Remote frees need no seat of the pageblock's, but the freeing context needs a seat.
+//! Remote frees need no seat of the pageblock's, but the freeing context needs a seat. A handler that
+//! interrupts a CPU inside its seat calls nothing of the zone but queries: a stop would wait for the seat
+//! that it interrupted. So a non-maskable interrupt calls nothing at all. The platform's waiting answers
+//! other CPUs' barriers: see [`Relax`](crate::platform::Relax). A CPU that is taken away leaves its seat
+//! idle; its caches are drained like all others.
 //!
 //! # What is not here
 //! What is done about watermarks, and compaction: [reclaim](crate::reclaim)'s; here only the caches
@@ -92,6 +118,7 @@ mod memory;
 mod outlook;
 mod part;
 mod report;
+mod runs;
 mod search;
 mod seat;
 mod slow;
@@ -102,6 +129,9 @@ mod verify;
 mod whole;
 mod zone;
 
+#[cfg(all(test, loom))]
+#[path = "tests/models.rs"]
+mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 

@@ -31,7 +31,7 @@ impl<P> Zone<'_, P> {
             seen[mobility.index()] = Some(row);
             let mut at = None;
             while count < max {
-                at = self.index.find(row, End::Lowest, at, false);
+                at = self.index.peek(row, End::Lowest, at);
                 if at.is_none() {
                     break;
                 }

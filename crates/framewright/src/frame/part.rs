@@ -137,7 +137,12 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         loop {
             match zone.try_lock(self.words, first as usize) {
                 Some(held) => return held,
-                None => zone.platform.relax(attempt),
+                None => {
+                    // Nothing has been done yet.
+                    let waiting = self.words.turn().calling_out();
+                    zone.platform.relax(attempt);
+                    waiting.end();
+                }
             }
             attempt = attempt.saturating_add(1);
         }

@@ -1,11 +1,15 @@
 //! What a zone says of itself: counters, free blocks, labels.
 
-use super::seat::{SeatWords, counter};
+use super::AllocError;
+use super::search::Wanted;
+use super::seat::{CACHED_ORDERS, SeatWords, counter};
+use super::stock::WORD_FRAMES;
 use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
 use crate::policy::{BlockFacts, Label, Level, Watermarks};
 use crate::slots::Slots;
 use crate::stats::FrameStats;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Mobility, Order};
 
 /// Free blocks by label ([`Label::index`]) and order, as `/proc/pagetypeinfo` counts them.
@@ -46,14 +50,23 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// CPU caches is not among them. Larger ones than a pageblock count as pageblocks. Isolated
     /// pageblocks count like others.
     ///
-    /// Stops all CPUs. O(metadata).
+    /// Stops all CPUs. O(pageblocks), and O(frames / 64) of those that are neither wholly free nor full.
     pub fn free_blocks(&self) -> FreeBlocks {
         let _stopped = self.stop();
         let mut counts = FreeBlocks::default();
         for id in 0..self.map.blocks {
+            let meta = self.meta(id);
+            let of_label = &mut counts[meta.label().index()];
+            // Most pageblocks of a large zone are wholly free or hold nothing free: a word says so.
+            if meta.orders() == 0 {
+                continue;
+            }
+            if meta.orders() >> self.map.pageblock_order & 1 != 0 {
+                of_label[self.pageblock_order().index()] += 1;
+                continue;
+            }
             let mut runs = [0; 11];
             Slots::new(self.bitmap(id)).count_runs(&mut runs);
-            let of_label = &mut counts[self.meta(id).label().index()];
             for (sum, runs) in of_label.iter_mut().zip(runs) {
                 *sum += u64::from(runs);
             }
@@ -78,6 +91,9 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
 impl<'m, P> Zone<'m, P> {
     /// All counters. Taken one by one: while CPUs work they may be some operations apart. O(CPUs).
+    ///
+    /// What is free is never said to be below zero, or more than there is: a block that one CPU freed and
+    /// another one has may be counted as freed only, or as allocated only.
     #[must_use]
     pub fn stats(&self) -> FrameStats {
         let mut stats = FrameStats::default();
@@ -101,7 +117,9 @@ impl<'m, P> Zone<'m, P> {
                 stats.fragmented[order] += seat.read(counter::FRAGMENTED + order);
             }
         }
-        stats.nr_free_pages = self.present_frames().wrapping_sub(net_out);
+        let present = self.present_frames();
+        let out = if net_out as i64 > 0 { net_out } else { 0 };
+        stats.nr_free_pages = present.saturating_sub(out);
         stats.bad_frees += self.corruptions();
         [stats.stop_lock, stats.pageblock_locks] = self.locks();
         stats
@@ -209,19 +227,78 @@ impl<'m, P> Zone<'m, P> {
         if free as i64 > 0 { free } else { 0 }
     }
 
-    /// Free frames that requests of `mobility` may have, with all CPUs stopped and drained.
-    pub(super) fn usable_frames(&self, mobility: Mobility) -> u64 {
-        let usable = |id: &usize| {
-            let meta = self.meta(*id);
-            let may = match meta.label() {
+    /// Why a request fails: whether fewer frames are free than it asks for, those in caches counted.
+    ///
+    /// By the counts as of different moments while CPUs work, which do not stop for it: others may free
+    /// and take meanwhile. Time: O(CPUs), and O(pageblocks) where what is free is hardly enough, or may
+    /// not be taken.
+    pub(super) fn why_none(&self, order: Order, mobility: Mobility) -> AllocError {
+        let nobodys = self.all_seats().fold(self.present_frames(), |sum, seat| {
+            let allocated = Mobility::ALL.map(|mobility| seat.allocated(mobility));
+            let allocated = allocated
+                .iter()
+                .fold(0u64, |sum, more| sum.wrapping_add(*more));
+            sum.wrapping_sub(allocated).wrapping_add(seat.freed())
+        });
+        if nobodys < order.frames() {
+            return AllocError::Exhausted;
+        }
+        let cached = self
+            .all_seats()
+            .map(|seat| self.cached_frames(seat, order, mobility));
+        let mut missing = order.frames().saturating_sub(cached.sum());
+        for id in (0..self.map.blocks).filter(|&id| self.may_serve(id, order, mobility)) {
+            if missing == 0 {
+                break;
+            }
+            missing = missing.saturating_sub(u64::from(self.facts(id).free));
+        }
+        match missing {
+            0 => AllocError::Fragmented,
+            _ => AllocError::Exhausted,
+        }
+    }
+
+    /// How many frames a seat has cached, or in stock, of pageblocks that may serve requests of
+    /// `order` and `mobility`; more or less, while its CPU works. Time: O(cached blocks).
+    fn cached_frames(&self, seat: SeatWords<'m>, order: Order, mobility: Mobility) -> u64 {
+        let may =
+            |offset: usize| self.may_serve(offset >> self.map.pageblock_order, order, mobility);
+        let mut frames = 0;
+        for of in Mobility::ALL {
+            if let Some((offset, words)) = seat.stock(of)
+                && may(offset)
+            {
+                frames += (words * WORD_FRAMES) as u64;
+            }
+            for order in 0..CACHED_ORDERS {
+                let entries = &seat.entries(of, order)[..seat.cached(of, order)];
+                let is_usable = |entry: &&AtomicU64| may(entry.load(Relaxed) as usize);
+                frames += (entries.iter().filter(is_usable).count() as u64) << order;
+            }
+        }
+        frames
+    }
+
+    /// Whether frames of that pageblock may serve a request of `order` and `mobility`. The high-order
+    /// reserve serves what [`Wanted::may_have_reserved`] says.
+    fn may_serve(&self, id: usize, order: Order, mobility: Mobility) -> bool {
+        let meta = self.meta(id);
+        !meta.is_isolated()
+            && match meta.label() {
                 Label::Of(_) => true,
                 Label::Contiguous => mobility.is_movable(),
-                Label::HighOrder => !mobility.is_movable(),
-            };
-            may && !meta.is_isolated()
-        };
+                Label::HighOrder => {
+                    Wanted { order, mobility }.may_have_reserved(self.pageblock_order())
+                }
+            }
+    }
+
+    /// Free frames that single frames and runs of `mobility` may be of, with all CPUs stopped and
+    /// drained: none of the high-order reserve.
+    pub(super) fn usable_frames(&self, mobility: Mobility) -> u64 {
         (0..self.map.blocks)
-            .filter(usable)
+            .filter(|&id| self.may_serve(id, Order::ZERO, mobility))
             .map(|id| u64::from(self.facts(id).free))
             .sum()
     }

@@ -22,6 +22,14 @@ pub(super) struct Wanted {
     pub(super) mobility: Mobility,
 }
 
+impl Wanted {
+    /// Whether it may be served from the high-order reserve, where all else fails: a block of several
+    /// frames and of one pageblock at most, of what does not move.
+    pub(super) fn may_have_reserved(self, pageblock: Order) -> bool {
+        !self.mobility.is_movable() && self.order > Order::ZERO && self.order <= pageblock
+    }
+}
+
 /// What a search brings.
 pub(super) struct Batch<'o> {
     /// The first frames of blocks, as offsets in the zone.
@@ -252,7 +260,8 @@ impl<'m, P> Zone<'m, P> {
         while let Some(found) = search.cheapest(self) {
             let Candidate { rank, class, .. } = search.best[found];
             let row = self.row(found, class);
-            if self.index.find(row, end, None, false).is_some() {
+            // From outside the seats: nothing is written (I3).
+            if self.index.peek(row, end, None).is_some() {
                 let labelled = self.policy.is_labelled();
                 let is_whole = found == usize::from(self.map.pageblock_order);
                 return match self.policy.classes().class(class, labelled) {
@@ -423,7 +432,7 @@ impl<'m, P> Zone<'m, P> {
         seat.set_current(id);
     }
 
-    /// Takes one block from the high-order reserve.
+    /// Takes one block from the high-order reserve, for what [may have one](Wanted::may_have_reserved).
     #[cold]
     pub(super) fn take_reserved(&self, seat: SeatWords<'m>, wanted: Wanted) -> Option<usize> {
         let class = self.policy.classes().number(Class::HighOrder);

@@ -1,3 +1,4 @@
+use super::slow::Resort;
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{AllocError, FreeError};
@@ -499,16 +500,36 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     ///
     /// Which one is the [policy's](crate::policy) choice; the lowest or the highest address, by
     /// mobility, breaks ties. Mostly 2 ns for orders 0 to 4; some 30 to 60 ns otherwise. Waits
-    /// for nobody, unless it would fail: then all CPUs are stopped and all caches drained first.
+    /// for nobody, unless it would fail: then an order up to [`Config::stop_order_max`] stops all CPUs
+    /// and has all caches drained first, unless that would be in vain. A larger one has only this CPU's
+    /// caches drained: see [`alloc_hard`](Self::alloc_hard).
     ///
     /// # Errors
-    /// Only when no free block of the order existed at one moment during the call. Nothing has
-    /// changed then.
+    /// For orders up to [`Config::stop_order_max`], only when no free block of the order existed at one
+    /// moment during the call (F8). Larger ones fail also if a block would have to be made of what lies
+    /// in other CPUs' caches, or others held it at that moment. Nothing has changed then.
+    ///
+    /// [`Config::stop_order_max`]: crate::policy::Config::stop_order_max
     #[inline(always)]
     pub fn alloc(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
         match self.alloc_shortly(order, mobility) {
             Some(frame) => Ok(frame),
-            None => self.alloc_slowly(order, mobility),
+            None => self.alloc_slowly(order, mobility, Resort::ByOrder),
+        }
+    }
+
+    /// As [`alloc`](Self::alloc), and stops all CPUs before it fails, whatever the order, as
+    /// `__GFP_RETRY_MAYFAIL` tries harder for costly ones: for those who have moved contents or waited
+    /// for a block, and for memory that there must be. Whom one does not trust should not be served so.
+    ///
+    /// # Errors
+    /// Only when no free block of the order existed at one moment during the call (F8). Nothing has
+    /// changed then.
+    #[inline]
+    pub fn alloc_hard(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
+        match self.alloc_shortly(order, mobility) {
+            Some(frame) => Ok(frame),
+            None => self.alloc_slowly(order, mobility, Resort::Stop),
         }
     }
 

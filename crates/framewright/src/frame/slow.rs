@@ -6,7 +6,7 @@ use super::search::{Batch, Wanted};
 use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, cache_bit, counter};
 use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
-use super::zone::{Stopped, Zone};
+use super::zone::Zone;
 use super::{AllocError, FreeError};
 use crate::platform::{Barrier, Relax};
 use crate::slots::run_mask;
@@ -15,6 +15,15 @@ use crate::units::{Frame, Mobility, Order};
 
 /// The most blocks fetched from pageblocks at once: half a full cache.
 const BATCH: usize = CACHE_MAX / 2;
+
+/// What a request may do before it fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Resort {
+    /// What the zone's configuration says for its order.
+    ByOrder,
+    /// Stop all CPUs.
+    Stop,
+}
 
 impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// The way of a request that is not simply served from the cache. Entered busy, perhaps while
@@ -25,6 +34,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         &mut self,
         order: Order,
         mobility: Mobility,
+        resort: Resort,
     ) -> Result<Frame, AllocError> {
         self.wait_if_claimed();
         if order == self.zone.whole.order
@@ -45,36 +55,89 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             return Ok(self.zone.frame(offset));
         }
         self.exit();
-        if order > self.zone.max_order() {
-            let max = self.zone.max_order();
+        let may_stop = resort == Resort::Stop || self.zone.stops_for(order);
+        let found = match may_stop {
+            true => self.alloc_at_rest(order, mobility),
+            false => self.alloc_without_own_caches(order, mobility),
+        };
+        found.inspect_err(|error| self.count_failure(order, *error))
+    }
+
+    /// Whether anything can be had at all.
+    fn check(&self, order: Order, mobility: Mobility) -> Result<(), AllocError> {
+        let max = self.zone.max_order();
+        if order > max {
             return Err(AllocError::TooLarge { order, max });
         }
-        self.alloc_at_rest(order, mobility).inspect_err(|error| {
-            self.count_failure(order, *error);
-        })
+        if self.zone.could_have(order) {
+            Ok(())
+        } else {
+            Err(self.zone.why_none(order, mobility))
+        }
+    }
+
+    /// The last way of a request that may not stop others: what lies in this CPU's caches goes back,
+    /// and the pageblocks are asked once more.
+    fn alloc_without_own_caches(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<Frame, AllocError> {
+        self.check(order, mobility)?;
+        self.enter();
+        if self.words.caches_in_use() != 0 {
+            self.words.drain(self.zone);
+        }
+        let found = self.fetch_drained(Wanted { order, mobility });
+        if let Some(offset) = found {
+            self.hand_out(offset, order, mobility);
+        }
+        self.exit();
+        match found {
+            Some(offset) => Ok(self.zone.frame(offset)),
+            None => Err(self.zone.why_none(order, mobility)),
+        }
     }
 
     /// The last way of a request, which no seat may be busy for: all CPUs are stopped and all caches
-    /// drained. A failure is not counted.
+    /// drained, unless that would be in vain, or was done for somebody else meanwhile. A failure is
+    /// not counted.
     pub(crate) fn alloc_at_rest(
         &mut self,
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
-        let stopped = self.zone.stop();
+        self.check(order, mobility)?;
+        let zone = self.zone;
+        let begin = zone.memo().last();
+        if zone.is_in_vain(order, mobility) {
+            return Err(zone.why_none(order, mobility));
+        }
+        let lock = zone.lock_stops();
+        if zone.memo().last() != begin {
+            // All CPUs stood still for somebody else, after this request began.
+            if lock.was_in_vain_since(begin, order, mobility) {
+                drop(lock);
+                return Err(zone.why_none(order, mobility));
+            }
+            if let Some(frame) = self.try_alloc(order, mobility) {
+                return Ok(frame);
+            }
+        }
+        let stopped = lock.stop();
         self.words.count(counter::DRAINS, 1);
         stopped.drain();
         // All that is free lies in pageblocks now, and nobody else takes it: if a free block of
         // the order exists, it is found.
-        match self.fetch_at_rest(&stopped, Wanted { order, mobility }) {
-            Some(offset) => {
-                self.hand_out(offset, order, mobility);
-                Ok(self.zone.frame(offset))
-            }
-            None if stopped.zone.usable_frames(mobility) < order.frames() => {
-                Err(AllocError::Exhausted)
-            }
-            None => Err(AllocError::Fragmented),
+        let found = self.fetch_drained(Wanted { order, mobility });
+        match found {
+            Some(offset) => self.hand_out(offset, order, mobility),
+            None => stopped.note_in_vain(order, mobility),
+        }
+        drop(stopped);
+        match found {
+            Some(offset) => Ok(zone.frame(offset)),
+            None => Err(zone.why_none(order, mobility)),
         }
     }
 
@@ -83,7 +146,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let counter = match error {
             AllocError::Exhausted => counter::EXHAUSTED,
             AllocError::Fragmented => counter::FRAGMENTED,
-            AllocError::TooLarge { .. } => return,
+            AllocError::TooLarge { .. } | AllocError::Impossible => return,
         };
         self.words.count(counter + order.index(), 1);
     }
@@ -141,9 +204,11 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         Some(offset)
     }
 
-    fn fetch_at_rest(&self, stopped: &Stopped<'_, 'm, P>, wanted: Wanted) -> Option<usize> {
+    /// Fetches a block from the pageblocks, the high-order reserve included; nothing is cached. The
+    /// seat is busy, or all CPUs are stopped.
+    fn fetch_drained(&self, wanted: Wanted) -> Option<usize> {
         if wanted.order > self.zone.pageblock_order() {
-            return big::take(stopped.zone, self.words, wanted);
+            return big::take(self.zone, self.words, wanted);
         }
         let taken = if wanted.order == self.zone.pageblock_order() {
             self.zone.take_whole(self.words, wanted.mobility)
@@ -152,10 +217,10 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         };
         let offset = if let Some(offset) = taken {
             offset
-        } else if wanted.mobility.is_movable() || wanted.order == Order::ZERO {
-            return None;
-        } else {
+        } else if wanted.may_have_reserved(self.zone.pageblock_order()) {
             self.zone.take_reserved(self.words, wanted)?
+        } else {
+            return None;
         };
         self.words.count(counter::NET, wanted.order.frames());
         Some(offset)

@@ -5,7 +5,8 @@ use super::tag::Tag;
 use super::whole::Whole;
 use super::{SeatError, SetupError, ZoneLayout};
 use crate::platform::{
-    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Relax, Watched, read_account,
+    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Relax, Standstill, StopMemo, Watched,
+    read_account,
 };
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Halves, atomic_words};
@@ -27,7 +28,22 @@ const KEPT: usize = 3;
 const LOW: usize = 4;
 /// The account of the stop lock.
 const ACCOUNT: usize = 5;
-const _: () = assert!(ACCOUNT + ACCOUNT_WORDS <= ZONE_WORDS && ACCOUNT_WORDS <= LINE_WORDS);
+/// How often blocks became free to be taken in another way than by a free: memory added, labels and
+/// isolation changed. Only written with all CPUs stopped.
+const CHANGES: usize = 8;
+/// What stopping all CPUs came to, by [`kind`].
+const MEMO: usize = 9;
+/// Requests that are served from the same blocks: by order, for what moves and for what does not.
+const KINDS: usize = 2 * (Order::MAX.index() + 1);
+const _: () = {
+    assert!(ACCOUNT + ACCOUNT_WORDS <= CHANGES && ACCOUNT_WORDS <= LINE_WORDS);
+    assert!(MEMO + StopMemo::words(KINDS) <= ZONE_WORDS);
+};
+
+/// The kind of a request, for the memo of stops.
+const fn kind(order: Order, mobility: Mobility) -> usize {
+    2 * order.index() + mobility.is_movable() as usize
+}
 
 /// One physical range under one set of metadata: a page-frame allocator.
 ///
@@ -78,23 +94,17 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         memory[..map.words].fill(0);
         let misaligned = memory.as_ptr().addr() % 64 / 8;
         let memory = &mut memory[(8 - misaligned) % 8..];
-        let mut rest = atomic_words(memory);
-        let parts = map.parts();
+        let [parts @ .., of_tags] = map.parts();
+        // The tags are never seen as words.
+        let (words, tags) = memory.split_at_mut(parts.iter().sum());
+        let tags = Halves::new(&mut tags[..of_tags]);
+        let mut rest = atomic_words(words);
         let mut cut = |len: usize| {
             let (part, others) = rest.split_at(len);
             rest = others;
             part
         };
-        let [
-            words,
-            seats,
-            accounted,
-            descriptors,
-            free,
-            remote,
-            index,
-            tags,
-        ] = parts.map(&mut cut);
+        let [words, seats, accounted, descriptors, free, remote, index] = parts.map(&mut cut);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
         let index = Index::new(map.index, index, P::ALONE, |list, order, class| {
             let class = policy.classes().class(class as u16, policy.is_labelled())?;
@@ -115,7 +125,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             free,
             remote,
             index,
-            tags: Halves::new(tags),
+            tags,
         };
         for seat in zone.all_seats() {
             seat.begin();
@@ -164,27 +174,55 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     /// Stops all CPUs: each finishes what it is doing in its seat and then waits.
     pub(super) fn stop(&self) -> Stopped<'_, 'm, P> {
+        self.lock_stops().stop()
+    }
+
+    /// The stop lock: nobody else stops all CPUs. The caller is in no seat.
+    pub(super) fn lock_stops(&self) -> StopLock<'_, 'm, P> {
         let lock = Lock::new(&self.words[STOP_LOCK]);
         let lock = self
             .accounts
             .lock(lock, &self.platform, self.stop_account());
-        // Made before the claims, so that they end also if the platform panics.
-        let stopped = Stopped {
-            zone: self,
-            _lock: lock,
-        };
-        for seat in self.all_seats() {
-            seat.turn().claim();
-        }
-        self.platform.barrier_all();
-        for seat in self.all_seats() {
-            seat.turn().wait_until_idle(&self.platform);
-        }
-        stopped
+        StopLock { zone: self, lock }
+    }
+
+    /// Whether a request of `order` that would fail may stop all CPUs without having been told to try
+    /// hard: see [`Config::stop_order_max`].
+    pub(super) fn stops_for(&self, order: Order) -> bool {
+        // With one CPU there are no others that would have to wait.
+        P::ALONE || self.map.cpus == 1 || order <= self.config.stop_order_max
     }
 }
 
 impl<'m, P> Zone<'m, P> {
+    pub(super) fn memo(&self) -> StopMemo<'m> {
+        StopMemo::new(&self.words[MEMO..])
+    }
+
+    /// How much happened that can make a block free that was not: frames freed, and [`CHANGES`]. Only
+    /// grows. Time: O(CPUs).
+    pub(super) fn happened(&self) -> u64 {
+        let freed = self
+            .all_seats()
+            .fold(0u64, |sum, seat| sum.wrapping_add(seat.freed()));
+        freed.wrapping_add(self.words[CHANGES].load(Relaxed))
+    }
+
+    /// Whether there was no block for that request at the last stop for its like, and nothing has
+    /// become free since.
+    pub(super) fn is_in_vain(&self, order: Order, mobility: Mobility) -> bool {
+        self.memo()
+            .is_in_vain(kind(order, mobility), self.happened())
+    }
+
+    /// Whether a block of `order` has a place in the zone, and as many frames exist.
+    pub(super) fn could_have(&self, order: Order) -> bool {
+        let last = self.map.end.0.checked_sub(order.frames());
+        let first = self.map.start.align_up(order);
+        let has_place = first.zip(last).is_some_and(|(first, last)| first.0 <= last);
+        has_place && order.frames() <= self.present_frames()
+    }
+
     /// The words of all seats; the last one is nobody's.
     pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> + use<'m, P> {
         let seats = self.seats;
@@ -330,8 +368,13 @@ impl<'m, P> Zone<'m, P> {
         self.accounts.is_on()
     }
 
+    /// Where the zone's metadata lies: no other zone has it there, and it stays where it is.
+    pub(crate) fn metadata_address(&self) -> u64 {
+        self.words.as_ptr().addr() as u64
+    }
+
     /// Frames that exist.
-    pub(super) fn present_frames(&self) -> u64 {
+    pub(crate) fn present_frames(&self) -> u64 {
         self.words[PRESENT].load(Relaxed)
     }
 
@@ -369,6 +412,45 @@ const fn is_kept(label: Label, isolated: bool) -> bool {
     isolated || !matches!(label, Label::Of(_))
 }
 
+/// The right to stop all CPUs, until this is dropped.
+pub(super) struct StopLock<'z, 'm, P> {
+    zone: &'z Zone<'m, P>,
+    lock: Watched<'z, 'm, P>,
+}
+
+impl<'z, 'm, P: Relax + Barrier> StopLock<'z, 'm, P> {
+    /// Stops all CPUs: see [`Zone::stop`].
+    pub(super) fn stop(self) -> Stopped<'z, 'm, P> {
+        let zone = self.zone;
+        // Made before the claims, so that they end also if the platform panics.
+        let stopped = Stopped {
+            zone,
+            _lock: self.lock,
+        };
+        for seat in zone.all_seats() {
+            seat.turn().claim();
+        }
+        zone.platform.barrier_all();
+        for seat in zone.all_seats() {
+            seat.turn().wait_until_idle(&zone.platform);
+        }
+        stopped
+    }
+}
+
+impl<P> StopLock<'_, '_, P> {
+    /// Whether at a standstill after `begin` there was no block for that request.
+    pub(super) fn was_in_vain_since(
+        &self,
+        begin: Standstill,
+        order: Order,
+        mobility: Mobility,
+    ) -> bool {
+        let memo = self.zone.memo();
+        memo.was_in_vain_since(kind(order, mobility), begin)
+    }
+}
+
 /// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, nothing
 /// is on its way back from elsewhere.
 pub(super) struct Stopped<'z, 'm, P> {
@@ -385,23 +467,50 @@ impl<P> Drop for Stopped<'_, '_, P> {
 }
 
 impl<P> Stopped<'_, '_, P> {
-    /// Gives all cached blocks back to their pageblocks.
+    /// Gives all cached blocks back to their pageblocks. Time: O(CPUs), each with at most 372 blocks
+    /// and 24 words of its caches.
     pub(super) fn drain(&self) {
         for seat in self.zone.all_seats() {
             seat.drain(self.zone);
         }
+        self.zone.memo().stand_still();
+    }
+
+    /// Drained, there was no block for that request.
+    pub(super) fn note_in_vain(&self, order: Order, mobility: Mobility) {
+        let happened = self.zone.happened();
+        // Where there is none, there is no larger one; but single frames are not taken from the
+        // high-order reserve, from which larger blocks of what does not move are.
+        let largest = if order == Order::ZERO && !mobility.is_movable() {
+            order
+        } else {
+            self.zone.max_order()
+        };
+        for order in (order.get()..=largest.get()).filter_map(Order::new) {
+            self.zone.memo().note(kind(order, mobility), happened);
+        }
+    }
+
+    /// Blocks may be free to be taken that were not.
+    pub(super) fn count_change(&self) {
+        let changes = &self.zone.words[CHANGES];
+        changes.store(changes.load(Relaxed) + 1, Relaxed);
     }
 
     /// The label of a pageblock, or its isolation, changes.
     pub(super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
         let meta = self.zone.meta(id);
         let was_kept = is_kept(meta.label(), meta.is_isolated());
-        let kept = self.zone.words[KEPT].load(Relaxed) + u64::from(is_kept(label, isolated));
-        let kept = kept - u64::from(was_kept);
+        let had = self.zone.words[KEPT].load(Relaxed);
+        let kept = had + u64::from(is_kept(label, isolated)) - u64::from(was_kept);
         self.zone.words[KEPT].store(kept, Relaxed);
-        for seat in self.zone.all_seats() {
-            seat.set_kept(kept != 0);
+        // A seat knows only whether there are any: it is not told again for each pageblock.
+        if (had != 0) != (kept != 0) {
+            for seat in self.zone.all_seats() {
+                seat.set_kept(kept != 0);
+            }
         }
+        self.count_change();
         let held = self.hold(id);
         held.unlock_as(label, isolated);
     }

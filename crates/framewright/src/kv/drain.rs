@@ -1,6 +1,6 @@
 //! What is done with others' seats: the last resort before an error.
 
-use super::class::Class;
+use super::class::{Class, PLACES};
 use super::held::Held;
 use super::seat::Count;
 use super::slab::State;
@@ -8,8 +8,19 @@ use super::table::{Entry, Part};
 use super::{Kv, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Watched, Zero};
-use crate::sync::{Lock, Ordering::Relaxed};
+use crate::sync::Lock;
 use crate::vrange::FrameSource;
+
+/// The kind of a request, for the memo of stops: by class, and for blocks.
+fn kind(class: Option<Class>) -> usize {
+    class.map_or(PLACES - 1, Class::index)
+}
+
+/// The right to stop all CPUs, until this is dropped.
+struct StopLock<'k, 'm, P, R> {
+    kv: &'k Kv<'m, P, R>,
+    lock: Watched<'k, 'm, P>,
+}
 
 /// Somebody has the stop lock, and has claimed all seats; they are given up when this is dropped.
 pub(super) struct Claims<'k, 'm, P, R> {
@@ -34,8 +45,12 @@ impl<'m, P, R> Claims<'_, 'm, P, R> {
 /// What a drain before a request fails brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Drained {
-    /// Nobody was stopped: it brought nothing the last time, and nothing was freed or made since.
+    /// Nobody was stopped: it brought nothing the last time, and nothing was freed or made since; or it
+    /// brought nothing for somebody else, after this request had begun to ask.
     NotAgain,
+    /// Nobody was stopped on this request's behalf, but all CPUs were since it began to ask, and it
+    /// brought something for somebody: it is worth a look.
+    Meanwhile,
     /// Nothing was kept for nobody; but what was on its way to the zones has arrived.
     Nothing,
     /// Frames, which are in the zones now, or a slab with free slots, unless others were quicker.
@@ -46,33 +61,43 @@ impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
     /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
     /// no seat.
     pub(super) fn stop(&self) -> Claims<'_, 'm, P, R> {
+        self.lock_stops().stop()
+    }
+
+    /// The stop lock: nobody else stops all CPUs. The caller is in no seat.
+    fn lock_stops(&self) -> StopLock<'_, 'm, P, R> {
         let lock = Lock::new(self.stop_lock());
         let lock = self
             .accounts
             .lock(lock, &self.platform, self.stop_account());
+        StopLock { kv: self, lock }
+    }
+}
+
+impl<'k, 'm, P: Relax + Barrier, R> StopLock<'k, 'm, P, R> {
+    fn stop(self) -> Claims<'k, 'm, P, R> {
+        let kv = self.kv;
         // Made before the claims, so that they end also if the platform panics.
         let claims = Claims {
-            kv: self,
-            _lock: lock,
+            kv,
+            _lock: self.lock,
         };
-        for seat in self.all_seats() {
+        for seat in kv.all_seats() {
             seat.turn().claim();
         }
-        self.platform.barrier_all();
-        for seat in self.all_seats() {
-            seat.turn().wait_until_idle(&self.platform);
+        kv.platform.barrier_all();
+        for seat in kv.all_seats() {
+            seat.turn().wait_until_idle(&kv.platform);
         }
         claims
     }
 }
 
 impl<P, R> Kv<'_, P, R> {
-    /// How often anybody did what can make stopping all CPUs worth its cost, plus one.
-    fn events(&self) -> u64 {
+    /// How often anybody did what can make stopping all CPUs worth its cost. Only grows.
+    fn happened(&self) -> u64 {
         let frees = self.sum(Count::SlabFrees);
-        frees
-            .wrapping_add(self.sum(Count::SlabMakes))
-            .wrapping_add(1)
+        frees.wrapping_add(self.sum(Count::SlabMakes))
     }
 }
 
@@ -95,20 +120,29 @@ where
 
     /// The same before a request fails: for a slot of that class, or for a block of frames. What
     /// others have free of a slab is taken over too. Does nothing if it did not help the last time
-    /// and nothing was freed since.
-    pub(super) fn drain_for(&mut self, class: Option<Class>) -> Drained {
-        let kv = self.kv;
-        let events = kv.events();
-        if kv.fruitless(class).load(Relaxed) == events {
+    /// and nothing was freed since, and unless it `must` also if all CPUs were stopped for somebody else
+    /// while this request waited for that.
+    pub(super) fn drain_for(&mut self, class: Option<Class>, must: bool) -> Drained {
+        let (kv, kind) = (self.kv, kind(class));
+        let begin = kv.memo().last();
+        if kv.memo().is_in_vain(kind, kv.happened()) {
             return Drained::NotAgain;
         }
-        let claims = kv.stop();
+        let lock = kv.lock_stops();
+        if kv.memo().was_in_vain_since(kind, begin) {
+            return Drained::NotAgain;
+        }
+        if !must && kv.memo().last() != begin {
+            return Drained::Meanwhile;
+        }
+        let claims = lock.stop();
+        kv.memo().stand_still();
+        let happened = kv.happened();
         self.collect_all_empties(&claims);
         let helps = self.words.has_surplus()
             || class.is_some_and(|class| self.take_over_slots(&claims, class));
         if !helps {
-            // Counters only grow: what is so now was so at any moment between.
-            kv.fruitless(class).store(events, Relaxed);
+            kv.memo().note(kind, happened);
         }
         drop(claims);
         self.return_surplus();

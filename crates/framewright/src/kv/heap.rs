@@ -1,4 +1,4 @@
-use super::class::{Class, PLACES};
+use super::class::PLACES;
 use super::held::Held;
 use super::kvmalloc::addr_of;
 use super::layout::Shape;
@@ -9,7 +9,7 @@ use super::table::{Entry, Kind, Table};
 use super::{KvLayout, KvSeat, SetupError};
 use crate::frame::Blocks;
 use crate::platform::{
-    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Direct, Map, NoRelief, Relax, Zero,
+    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Direct, Map, NoRelief, Relax, StopMemo, Zero,
     read_account,
 };
 use crate::raw::atomic_words;
@@ -23,11 +23,12 @@ const STOP_ACCOUNT: usize = 1;
 /// The records that no seat has: their list, and how many were ever taken.
 const POOL: usize = 8;
 const FRESH: usize = 9;
-/// By class, and as the last one for blocks: how much had happened when a drain brought nothing.
-const FRUITLESS: usize = 16;
+/// What stopping all CPUs came to: by class, and as the last kind for blocks.
+const MEMO: usize = 16;
 /// Words of the allocator's own: whole cache lines.
-pub(super) const KV_WORDS: usize = 32;
-const _: () = assert!(FRUITLESS + PLACES <= KV_WORDS && STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
+pub(super) const KV_WORDS: usize = 56;
+const _: () = assert!(MEMO + StopMemo::words(PLACES) <= KV_WORDS);
+const _: () = assert!(STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
 
 /// An object allocator over zones and a space.
 ///
@@ -202,10 +203,8 @@ impl<'m, P, R> Kv<'m, P, R> {
         account.first_chunk().expect("the words were counted")
     }
 
-    /// How much had happened when a drain for that class, or for blocks, brought nothing.
-    pub(super) fn fruitless(&self, class: Option<Class>) -> &'m AtomicU64 {
-        let nth = class.map_or(PLACES - 1, Class::index);
-        &self.words[FRUITLESS + nth]
+    pub(super) fn memo(&self) -> StopMemo<'m> {
+        StopMemo::new(&self.words[MEMO..])
     }
 
     pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> {

@@ -167,6 +167,16 @@ where
     }
 
     fn new_slab_held(&mut self, class: Class) -> Option<Addr> {
+        // Until the block is a slab, the seat is as it was.
+        let asking = self.words.turn().calling_out();
+        let place = self.place_of_block(class);
+        asking.end();
+        let (order, place) = place?;
+        self.slab_of(class, order, place)
+    }
+
+    /// A block for a slab of that class, of the class's order or a smaller one: its order, and its place.
+    fn place_of_block(&mut self, class: Class) -> Option<(Order, usize)> {
         let mut orders = (0..=class.order().get()).rev().filter_map(Order::new);
         let blocks = self.ranges.frames();
         let (order, frame) = orders.find_map(|order| {
@@ -174,7 +184,7 @@ where
             Some((order, frame))
         })?;
         let place = self.place_of(frame, order)?;
-        self.slab_of(class, order, place)
+        Some((order, place))
     }
 
     /// Makes a frame that was just taken a slab, and takes a slot. Where there is no record, it is
@@ -266,8 +276,11 @@ where
         let mut frames = 0;
         self.enter();
         while let Some((frame, order)) = self.held.unmake_surplus() {
-            // Still in the seat: whoever stops all CPUs finds the block here or in the zones.
+            // Still in the seat: whoever stops all CPUs finds the block here or in the zones. It is no
+            // slab's any more: if the source unwinds, it has it or has lost it.
+            let giving = self.words.turn().calling_out();
             self.free_block(frame, order);
+            giving.end();
             frames += order.frames();
             // Whoever stops all CPUs waits for one block, not for all.
             self.exit();

@@ -58,6 +58,13 @@
 //!   it may not wait, or must be contiguous and is fail-fast. What looks for contiguous
 //!   memory before it spills never waits, whatever the context.
 //!
+//! - **K10** Between two reliefs a request stops `kv`'s CPUs at most once, and not in vain: not if nothing
+//!   was freed into a slab and no slab made since a stop that brought nothing for its like; not if there
+//!   was nothing for it when they stood still for somebody else meanwhile. What must be contiguous then
+//!   stops the space's once, if that keeps anything, and the zones' once: three in all. A request that one
+//!   frame would serve stops `kv`'s again where a stop brought that and others were quicker, 16 times at
+//!   most: they were served each time.
+//!
 //! What a request does next is [`next_step`](crate::policy::next_step)'s choice.
 //!
 //! # Locks

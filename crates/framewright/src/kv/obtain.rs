@@ -28,10 +28,10 @@ pub(super) struct Need {
     pub(super) may_spill: bool,
 }
 
-/// How often a request collects what CPUs keep, as long as that brings something. Mostly once is
-/// enough. Others may be quicker to take what it gave back, and keep some of it again by the time
-/// that this request looks: they were served each time, so all together get on; but one must not
-/// stop all CPUs for ever on their account.
+/// How often a request that needs one frame at most collects what CPUs keep, as long as that brings
+/// something. Mostly once is enough. Others may be quicker to take what it gave back, and keep some of
+/// it again by the time that this request looks: they were served each time, so all together get on;
+/// but one must not stop all CPUs for ever on their account.
 const COLLECTS: u32 = 16;
 
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
@@ -52,11 +52,11 @@ where
             bytes, align_bytes, ..
         } = request;
         let frames = bytes.div_ceil(Page::BYTES);
-        if frames > self.kv.shape.frames {
+        let source = self.ranges.frames();
+        if frames > self.kv.shape.frames.min(source.frames_max()) {
             return Err(KvError::TooLong { bytes });
         }
-        let max_order = self.ranges.frames().max_order();
-        let has_block = |order: &Order| *order <= max_order;
+        let has_block = |order: &Order| source.could_have(*order);
         // A block is aligned to its length from the start of the direct map on.
         let is_aligned = self.kv.direct & (align_bytes - 1) == 0;
         let order = order_of(bytes, align_bytes).filter(has_block);
@@ -168,51 +168,76 @@ where
         }
     }
 
-    /// What is contiguous with all that is kept for nobody collected, of all CPUs.
+    /// What is contiguous with all that is kept for nobody collected, of all CPUs: slabs', then the
+    /// space's, and the zones' last, so that each is stopped once (K10).
     ///
-    /// The zones are asked once more after a drain that brought nothing. With all CPUs stopped each
-    /// frame was in use or in a zone, in no slab for nobody: if there is none in the zones now, then
-    /// others were served with those since, and to stop them again would not be for this request's
-    /// sake (K9).
+    /// With all CPUs stopped each frame was in use or in a zone, in no slab for nobody: if the zones have
+    /// none now, then others were served with those since, and to stop them again would not be for this
+    /// request's sake (K9).
     fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         let bytes = request.bytes;
         let order = need.order.ok_or(KvError::NotNow { bytes })?;
-        let (mut left, mut helps) = (COLLECTS, true);
-        let addr = loop {
-            match self.block(need.class, order) {
-                Ok(addr) => break addr,
-                Err(error) if !helps => return Err(error),
-                Err(_) => {}
-            }
-            left -= 1;
-            helps = self.drain_for(need.class) == Drained::Something && left > 0;
-            self.ranges.drain();
-            if let Some(addr) = self.at_once(need.class, order) {
-                break addr;
+        let addr = match self.drain_and_look(need, order) {
+            Some(addr) => addr,
+            None => {
+                if self.ranges.space().has_spare() {
+                    self.ranges.drain();
+                }
+                match self.at_once(need.class, order) {
+                    Some(addr) => addr,
+                    None => self.block(need.class, order)?,
+                }
             }
         };
         Ok(self.zeroed(addr, request))
     }
 
+    /// What is contiguous after what CPUs keep in slabs has been collected: once on this request's
+    /// behalf, and again where that brought what it needs and others were quicker (K10).
+    fn drain_and_look(&mut self, need: &Need, order: Order) -> Option<Addr> {
+        // A frame, or a slot, is all that it needs: whatever a drain brings is enough.
+        let is_enough = need.class.is_some() || order == Order::ZERO;
+        let mut left = if is_enough { COLLECTS } else { 1 };
+        let mut must = false;
+        loop {
+            let drained = self.drain_for(need.class, must);
+            must = drained == Drained::Meanwhile;
+            if !must && drained != Drained::Something {
+                return None;
+            }
+            let found = self.at_once(need.class, order);
+            if found.is_some() {
+                return found;
+            }
+            left -= u32::from(!must);
+            if left == 0 {
+                return None;
+            }
+        }
+    }
+
     /// Mapped pages; where frames are missing and it may wait, after what CPUs keep in slabs has
     /// been collected (K9), as [`collect`](Self::collect) does.
     fn map_or_drain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
-        let (mut left, mut helps) = (COLLECTS, request.context.may_block);
-        loop {
-            let found = self.map(request, need);
-            if !matches!(found, Err(RangeError::Frames(_))) || !helps {
+        let mut found = self.map(request, need);
+        for must in [false, true] {
+            let lacks_frames = matches!(found, Err(RangeError::Frames(_)));
+            if !lacks_frames || !request.context.may_block {
                 return found;
             }
-            left -= 1;
-            let drained = self.drain_for(need.class);
+            let drained = self.drain_for(need.class, must);
             if drained == Drained::NotAgain {
                 return found;
             }
-            helps = drained == Drained::Something && left > 0;
             if let Some(addr) = self.look(request, need) {
                 return Ok(addr);
             }
+            found = self.map(request, need);
+            if drained != Drained::Meanwhile {
+                return found;
+            }
         }
+        found
     }
 
     pub(super) fn map(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! So a request that is no longer than the object never fails, if the object is aligned to it: what
-//! stays needs nothing.
+//! stays needs nothing, not even that there could be another object like it, and nobody waits for
+//! something smaller.
 
 use super::kmalloc::order_of;
 use super::obtain::{Need, bytes_of};
@@ -16,7 +17,7 @@ use super::table::Entry;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
-use crate::units::{Addr, Page};
+use crate::units::{Addr, Context, Page};
 use crate::vrange::FrameSource;
 
 /// An object moves to something smaller if it has so many times the memory: below that the copy is
@@ -44,12 +45,19 @@ where
     /// that it can have already, at an alignment that it has, is never refused for want of
     /// anything.
     pub fn kvrealloc(&mut self, addr: Addr, request: &KvRequest) -> Result<Addr, KvError> {
-        let need = self.need(request, true)?;
-        let had = self.kvsize(addr).map_err(KvError::Free)?;
+        request.check()?;
+        let had = self.kvsize(addr);
+        // What stays where it is needs nothing: neither that there could be another one like it.
+        let need = self.need(request, true);
+        let (had, need) = match (had, need) {
+            (Ok(had), need) => (had, need),
+            (Err(_), Err(error)) => return Err(error),
+            (Err(error), Ok(_)) => return Err(KvError::Free(error)),
+        };
         let fits = request.bytes <= had && addr.0 & (request.align_bytes - 1) == 0;
         // A free of mapped pages may wait.
         let may_move = request.context.may_block || self.kv.place(addr).is_some();
-        if !fits && !may_move {
+        if !fits && need.is_ok() && !may_move {
             return Err(KvError::MustNotFree(addr));
         }
         // What it moves to is zeroed behind what is copied, and not before.
@@ -59,8 +67,8 @@ where
         };
         let new = if fits {
             let had = self.cut(addr, had, request.bytes);
-            let smaller = may_move.then(|| self.smaller(had, &bare, &need, addr));
-            match smaller.flatten() {
+            let need = need.ok().filter(|_| may_move);
+            match need.and_then(|need| self.smaller(had, &bare, &need, addr)) {
                 Some(new) => new,
                 None => {
                     self.zero_behind(addr, request, request.bytes, had);
@@ -68,7 +76,7 @@ where
                 }
             }
         } else {
-            self.obtain(&bare, &need)?
+            self.obtain(&bare, &need?)?
         };
         let kept = had.min(request.bytes);
         self.kv.platform.copy_bytes(addr, new, kept);
@@ -116,7 +124,12 @@ where
         let is_mapped = self.kv.place(addr).is_none();
         let pages = request.bytes.div_ceil(Page::BYTES);
         if is_mapped && pages * Page::BYTES <= enough {
-            return self.map(request, need).ok();
+            // Only what is there at once: nobody is stopped or flushed for what may as well stay.
+            let at_once = Context {
+                may_block: false,
+                ..request.context
+            };
+            return self.map(&request.within(at_once), need).ok();
         }
         None
     }

@@ -68,6 +68,10 @@ pub trait Map {
 
     /// Waits until no CPU has a translation left of any page that was unmapped before the call.
     /// Cannot fail. May take microseconds for each CPU.
+    ///
+    /// May be called with all CPUs stopped, or by a free, with interrupts off if the engine was called
+    /// so; CPUs that wait then are in [`Relax::relax`](super::Relax::relax), which must answer what this
+    /// sends.
     fn flush_all(&self);
 }
 

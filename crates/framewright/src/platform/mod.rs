@@ -12,6 +12,7 @@ mod fenced;
 mod map;
 mod relief;
 mod single;
+mod stops;
 mod turn;
 
 pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, Watched, read as read_account};
@@ -21,15 +22,28 @@ pub use fenced::Fenced;
 pub use map::{Map, MapError, Zero};
 pub use relief::{NoRelief, Relief};
 pub use single::SingleThread;
+pub(crate) use stops::{Standstill, StopMemo};
 pub(crate) use turn::Turn;
 
 use crate::units::CpuId;
 
 /// Waiting for another CPU.
+///
+/// Who waits: a CPU whose seat is claimed, until the stop is over; who stops others, until each has left
+/// its seat; and who wants a lock of rank 1. Each wait is for a CPU that is inside the engine, for what
+/// that does there, which is bounded; so it lasts as long as that CPU is kept from running, and no
+/// longer. A CPU of high priority that waits for one of low priority waits for all that preempt the
+/// latter. So a kernel does not preempt inside the engine, and a host gives the CPU away.
 pub trait Relax {
     /// Called each time the engine finds that it must wait for another CPU, with the number of
     /// the attempt, from 0. Spins a moment, and gives the CPU away when `attempt` grows: the one
-    /// waited for may not be running.
+    /// waited for may not be running. Where priorities are strict, to yield is not enough: it sleeps, or
+    /// waits for an event, so that a lower priority runs.
+    ///
+    /// May be called with interrupts off, if the engine was. Meanwhile another CPU may execute
+    /// [`Barrier::barrier_all`] or [`Map::flush_all`], and wait for an answer of this one: so where these
+    /// send interrupts, `relax` answers them (it looks for them itself, or enables interrupts for a
+    /// moment), or both would wait for ever.
     fn relax(&self, attempt: u32);
 }
 
@@ -49,6 +63,11 @@ pub trait Barrier {
     ///
     /// Rare, and may cost microseconds; cannot fail: a platform that cannot promise it says so in
     /// the constant.
+    ///
+    /// Called under a stop lock, by a CPU whose interrupts may be off, while others wait in
+    /// [`Relax::relax`], perhaps with interrupts off too. It must not need an answer that a CPU gives
+    /// only outside `relax`. Where a barrier on others is an interrupt that must be acknowledged, and
+    /// `relax` cannot, use [`Fenced`].
     fn barrier_all(&self);
 }
 

@@ -4,6 +4,7 @@ use crate::sync::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     light_fence,
 };
+use core::mem;
 
 /// Whose turn a CPU's seat is: its own thread's, which enters often and must not pay for it, or
 /// somebody's who claims it, rarely.
@@ -20,6 +21,10 @@ use crate::sync::{
 /// Each says what it does before it looks at the other, so not both go on: the claimer's barrier
 /// makes the owner's light fence as good as a full one (the asymmetric fences of membarrier(2)).
 /// Claimers exclude one another by a lock of their own. One word each, on different cache lines.
+///
+/// Whoever is inside calls the platform only where the seat is whole, and says so
+/// ([`calling_out`](Self::calling_out)): if what it calls unwinds, it has left, and nobody waits for it
+/// for ever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn<'m> {
     busy: &'m AtomicU64,
@@ -81,6 +86,13 @@ impl<'m> Turn<'m> {
         self.busy.store(0, Release);
     }
 
+    /// The owner is inside, the seat is whole, and it calls what may unwind. It stays inside if that
+    /// returns, and [`ends`](CallingOut::end) this; else it leaves.
+    #[inline]
+    pub(crate) const fn calling_out(self) -> CallingOut<'m> {
+        CallingOut(self)
+    }
+
     /// Claims the seat. It is the claimer's after the platform's barrier and
     /// [`wait_until_idle`](Self::wait_until_idle); the barrier is the caller's, because one serves
     /// any number of claims.
@@ -102,5 +114,24 @@ impl<'m> Turn<'m> {
     pub(crate) fn give_up(self) {
         // Release pairs with the Acquire of an owner that waits.
         self.claimed.store(0, Release);
+    }
+}
+
+/// See [`Turn::calling_out`].
+#[must_use = "dropped at once, it leaves the seat"]
+pub(crate) struct CallingOut<'m>(Turn<'m>);
+
+impl CallingOut<'_> {
+    /// What was called has returned: the owner is still inside.
+    #[inline]
+    pub(crate) const fn end(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for CallingOut<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.exit();
     }
 }

@@ -1,3 +1,4 @@
+use crate::units::Order;
 use core::fmt;
 
 /// Which pageblock a request falls back to.
@@ -43,6 +44,11 @@ pub struct Config {
     /// it, up to 4, has half as many as the one below: 4 blocks of order 4. With 64, up to 8 words of 64 frames wait
     /// behind each cache of order 0, as long as they are half of what the CPU may hold at most.
     pub cache_blocks_max: u16,
+    /// The largest order for which a request that would fail stops all CPUs first, to look into their
+    /// caches: it fails only if there is no block. Larger ones fail without, unless they were told to
+    /// try hard \[`PAGE_ALLOC_COSTLY_ORDER`\]. Where there is one CPU, nobody else would wait, and no
+    /// order is too large.
+    pub stop_order_max: Order,
 }
 
 impl Default for Config {
@@ -53,9 +59,13 @@ impl Default for Config {
             fallback: Fallback::Concentrated,
             cache_permille: 5,
             cache_blocks_max: 64,
+            stop_order_max: COSTLY,
         }
     }
 }
+
+/// The largest order that is not costly.
+const COSTLY: Order = Order::new(3).unwrap();
 
 /// Why a [`Config`], [`ReclaimConfig`](super::ReclaimConfig) or
 /// [`ContigConfig`](super::ContigConfig) was refused.

@@ -1,13 +1,15 @@
-// UNSAFETY: a slice of atomic words is seen as a slice of atomic 16-bit numbers, which the language has no
-// safe cast for.
+// UNSAFETY: a slice of words is seen as a slice of atomic 16-bit numbers, which the language has no safe cast
+// for.
 #![cfg_attr(not(any(loom, shuttle)), allow(unsafe_code))]
 
-use crate::sync::{AtomicU64, Ordering};
+#[cfg(any(loom, shuttle))]
+use crate::sync::AtomicU64;
+use crate::sync::Ordering;
 
 /// Atomic 16-bit numbers in memory that was lent as words: number `i` lies in word `i / 4`.
 ///
-/// While a `Halves` over some words is in use, nobody may access those words as words: the memory
-/// model does not define accesses of different sizes to the same memory. A zeroed word is four
+/// The words are borrowed for as long as any copy of it lives, so nobody accesses them as words meanwhile: the memory
+/// model does not define atomic accesses of different sizes to the same memory that race. A zeroed word is four
 /// zeros on every machine; no other correspondence is promised.
 #[derive(Clone, Copy, Debug)]
 pub struct Halves<'m> {
@@ -30,12 +32,13 @@ impl<'m> Halves<'m> {
 impl<'m> Halves<'m> {
     /// Sees `words` as `4 * words.len()` halves.
     #[must_use]
-    pub fn new(words: &'m [AtomicU64]) -> Self {
-        let start = words.as_ptr().cast::<crate::sync::AtomicU16>();
+    pub fn new(words: &'m mut [u64]) -> Self {
+        let start = words.as_mut_ptr().cast::<crate::sync::AtomicU16>();
         // SAFETY: size: four halves a word, all inside `words`. Alignment: a word's is a multiple of theirs.
-        // Writing through a shared reference: atomics are interior mutable (`UnsafeCell`), and
-        // the lifetime is that of `words`.
-        // Mixed sizes: owed by the caller of this module, see the type's description.
+        // Writing through a shared reference: atomics are interior mutable (`UnsafeCell`), the pointer is derived from
+        // an exclusive reference, and the lifetime is that of the borrow.
+        // Mixed sizes: the exclusive borrow ends with the last copy of what is made here, so that there is no
+        // other access.
         let halves = unsafe { core::slice::from_raw_parts(start, words.len() * 4) };
         Self { halves }
     }
@@ -122,7 +125,8 @@ impl<'m> Halves<'m> {
 #[allow(missing_docs, reason = "documented at the normal build's twin above")]
 impl<'m> Halves<'m> {
     #[must_use]
-    pub fn new(words: &'m [AtomicU64]) -> Self {
+    pub fn new(words: &'m mut [u64]) -> Self {
+        let words = super::atomic_words(words);
         Self { words }
     }
 
@@ -196,12 +200,10 @@ fn order_for_update(order: Ordering) -> Ordering {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::raw::atomic_words;
-
     #[test]
     fn neighbouring_numbers_do_not_disturb_each_other() {
         let mut memory = [0u64; 2];
-        let halves = Halves::new(atomic_words(&mut memory));
+        let halves = Halves::new(&mut memory);
         assert_eq!((halves.len(), halves.is_empty()), (8, false));
         assert_eq!(Halves::words_needed(5), 2);
         for index in 0..8 {

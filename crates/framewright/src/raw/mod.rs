@@ -6,7 +6,7 @@
 //! of their own with the words' values and leak them: a model ends with its process.
 //!
 //! One piece of memory is accessed under one size only: as words or as [`Halves`]. Mixed
-//! sizes are not defined by the memory model.
+//! sizes are not defined by the memory model. Either borrows it exclusively, so that nobody can ask for both.
 
 mod halves;
 pub mod owned;

@@ -64,6 +64,9 @@ pub trait Migrate {
     /// [`to`](Move::to) that a move has afterwards. Where what a mapping costs depends on which
     /// frame follows which, that is the difference between one mapping and one for each page.
     ///
+    /// It may leave the moves in another sequence: what it says counts for the source beside which it
+    /// stands. A source that it takes out stays.
+    ///
     /// It may wait for its own I/O, for what cannot move before it is written: then all that waits for
     /// the room waits with it.
     fn migrate(&self, moves: &mut [Move]);
@@ -72,7 +75,7 @@ pub trait Migrate {
     /// before contents [move](Self::migrate) out of a contiguous run, because dropping takes no copy and no
     /// room. It sets [`is_dropped`](Discard::is_dropped) where nobody finds the contents any more and
     /// nobody uses the frames: they are the caller's then, who frees them. What it does not know, or what
-    /// is dirty, pinned, in use or not worth dropping, it leaves as it is.
+    /// is dirty, pinned, in use or not worth dropping, it leaves as it is. The sequence is its own here, too.
     ///
     /// Must not wait for I/O. Under no lock of the engine, in no busy seat. Unless overridden nothing is
     /// dropped.
@@ -135,10 +138,11 @@ impl<F: ?Sized> Clients<'_, F> {
         migrate: &[],
     };
 
-    /// What all of them hold together.
+    /// What all of them hold together, at most all that can be counted: each says what it likes.
     #[must_use]
     pub fn holding(&self) -> u64 {
-        self.shrink.iter().map(|s| s.holding().frames).sum()
+        let each = self.shrink.iter().map(|s| s.holding().frames);
+        each.fold(0, u64::saturating_add)
     }
 }
 

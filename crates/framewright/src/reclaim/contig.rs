@@ -7,8 +7,8 @@
 //!     └────────────── tries ──────────────┴──▶ stays ──▶ the place is given up
 //! ```
 
-use super::moving::{BATCH, Batch, Emptying, InTheWay, Obstacle, Tally};
-use super::{Clients, Discard, EvacuateError, MoveState, Reclaim};
+use super::moving::{BATCH, Batch, Emptying, InTheWay, Obstacle, Tally, answer_for};
+use super::{Clients, Discard, EvacuateError, Move, MoveState, Reclaim};
 use crate::frame::{Apart, NotApart, RangeError, Room, Seat};
 use crate::platform::{Barrier, Relax};
 use crate::policy::ContigConfig;
@@ -199,17 +199,22 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
                 };
             }
             mover.discard(&mut asked[..len]);
-            // What the client says counts; which block it says it of is ours.
-            let answers = asked[..len].iter().map(|ask| ask.is_dropped);
-            let dropped = batch.moves().iter().zip(answers);
-            let dropped =
-                dropped.filter_map(|(of, dropped)| dropped.then_some((of.from, of.order)));
-            let freed = self.emptying.seat.free_at_once(dropped);
+            // The answer counts for the block beside which it stands (R8); its order is ours.
+            let is_dropped = |nth: usize, of: &Move| {
+                answer_for(&asked[..len], nth, |ask| ask.frame == of.from)
+                    .is_some_and(|ask| ask.is_dropped)
+            };
+            let dropped = batch.moves().iter().enumerate();
+            let dropped = dropped.filter(|(nth, of)| is_dropped(*nth, of));
+            let freed = self
+                .emptying
+                .seat
+                .free_at_once(dropped.map(|(_, of)| (of.from, of.order)));
             self.effort.discarded += freed;
             let mut nth = 0;
-            batch.keep(|_| {
+            batch.keep(|of| {
                 nth += 1;
-                !asked[nth - 1].is_dropped
+                !is_dropped(nth - 1, of)
             });
             if batch.len == 0 {
                 return;

@@ -146,7 +146,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             frames.count_failure(order, AllocError::Exhausted);
             return Err(AllocError::Exhausted);
         }
-        frames.alloc(order, mobility)
+        frames.alloc_hard(order, mobility)
     }
 
     /// How many frames are missing for the request to leave the min watermark free.

@@ -71,6 +71,9 @@
 //! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or its
 //!   rounds or its attempts of compaction were over, or neither more free frames nor another attempt
 //!   could help it, or its context forbids to try.
+//! - **R8** What a client says is a claim about what it names: an answer counts for the source, or the
+//!   block, beside which it stands, wherever the client has left it, and never for a neighbour. A number
+//!   that it makes up bends how long others try, and overflows nothing.
 //!
 //! # Locks
 //! None of its own. Setting a pageblock apart stops all CPUs for a moment (rank 1 of the

@@ -115,7 +115,8 @@ impl Batch {
     }
 
     /// Offers to each client what those before it did not know. No client sees others' moves; of
-    /// those that it sees, it changes states, and may exchange targets.
+    /// those that it sees, it changes states, and may exchange targets. Its answer counts for the
+    /// source beside which it stands (R8); a source that it took out stays, with its own target.
     pub(super) fn offer(&mut self, movers: &[&dyn Migrate]) {
         let mut places = [0; BATCH];
         let mut offered = Self::EMPTY;
@@ -131,29 +132,45 @@ impl Batch {
             if offered.len == 0 {
                 return;
             }
-            let targets = sum_of_targets(offered.moves());
+            let places = &places[..offered.len];
             mover.migrate(&mut offered.moves[..offered.len]);
-            let are_same = sum_of_targets(offered.moves()) == targets;
-            for (&nth, seen) in places.iter().zip(offered.moves()) {
-                self.moves[nth].state = seen.state;
-                if are_same {
-                    self.moves[nth].to = seen.to;
+            let answers = offered.moves();
+            let (mut before, mut after) = (0u64, 0u64);
+            for (nth, &place) in places.iter().enumerate() {
+                let of = self.moves[place];
+                before = before.wrapping_add(target_hash(of.to, of.order));
+                let to = answer_for(answers, nth, |seen| seen.from == of.from).map(|seen| seen.to);
+                after = after.wrapping_add(to.map_or(0, |to| target_hash(to, of.order)));
+            }
+            for (nth, &place) in places.iter().enumerate() {
+                let of = &mut self.moves[place];
+                let Some(seen) = answer_for(answers, nth, |seen| seen.from == of.from) else {
+                    continue;
+                };
+                of.state = seen.state;
+                if before == after {
+                    of.to = seen.to;
                 }
             }
         }
     }
 }
 
-/// Equal for the same targets in another sequence, and hardly for others: whoever hands back other
-/// targets than it was given does not have them freed.
-fn sum_of_targets(moves: &[Move]) -> u64 {
-    moves.iter().fold(0, |sum: u64, of| {
-        // SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014).
-        let mut z = of.to.0 ^ u64::from(of.order.get()) << 56;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        sum.wrapping_add(z ^ (z >> 31))
-    })
+/// What a client says of the `nth` thing that it was asked about: mostly at that place, and else
+/// wherever it has left it. `None` if it is not there any more.
+pub(super) fn answer_for<T>(answers: &[T], nth: usize, is_it: impl Fn(&T) -> bool) -> Option<&T> {
+    let at_its_place = answers.get(nth).filter(|answer| is_it(answer));
+    at_its_place.or_else(|| answers.iter().find(|answer| is_it(answer)))
+}
+
+/// Summed up, equal for the same targets in another sequence, and hardly for others: whoever hands back
+/// other targets than it was given does not have them freed.
+const fn target_hash(to: Frame, order: Order) -> u64 {
+    // SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014).
+    let mut z = to.0 ^ (order.get() as u64) << 56;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {

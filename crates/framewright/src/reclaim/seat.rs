@@ -135,7 +135,8 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         if may_help {
             reclaim.obtain(&mut self.frames, request, clients)
         } else {
-            self.frames.alloc(order, mobility)
+            // There is no other help for it: its failure is exact, whatever the order (F8).
+            self.frames.alloc_hard(order, mobility)
         }
     }
 

@@ -3,6 +3,7 @@
 use super::counters::{OWN_WORDS, OWNERS_LOCK, count};
 use super::index::{BUCKET_WORDS, Index};
 use super::order::{Order, SHARD_WORDS};
+use super::patience::Patience;
 use super::pool::{KINDS, POOL_WORDS, PoolConfig, PoolId, Pools};
 use super::reservations::Reservations;
 use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, Table};
@@ -43,8 +44,12 @@ struct Shape {
     words: usize,
 }
 
+/// Which of a reserve's parts the reservations are.
+const RESERVATIONS_PART: usize = 2;
 /// Reservations that a reserve can remember.
 pub(super) const RESERVATIONS: usize = 64;
+/// As many numbers as pools can have.
+pub(super) const POOLS_MAX: usize = 256 * KINDS as usize;
 /// Numbers plus one fit 31 bits: those of frames, rounded up, and of pages without one.
 const FRAMES_MAX: u64 = 1 << 30;
 const VALUES_MAX: u32 = 1 << 29;
@@ -182,9 +187,13 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 needed: shape.words,
             });
         }
-        memory[..shape.words].fill(0);
         let misaligned = memory.as_ptr().addr() % 64 / 8;
-        let mut rest = atomic_words(&mut memory[(8 - misaligned) % 8..]);
+        let start = (8 - misaligned) % 8;
+        // All but the reservations, whose serials go on.
+        let reserved = start + shape.parts[..RESERVATIONS_PART].iter().sum::<usize>();
+        memory[..reserved].fill(0);
+        memory[reserved + shape.parts[RESERVATIONS_PART]..shape.words].fill(0);
+        let mut rest = atomic_words(&mut memory[start..]);
         let mut cut = |len: usize| {
             let (part, others) = rest.split_at(len);
             rest = others;
@@ -242,20 +251,39 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     /// Opens a pool; `None` if there are as many of its kind as there can be.
+    ///
+    /// Numbers of pools that are closed are used again, and what died with the last one of that number is dropped
+    /// first, so that none of it counts against the [bound](PoolConfig::dirty_pages_max) of this one: O(frames / 64)
+    /// where that one had dirty pages. Takes the owners' lock: to open a pool is setup, and no guest's path.
     pub fn open_pool(&self, config: &PoolConfig) -> Option<PoolId> {
         let _owners = self.lock_owners();
-        let pool = self.pools.open(config)?;
+        let pool = self.pools.free_number(config.kind)?;
+        if self.pools.dirty(usize::from(pool.0)) > 0 {
+            self.drop_dead(&(0..self.table.frames()));
+            self.drop_dead(&self.table.ordinary());
+        }
+        self.pools.open(pool, config);
         self.count_opened(pool);
         Some(pool)
     }
 
-    pub(super) fn close_pool(&self, pool: PoolId) -> bool {
-        let _owners = self.lock_owners();
-        self.pools.close(pool)
-    }
-
     pub(super) fn lock_owners(&self) -> LockGuard<'m> {
         Lock::new(&self.own[OWNERS_LOCK]).lock(|attempt| self.platform.relax(attempt))
+    }
+
+    /// The same, if its holder gives it up while there is patience.
+    pub(super) fn try_lock_owners(&self, patience: &mut Patience) -> Option<LockGuard<'m>> {
+        let mut attempt = 0;
+        loop {
+            let lock = Lock::new(&self.own[OWNERS_LOCK]);
+            if let Some(owners) = lock.try_lock() {
+                return Some(owners);
+            }
+            if !patience.wait(&self.platform, attempt) {
+                return None;
+            }
+            attempt = attempt.saturating_add(1);
+        }
     }
 }
 

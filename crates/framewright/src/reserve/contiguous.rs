@@ -63,6 +63,17 @@ pub trait Contiguous {
     /// Why not, as for [`alloc_contig`](Self::alloc_contig).
     fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError>;
 
+    /// [Takes](Self::take) a reservation, unless others are in the way for longer than `rounds` calls of the
+    /// [platform](Relax::relax). Only in a [guaranteed](AreaKind::Guaranteed) area: what has to be moved
+    /// takes the time that its clients take, so elsewhere this is `take`, which fails where something stays.
+    ///
+    /// # Errors
+    /// As `take`; [`ContigError::WouldWait`] if that was too short. No frame changes hands then.
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+        let _ = rounds;
+        self.take(reservation)
+    }
+
     /// Gives a reservation up: its frames are everybody's again.
     ///
     /// # Errors
@@ -82,6 +93,8 @@ pub enum ContigError {
     Taken(Run),
     /// The reservation is not this area's, or was given up.
     Unknown,
+    /// Others were in the way for longer than was to be [waited](Contiguous::try_take).
+    WouldWait,
     /// Every place for it had something that did not go away (`-EBUSY`): in the last one the block at
     /// `frame`. Only where contents are [moved](AreaKind::Migrate); trying again may help.
     Busy {
@@ -102,6 +115,7 @@ impl fmt::Display for ContigError {
             Self::NoRoom => TakeError::NoRoom.fmt(f),
             Self::Taken(run) => TakeError::Taken(*run).fmt(f),
             Self::Unknown => TakeError::Unknown.fmt(f),
+            Self::WouldWait => TakeError::WouldWait.fmt(f),
             Self::Busy { frame, why } => write!(f, "the block at frame {frame} {why}"),
             Self::NoMemory(frame) => {
                 write!(f, "the block at frame {frame} {}", Obstacle::NoRoom)
@@ -117,6 +131,7 @@ impl From<TakeError> for ContigError {
         match error {
             TakeError::Taken(run) => Self::Taken(run),
             TakeError::Unknown => Self::Unknown,
+            TakeError::WouldWait => Self::WouldWait,
             TakeError::Malformed => Self::Malformed,
             TakeError::NoRoom => Self::NoRoom,
             TakeError::NoMemory(frame) => Self::NoMemory(frame),
@@ -185,6 +200,10 @@ impl<P: Relax + Contents> Contiguous for Guaranteed<'_, '_, P> {
 
     fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
         Ok(self.reserve.take(reservation)?)
+    }
+
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+        Ok(self.reserve.try_take(reservation, rounds)?)
     }
 
     fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {

@@ -81,6 +81,9 @@ pub enum TakeError {
     Taken(Run),
     /// The reservation is not this reserve's, or was given up.
     Unknown,
+    /// A guest is copying a page there, or another owner is at work, and has not ended within the
+    /// [bound](super::Reserve::try_take).
+    WouldWait,
     /// No frame asked for, or an alignment that is no power of two.
     Malformed,
     /// No run of that length and alignment exists beside reservations and what is owned.
@@ -95,6 +98,9 @@ impl fmt::Display for TakeError {
         match self {
             Self::Taken(run) => write!(f, "{run:?} is taken already"),
             Self::Unknown => f.write_str("there is no such reservation"),
+            Self::WouldWait => f.write_str(
+                "a guest copies a page there, or another owner is at work: longer than was to be waited",
+            ),
             Self::Malformed => {
                 f.write_str("a run has at least one frame and a power of two as alignment")
             }

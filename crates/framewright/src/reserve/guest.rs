@@ -18,6 +18,11 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 
 /// The name of a guest's page.
+///
+/// Its place in the index is a hash without a secret: who chooses keys can choose eight that share a bucket of seven
+/// entries, and has one of its own clean pages dropped for another one. Where the pages there are dirty, a further
+/// put there is [refused](Refused::IndexFull), also another guest's. Who lets strangers choose objects or indices
+/// hashes them with a key of its own before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
     /// The pool.
@@ -40,6 +45,14 @@ const fn mixed(n: u64) -> u64 {
     let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ n >> 31
+}
+
+/// A page by the whole generation of its descriptor: what was there before and what comes after is another one. An
+/// entry of the index remembers less.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    id: usize,
+    generation: u64,
 }
 
 /// What became of a put.
@@ -187,7 +200,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         let entry = Entry::new(claim.id, claim.word.generation());
         let mut displaced = None;
         if !locked.insert(entry, table) {
-            displaced = locked.give_up_one(|entry| self.may_drop(entry));
+            displaced = self.give_up_one(&mut locked);
             if displaced.is_none() || !locked.insert(entry, table) {
                 drop(locked);
                 self.give_back(&claim);
@@ -197,14 +210,17 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         locked.change();
         drop(locked);
         if table.has_frame(claim.id) {
+            // If the platform panics the frame is not left in transit.
+            let undo = Undo(|| self.give_back(&claim));
             reserve.platform.store(reserve.frame(claim.id), page);
+            undo.disarm();
         } else {
             desc[VALUE].store(page[0], Relaxed);
         }
         let arrived = self.arrive(&claim, state, debt);
         drop(claim);
         if let Some(displaced) = displaced {
-            self.count(table.state(displaced.id()).pool(), count::EVICTED);
+            self.count(table.state(displaced.id).pool(), count::EVICTED);
             self.drop_page(displaced);
         }
         arrived
@@ -257,7 +273,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// Copies the page of `key` into `page`, if it is there. In an exclusive pool it is the caller's
     /// then and in the reserve no longer.
     ///
-    /// What `page` holds after a miss is not defined. 0.1 µs besides the copy.
+    /// What `page` holds after a miss is what it held before, or zeros, or both: never what an owner wrote. 0.1 µs
+    /// besides the copy.
     pub fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
         let hit = self.try_get(&key, page).is_some() || self.get_moved(&key, page).is_some();
         let counter = if hit { count::LOADED } else { count::MISSED };
@@ -281,22 +298,28 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         if table.desc(id)[BORN].load(Relaxed) != now.0 {
             return None;
         }
-        if reserve.pools.is_exclusive(key.pool) {
-            self.take_away(id, word, page)?;
+        let is_there = if reserve.pools.is_exclusive(key.pool) {
+            self.take_away(id, word, page).is_some()
         } else {
             // An ordinary frame stays ours for as long as somebody is inside.
             let _inside = table
                 .is_ordinary(id)
                 .then(|| table.enter_from(id, self.words, &reserve.platform));
             self.copy(id, page);
-            if table.state_after_reading(id).generation() != word.generation() || !bucket.has(entry)
-            {
-                return None;
+            let is_there = table.state_after_reading(id).generation() == word.generation()
+                && bucket.has(entry);
+            if is_there {
+                table.visit(id);
             }
-            table.visit(id);
-        }
+            is_there
+        };
         // Not even a get that was under way serves what was invalidated meanwhile (C6).
-        (reserve.pools.now(key.pool, object_hash) == Some(now)).then_some(())
+        if is_there && reserve.pools.now(key.pool, object_hash) == Some(now) {
+            return Some(());
+        }
+        // It may be an owner's words that were copied, and they are none of the guest's business.
+        page.fill(0);
+        None
     }
 
     /// The get of an exclusive pool.
@@ -309,7 +332,9 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 State::Cached | State::Dirty => {
                     let loading = now.with_state(State::Loading);
                     if table.change(id, now, loading) {
+                        let undo = Undo(|| self.stop_loading(id, loading, now, &inside));
                         self.copy(id, page);
+                        undo.disarm();
                         // Whoever forgot the page meanwhile has moved its generation on (C6): `drop_page`.
                         let gone = loading.next(State::Filling, loading.pool());
                         let is_mine = table.change(id, loading, gone);
@@ -333,6 +358,18 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             if now.generation() != word.generation() {
                 return None;
             }
+        }
+    }
+
+    /// The page of a get that did not end is where it was, unless it was forgotten meanwhile.
+    #[cold]
+    fn stop_loading(&self, id: usize, loading: Word, before: Word, inside: &InsideFrom<'_>) {
+        let table = &self.reserve.table;
+        if !table.change(id, loading, before) {
+            if before.is_dirty() {
+                self.reserve.dirty_no_more(id, before.pool());
+            }
+            self.release(id, table.state(id), inside);
         }
     }
 
@@ -366,7 +403,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     /// Forgets all pages of an object, and by chance those of another one. O(1); in a pool whose pages
-    /// may be dirty, only those of the object, by a walk over all frames.
+    /// may be dirty, only those of the object, by a walk over all frames: O(frames of the reserve) a call, however
+    /// few pages the object has. Waits for each put that is under way, for one copy.
     pub fn invalidate_object(&mut self, pool: PoolId, object: u64) {
         let key = Key {
             pool,
@@ -386,14 +424,17 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         for id in 0..self.reserve.ids() {
             let mut word = table.state(id);
             let mut attempt = 0;
-            // What is on its way in is waited for, one copy at most, so that it does not arrive behind us.
-            while is_of(word) && word.state() == State::Filling {
+            // What is on its way in is waited for, one copy at most, so that it does not arrive behind us. With
+            // the next generation that put has ended: another one's began after the walk did.
+            let generation = word.generation();
+            while is_of(word) && word.state() == State::Filling && word.generation() == generation {
                 self.reserve.platform.relax(attempt);
                 attempt = attempt.saturating_add(1);
                 word = table.state(id);
             }
             if is_of(word) && word.has_page() && table.desc(id)[OBJECT].load(Relaxed) == object {
-                self.drop_page(Entry::new(id, word.generation()));
+                let generation = word.generation();
+                self.drop_page(Page { id, generation });
             }
         }
     }
@@ -401,7 +442,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// Forgets all pages of a pool, which is no more: further puts are refused. O(1). Whether
     /// it was there.
     pub fn invalidate_pool(&mut self, pool: PoolId) -> bool {
-        let closed = self.reserve.close_pool(pool);
+        let closed = self.reserve.pools.close(pool);
         let counter = if closed {
             count::INVALIDATED_POOLS
         } else {
@@ -438,25 +479,36 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     /// Takes the entry of `key` out of its bucket.
-    fn forget(&self, locked: &mut Locked<'_>, key: &Key) -> Option<Entry> {
-        let entry = locked.find(|entry| self.is_of(entry, key))?;
+    fn forget(&self, locked: &mut Locked<'_>, key: &Key) -> Option<Page> {
+        self.remove(locked, |entry, word| self.is_of_state(entry, word, key))
+    }
+
+    /// Takes an entry out of a full bucket whose page may be dropped for another one's sake.
+    fn give_up_one(&self, locked: &mut Locked<'_>) -> Option<Page> {
+        self.remove(locked, |_, word| word.state() == State::Cached)
+    }
+
+    /// Takes the first entry out of its bucket for which `is` holds, with its descriptor's state; the page that it
+    /// names.
+    fn remove(&self, locked: &mut Locked<'_>, is: impl Fn(Entry, Word) -> bool) -> Option<Page> {
+        let mut generation = 0;
+        let entry = locked.find(|entry| {
+            let word = self.reserve.table.state(entry.id());
+            generation = word.generation();
+            is(entry, word)
+        })?;
         locked.remove(entry);
-        Some(entry)
-    }
-
-    /// Whether the page of an entry may be dropped for another one's sake.
-    fn may_drop(&self, entry: Entry) -> bool {
-        self.reserve.table.state(entry.id()).state() == State::Cached
-    }
-
-    /// Drops a page that nobody finds any more. Not inside a gate.
-    fn drop_page(&self, entry: Entry) {
-        let table = &self.reserve.table;
         let id = entry.id();
+        Some(Page { id, generation })
+    }
+
+    /// Drops a page that nobody finds any more, if it is there yet. Not inside a gate.
+    fn drop_page(&self, Page { id, generation }: Page) {
+        let table = &self.reserve.table;
         let inside = table.enter_from(id, self.words, &self.reserve.platform);
         loop {
             let word = table.state(id);
-            if !entry.is_of(word.generation()) {
+            if word.generation() != generation {
                 return;
             }
             if matches!(
@@ -518,6 +570,22 @@ impl<'m, P> Reserve<'m, P> {
         };
         let now = self.pools.now(key.pool, key.object_hash());
         now != Some(Born(desc[BORN].load(Relaxed)))
+    }
+}
+
+/// Calls what it holds if the platform panics in the middle of a copy.
+struct Undo<F: FnMut()>(F);
+
+impl<F: FnMut()> Undo<F> {
+    /// The copy has ended.
+    const fn disarm(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl<F: FnMut()> Drop for Undo<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 

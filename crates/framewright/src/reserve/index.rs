@@ -2,6 +2,12 @@
 //!
 //! An entry says (number, generation). It is stale when the frame's generation is another one (C8), and
 //! then its place is as good as empty. Nobody goes through the index to discard.
+//!
+//! Of the generation there is room for the lower 32 bits, which a frame counts through in minutes. So an
+//! entry that matches proves nothing: the descriptor's key is compared too, and all who act upon a page do so
+//! with the whole generation, as its state word had it. And a bucket names each descriptor at most once: whoever
+//! puts a page into one writes over an entry that an earlier page left behind in the same bucket. So an entry that
+//! matches, in the bucket of its descriptor's key, is the one that the page there was put with.
 
 use super::table::Table;
 use crate::platform::Relax;
@@ -24,20 +30,29 @@ const CHANGE: u64 = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry(u64);
 
+/// How much of a generation an entry remembers. In a model next to nothing, so that what is stale looks as if it
+/// were not, as often as can be.
+const REMEMBERED: u64 = if cfg!(shuttle) { 1 } else { 0xffff_ffff };
+
 impl Entry {
     const NONE: Self = Self(0);
 
     pub(super) const fn new(id: usize, generation: u64) -> Self {
-        Self((id as u64 + 1) << 32 | generation & 0xffff_ffff)
+        Self((id as u64 + 1) << 32 | generation & REMEMBERED)
     }
 
     pub(super) const fn id(self) -> usize {
         (self.0 >> 32) as usize - 1
     }
 
-    /// Whether it is of that generation, as far as it remembers: its lower half.
+    /// Whether it is of that generation, as far as it remembers.
     pub(super) const fn is_of(self, generation: u64) -> bool {
-        self.0 & 0xffff_ffff == generation & 0xffff_ffff
+        self.0 & 0xffff_ffff == generation & REMEMBERED
+    }
+
+    /// Whether it names the same descriptor.
+    const fn is_beside(self, other: Self) -> bool {
+        self.0 >> 32 == other.0 >> 32
     }
 }
 
@@ -67,12 +82,10 @@ impl<'m> Index<'m> {
         }
     }
 
-    /// Every entry that there is, stale ones too. Only where nobody changes any.
-    pub(super) fn all(&self) -> impl Iterator<Item = Entry> + use<'m> {
-        let entries = self.words.iter().enumerate();
-        let entries = entries.filter(|(at, _)| at % BUCKET_WORDS != 0);
-        let entries = entries.map(|(_, word)| Entry(word.load(Relaxed)));
-        entries.filter(|entry| *entry != Entry::NONE)
+    /// Every bucket.
+    pub(super) fn all(&self) -> impl Iterator<Item = Bucket<'m>> + use<'m> {
+        let buckets = self.words.chunks_exact(BUCKET_WORDS);
+        buckets.map(|words| Bucket { words })
     }
 }
 
@@ -90,6 +103,11 @@ impl<'m> Bucket<'m> {
         let entries = self.words[1..].iter();
         let entries = entries.map(|word| Entry(word.load(Acquire)));
         entries.filter(|entry| *entry != Entry::NONE)
+    }
+
+    /// Whether it is the same one.
+    pub(super) fn is(self, other: Self) -> bool {
+        core::ptr::eq(self.words, other.words)
     }
 
     /// Whether `entry` still stands in it.
@@ -166,7 +184,7 @@ impl Locked<'_> {
     }
 
     /// The entry for which `is` holds, of those that are not stale.
-    pub(super) fn find(&self, is: impl Fn(Entry) -> bool) -> Option<Entry> {
+    pub(super) fn find(&self, mut is: impl FnMut(Entry) -> bool) -> Option<Entry> {
         let entries = self.words[1..].iter();
         let mut entries = entries.map(|word| Entry(word.load(Relaxed)));
         entries.find(|entry| *entry != Entry::NONE && is(*entry))
@@ -191,6 +209,9 @@ impl Locked<'_> {
 
     /// Puts `new` in the place of `entry`, which stands in it: whoever looks finds one of the two.
     pub(super) fn replace(&mut self, entry: Entry, new: Entry) {
+        if let Some(left) = self.beside(new) {
+            left.store(Entry::NONE.0, Relaxed);
+        }
         let mut words = self.words[1..].iter();
         if let Some(word) = words.find(|word| word.load(Relaxed) == entry.0) {
             // Release, as where one is put.
@@ -198,7 +219,14 @@ impl Locked<'_> {
         }
     }
 
-    /// Puts `entry` where nothing is, or something stale. Whether there was such a place.
+    /// Where a page that the descriptor of `entry` had before has left an entry.
+    fn beside(&self, entry: Entry) -> Option<&AtomicU64> {
+        let mut words = self.words[1..].iter();
+        words.find(|word| Entry(word.load(Relaxed)).is_beside(entry))
+    }
+
+    /// Puts `entry`, whose descriptor the caller has claimed, where an earlier one of it is left, or nothing is, or
+    /// something stale. Whether there was such a place.
     pub(super) fn insert(&mut self, entry: Entry, table: &Table<'_>) -> bool {
         // With every state that is left the generation moves on: so an entry whose page is still on its
         // way in is none of the stale ones.
@@ -207,7 +235,8 @@ impl Locked<'_> {
             old == Entry::NONE || !old.is_of(table.state(old.id()).generation())
         };
         const { assert!(ENTRIES > 0) };
-        match self.words[1..].iter().find(is_stale) {
+        let left = self.beside(entry);
+        match left.or_else(|| self.words[1..].iter().find(is_stale)) {
             Some(word) => {
                 // Release pairs with the Acquire in `entries`.
                 word.store(entry.0, Release);
@@ -215,13 +244,6 @@ impl Locked<'_> {
             }
             None => false,
         }
-    }
-
-    /// An entry of a full bucket for which `may` holds, which is then gone.
-    pub(super) fn give_up_one(&mut self, may: impl Fn(Entry) -> bool) -> Option<Entry> {
-        let entry = self.find(may)?;
-        self.remove(entry);
-        Some(entry)
     }
 }
 

@@ -24,7 +24,9 @@
 //! - **C1** Every frame is in exactly one state, and "in transit" (Filling, Loading, Writing) is one.
 //! - **C2** A run is owned by one owner: no frame of it is handed out again before its release.
 //! - **C3** A reservation is taken unless it is taken already: no guest can prevent it, no I/O and no pin
-//!   is waited for; at most one copy in flight for each CPU is. So no dirty page lies in one.
+//!   is waited for; at most one copy in flight for each CPU is, for as long as its guest takes to end it. That is a copy's
+//!   time where guests are not preempted inside a call, and else also the time that one is off its CPU; who
+//!   cannot wait for that has a bound ([`Reserve::try_take`]). So no dirty page lies in one.
 //! - **C4** A page is returned whole, as one put stored it, or not at all.
 //! - **C5** After put A, put B of the same key no get returns A, whether B was stored or refused; and
 //!   a miss stays a miss until the next put.
@@ -32,10 +34,19 @@
 //!   get that was under way; and no put that was under way leaves one.
 //! - **C7** A dirty page is not lost: it leaves its frame only for its device, for an ordinary frame, or by
 //!   invalidation.
-//! - **C8** An entry of the index that is stale is never followed: its generation is not the frame's.
+//! - **C8** An entry of the index that is stale is never followed: its generation is not the frame's. It remembers
+//!   the lower half of one, so it may look as if it were not stale: then it stands in another bucket than its
+//!   descriptor's key, or is the entry of the page that is there. A bucket names each descriptor at most once.
+//! - **C9** A handle is known to the area that gave it out, until what it names is given up, and to nothing else.
+//!
+//! # Generations
+//! A page remembers the sum of its pool's and its object's generation when it was put: 63 bits, counted by
+//! invalidations. Its frame's generation has 52 bits, counted by pages. Neither comes round in a year of the fastest
+//! loop, and the half that the index has of the second may: C8. All of them stand in docs/generations.md.
 //!
 //! # Locks
-//! - Rank 1: the owners' lock, which takes, releases and reservations hold: not on any path of a guest.
+//! - Rank 1: the owners' lock, which takes, releases and reservations hold, and who opens a pool: not on any path of
+//!   a guest, who closes one by an atomic exchange.
 //! - Rank 2: a block's gate. A guest enters it by a word of his own seat, is inside of one at a time, and
 //!   for at most one copy; an owner shuts it, and looks at every seat. A put goes to another block where it finds the gate shut; who invalidates,
 //!   or takes a page away, waits until the owner has opened it. An owner shuts one gate at a time.
@@ -62,6 +73,7 @@
 //! contract: Linux's cleancache and frontswap. Eviction: SIEVE (Zhang et al., NSDI 2024). Generations
 //! that are checked after the copy: sequence locks (Boehm, MSPC 2012).
 
+mod aging;
 mod area;
 mod choose;
 mod claim;
@@ -74,6 +86,7 @@ mod guest;
 mod index;
 pub mod migrate;
 mod order;
+mod patience;
 mod places;
 mod pool;
 mod put_back;

@@ -122,9 +122,25 @@ impl Drop for Debt<'_> {
     }
 }
 
-/// When a page was put: the generations of its pool and object, the lower halves.
+/// When a page was put: the sum of the generations of its pool and its object.
+///
+/// Each of the two only ever grows, so the sum of the same two is what it was exactly as long as both are. One word
+/// holds it, at any width: it comes round after 2^63 invalidations. A pool whose objects have no generation
+/// says so in the highest bit: a number that was opened for the one kind of pages and then for the other has
+/// no sum twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Born(pub(super) u64);
+
+impl Born {
+    const OF_POOL_ALONE: u64 = 1 << 63;
+
+    const fn new(of_pool: u64, of_object: Option<u64>) -> Self {
+        match of_object {
+            Some(of_object) => Self(of_pool.wrapping_add(of_object) & !Self::OF_POOL_ALONE),
+            None => Self(of_pool | Self::OF_POOL_ALONE),
+        }
+    }
+}
 
 impl<'m> Pools<'m> {
     pub(super) const fn new(pools: &'m [AtomicU64], objects: &'m [AtomicU64]) -> Self {
@@ -152,11 +168,11 @@ impl<'m> Pools<'m> {
         let words = self.pool(pool)?;
         let of_pool = words[GENERATION].load(Acquire);
         let of_object = if words[MAY_BE_DIRTY].load(Relaxed) != 0 {
-            0
+            None
         } else {
-            self.object(object_hash).load(Acquire)
+            Some(self.object(object_hash).load(Acquire))
         };
-        (of_pool & 1 != 0).then_some(Born(of_pool << 32 | of_object & 0xffff_ffff))
+        (of_pool & 1 != 0).then_some(Born::new(of_pool, of_object))
     }
 
     #[inline]
@@ -228,11 +244,15 @@ impl<'m> Pools<'m> {
         (words[MIN].load(Relaxed), words[MAX].load(Relaxed))
     }
 
-    /// Makes a pool exist. Under the owners' lock.
-    pub(super) fn open(&self, config: &PoolConfig) -> Option<PoolId> {
+    /// The first number of that kind that no pool has. Under the owners' lock.
+    pub(super) fn free_number(&self, kind: PoolKind) -> Option<PoolId> {
         let mut ids = (0..self.len() as u16).map(PoolId);
-        let id = ids.find(|id| id.kind() == config.kind && !self.is_open(*id))?;
-        let words = self.pool(id)?;
+        ids.find(|id| id.kind() == kind && !self.is_open(*id))
+    }
+
+    /// Makes the pool of a [free number](Self::free_number) exist. Under the same lock.
+    pub(super) fn open(&self, pool: PoolId, config: &PoolConfig) {
+        let words = &self.pools[usize::from(pool.0) * POOL_WORDS..][..POOL_WORDS];
         words[EXCLUSIVE].store(u64::from(config.exclusive), Relaxed);
         words[MAY_BE_DIRTY].store(u64::from(config.may_be_dirty), Relaxed);
         words[DIRTY_MAX].store(config.dirty_pages_max, Relaxed);
@@ -240,7 +260,6 @@ impl<'m> Pools<'m> {
         words[MIN].store(config.min_pages, Relaxed);
         words[MAX].store(config.max_pages, Relaxed);
         words[GENERATION].fetch_add(1, Release);
-        Some(id)
     }
 
     pub(super) fn is_open(&self, pool: PoolId) -> bool {
@@ -250,15 +269,29 @@ impl<'m> Pools<'m> {
 
     /// Makes all pages of a pool invalid, and refuses further ones. Whether it was there.
     pub(super) fn close(&self, pool: PoolId) -> bool {
-        let is_open = self.is_open(pool);
-        if let Some(words) = self.pool(pool).filter(|_| is_open) {
-            words[GENERATION].fetch_add(1, Release);
-        }
-        is_open
+        let Some(words) = self.pool(pool) else {
+            return false;
+        };
+        let seen = words[GENERATION].load(Relaxed);
+        // Under no lock: of several who close it one finds it open. Who opens pools leaves those that are.
+        seen & 1 != 0
+            && words[GENERATION]
+                .compare_exchange(seen, seen.wrapping_add(1), Release, Relaxed)
+                .is_ok()
     }
 
     /// Makes all pages of an object invalid, and those of objects with the same hash.
     pub(super) fn invalidate_object(&self, object_hash: u64) {
         self.object(object_hash).fetch_add(1, Release);
+    }
+
+    /// As if every object had been invalidated `times` times, and every pool closed and opened as often.
+    pub(super) fn age(&self, times: u64) {
+        for object in self.objects {
+            object.fetch_add(times, Release);
+        }
+        for words in self.pools.chunks_exact(POOL_WORDS) {
+            words[GENERATION].fetch_add(times.wrapping_mul(2), Release);
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::units::{Frame, Run};
 const WORDS: usize = 8;
 
 // The words of one.
-/// Odd while it exists.
+/// Odd while it exists. 64 bits, under the area's lock: it does not come round.
 const SERIAL: usize = 0;
 const START: usize = 1;
 const FRAMES: usize = 2;
@@ -17,8 +17,13 @@ const NAME: usize = 4;
 
 /// A run of frames that is set aside for one owner: to be taken without fail from a
 /// [`Reserve`](super::Reserve).
+///
+/// It names one reservation of one area. Another area does not know it, and its own does not once it is given
+/// up (docs/handles.md).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reservation {
+    /// Where the area's reservations lie: no two areas have one place at a time.
+    area: usize,
     slot: u16,
     serial: u64,
 }
@@ -41,9 +46,26 @@ impl<'m> Reservations<'m> {
         max * WORDS
     }
 
-    /// As many as fit into `words`, none of which exists if those are zero.
-    pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
+    /// As many as fit into `words`, none of which exists yet. Serials go on from whatever the words hold: a
+    /// handle of an earlier area in the same memory is none of this one's.
+    pub(super) fn new(words: &'m [AtomicU64]) -> Self {
+        for slot in words.chunks_exact(WORDS) {
+            let last = slot[SERIAL].load(Relaxed);
+            slot[SERIAL].store((last | 1).wrapping_add(1), Relaxed);
+            slot[START..].iter().for_each(|word| word.store(0, Relaxed));
+        }
         Self { words }
+    }
+
+    fn area(self) -> usize {
+        self.words.as_ptr().addr()
+    }
+
+    /// The first that exists, from the `nth` on, with its number.
+    pub(super) fn next(self, nth: usize) -> Option<(usize, Entry<'m>)> {
+        let mut slots = self.words.chunks_exact(WORDS).enumerate().skip(nth);
+        let (nth, words) = slots.find(|(_, words)| words[SERIAL].load(Relaxed) & 1 != 0)?;
+        Some((nth, Entry { words }))
     }
 
     /// Those that exist.
@@ -60,7 +82,9 @@ impl<'m> Reservations<'m> {
             .words
             .chunks_exact(WORDS)
             .nth(reservation.slot.into())?;
-        (words[SERIAL].load(Relaxed) == reservation.serial).then_some(Entry { words })
+        let is_same =
+            reservation.area == self.area() && reservation.serial == words[SERIAL].load(Relaxed);
+        is_same.then_some(Entry { words })
     }
 
     /// How many there can be.
@@ -90,6 +114,7 @@ impl<'m> Reservations<'m> {
         }
         let serial = words[SERIAL].fetch_add(1, Relaxed) + 1;
         Some(Reservation {
+            area: self.area(),
             slot: slot as u16,
             serial,
         })
@@ -115,17 +140,36 @@ impl Entry<'_> {
         self.words[SERIAL].fetch_add(1, Relaxed);
     }
 
-    /// Calls `with` with the name, as much of it as is kept.
-    pub(super) fn with_name<T>(self, with: impl FnOnce(&str) -> T) -> T {
-        let mut bytes = [0; 16];
-        for (word, bytes) in self.words[NAME..].iter().zip(bytes.chunks_exact_mut(8)) {
+    /// A copy of all that a listing says of it.
+    pub(super) fn listed(self) -> Listed {
+        let mut name = [0; 16];
+        for (word, bytes) in self.words[NAME..].iter().zip(name.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
         }
-        let len = bytes.iter().position(|&b| b == 0).unwrap_or(16);
-        with(match core::str::from_utf8(&bytes[..len]) {
+        Listed {
+            name,
+            run: self.run(),
+            is_taken: self.is_taken(),
+        }
+    }
+}
+
+/// What a listing says of a reservation, copied out of its area: so its lock is not held while the listing is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    name: [u8; 16],
+    pub(super) run: Run,
+    pub(super) is_taken: bool,
+}
+
+impl Listed {
+    /// The name, as much of it as is kept.
+    pub(super) fn name(&self) -> &str {
+        let len = self.name.iter().position(|&b| b == 0).unwrap_or(16);
+        match core::str::from_utf8(&self.name[..len]) {
             Ok(name) => name,
             // Cut inside a character.
-            Err(e) => core::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or(""),
-        })
+            Err(e) => core::str::from_utf8(&self.name[..e.valid_up_to()]).unwrap_or(""),
+        }
     }
 }

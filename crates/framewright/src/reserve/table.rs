@@ -1,7 +1,9 @@
 //! What is known of each frame: its state word, its descriptor, and by blocks of 512 a gate and
 //! bitmaps.
 
+use super::area::POOLS_MAX;
 use super::counters::count::INSIDE;
+use super::patience::Patience;
 use crate::platform::Relax;
 use crate::raw::soon_written;
 use crate::sync::{
@@ -31,10 +33,12 @@ pub(super) enum State {
     Writing = 5,
 }
 
-const STATE_BITS: u32 = 4;
-const POOL_BITS: u32 = 12;
-/// Where the generation begins: 48 bits, so that it does not come round.
+const STATE_BITS: u32 = 3;
+const POOL_BITS: u32 = 9;
+/// Where the generation begins: 52 bits. A page without a frame that is put and got away again and again moves one on
+/// by three in 0.2 us, so it comes round after nine years (docs/generations.md).
 const GENERATION: u32 = STATE_BITS + POOL_BITS;
+const _: () = assert!(POOLS_MAX <= 1 << POOL_BITS && (State::Writing as u64) < 1 << STATE_BITS);
 
 /// A state word: generation, pool, state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +72,11 @@ impl Word {
     /// The next generation, in that state, of that pool.
     pub(super) const fn next(self, state: State, pool: usize) -> Self {
         Self((self.generation() + 1) << GENERATION | (pool as u64) << STATE_BITS | state as u64)
+    }
+
+    /// The same state so many generations later.
+    pub(super) const fn aged(self, generations: u64) -> Self {
+        Self(self.0.wrapping_add(generations << GENERATION))
     }
 
     /// Whether a page is in it that somebody may have found, or may find.
@@ -401,13 +410,29 @@ impl<'m> Table<'m> {
 
     /// Shuts a block's gate and waits until nobody is inside. By one owner at a time.
     pub(super) fn shut(&self, block: usize, platform: &impl Relax) -> Shut<'m> {
+        loop {
+            if let Some(shut) = self.try_shut(block, platform, &mut Patience::Endless) {
+                return shut;
+            }
+        }
+    }
+
+    /// The same, if those inside leave while there is patience; else it is open again.
+    pub(super) fn try_shut(
+        &self,
+        block: usize,
+        platform: &impl Relax,
+        patience: &mut Patience,
+    ) -> Option<Shut<'m>> {
         let gate = &self.block(block)[GATE];
         let shut = Shut { gate };
         // SeqCst: as in `try_enter_from`.
         let mut inside = gate.fetch_or(SHUT, SeqCst);
         let mut attempt = 0;
         while inside & !SHUT != 0 {
-            platform.relax(attempt);
+            if !patience.wait(platform, attempt) {
+                return None;
+            }
             attempt = attempt.saturating_add(1);
             // Acquire pairs with the Release in `Inside::drop`.
             inside = gate.load(Acquire);
@@ -416,11 +441,13 @@ impl<'m> Table<'m> {
             let mut attempt = 0;
             // Acquire, too, pairs with the Release in `InsideFrom::drop`.
             while seat[INSIDE].load(SeqCst) == block as u64 + 1 {
-                platform.relax(attempt);
+                if !patience.wait(platform, attempt) {
+                    return None;
+                }
                 attempt = attempt.saturating_add(1);
             }
         }
-        shut
+        Some(shut)
     }
 }
 

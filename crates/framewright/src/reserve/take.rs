@@ -2,6 +2,7 @@
 
 use super::area::{RESERVATIONS, Reserve};
 use super::counters::{RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
+use super::patience::Patience;
 use super::places::{Places, first_of, words_of};
 use super::reservations::{Entry, Reservation};
 use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State, VISITED};
@@ -13,6 +14,15 @@ use core::ops::Range;
 
 /// How often a search is made again, when what it chose was made dirty meanwhile.
 const TRIES: usize = 8;
+
+/// Why frames did not become an owner's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hindered {
+    /// One is in a bitmap that it may not be in.
+    Forbidden,
+    /// Others were in the way for longer than there was patience.
+    Waiting,
+}
 
 impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: no other
@@ -64,27 +74,70 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// The run of a reservation.
     #[must_use]
     pub fn run_of(&self, reservation: Reservation) -> Option<Run> {
+        // Start and length are of one reservation only under the lock.
+        let _owners = self.lock_owners();
         Some(self.reservations.get(reservation)?.run())
     }
 
     /// Takes a reservation, discarding the guests' pages that are in it.
     ///
-    /// Time: about 1 ns for each page discarded and 20 ns for each 512 frames; waits for copies in flight,
-    /// one for each CPU at most. Calls nobody.
+    /// Time: about 1 ns for each page discarded and 20 ns for each 512 frames. Calls nobody. Waits for another
+    /// owner's call, and at the gate of each 512 frames for those guests that are inside: one for each CPU at
+    /// most, and it is inside for one copy of a page, **and for as long as it is off its CPU meanwhile**. A kernel
+    /// switches preemption off inside a guest's call; where that cannot be, [`try_take`](Self::try_take) has a
+    /// bound.
+    ///
+    /// No guest writes the frames from then on. A get of a pool that is not
+    /// [exclusive](super::PoolConfig::exclusive) copies outside every gate and looks afterwards whether its page was
+    /// there all the time: one that was under way may still *read* the frames, once, at any time later. Its
+    /// guest never sees what it read. Who makes frames inaccessible, or writes them by plain stores, waits until
+    /// each guest's call that had begun has ended.
     ///
     /// # Errors
     /// If it is taken already, or there is no such reservation: never because of guests (C3).
     pub fn take(&self, reservation: Reservation) -> Result<Run, TakeError> {
-        let _owners = self.lock_owners();
+        self.take_with(reservation, &mut Patience::Endless)
+    }
+
+    /// The same, waiting for others for `rounds` calls of [`Relax::relax`] in all: 0 if not at all.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take); [`TakeError::WouldWait`] if that was too short. The reservation is as it was, and
+    /// nobody's frame has changed hands; pages that may be dropped at any time may have been.
+    pub fn try_take(&self, reservation: Reservation, rounds: u32) -> Result<Run, TakeError> {
+        self.take_with(reservation, &mut Patience::Rounds(rounds))
+    }
+
+    fn take_with(
+        &self,
+        reservation: Reservation,
+        patience: &mut Patience,
+    ) -> Result<Run, TakeError> {
+        let owners = self.try_lock_owners(patience);
+        let _owners = owners.ok_or(TakeError::WouldWait)?;
         let entry = self.reserved(reservation)?;
         let (run, free) = (entry.run(), !entry.is_taken());
-        if !free || !self.discard(&self.offsets(run), &[OWNED, DIRTY]) {
-            debug_assert!(!free, "no dirty page and no owner is in a reservation");
-            self.add(TAKES_FAILED, 1);
-            return Err(TakeError::Taken(run));
+        let discarded = if free {
+            self.try_discard(&self.offsets(run), &[OWNED, DIRTY], patience)
+        } else {
+            Err(Hindered::Forbidden)
+        };
+        match discarded {
+            Ok(()) => {
+                entry.set_taken(true);
+                return Ok(run);
+            }
+            Err(Hindered::Forbidden) => {
+                debug_assert!(!free, "no dirty page and no owner is in a reservation");
+            }
+            Err(Hindered::Waiting) => {}
         }
-        entry.set_taken(true);
-        Ok(run)
+        self.add(TAKES_FAILED, 1);
+        Err(if discarded == Err(Hindered::Waiting) {
+            TakeError::WouldWait
+        } else {
+            TakeError::Taken(run)
+        })
     }
 
     /// Takes a run of `frames` frames, the first at a multiple of `align` frames, of what no
@@ -147,11 +200,18 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Ok(())
     }
 
-    /// Calls `each` with the name, the run, and whether it is taken, of every reservation.
+    /// Calls `each` with the name, the run, and whether it is taken, of every reservation; under no lock, so it
+    /// may call the reserve. Each is as it is when its turn comes.
     pub fn for_each_reservation(&self, mut each: impl FnMut(&str, Run, bool)) {
-        let _owners = self.lock_owners();
-        for entry in self.reservations.all() {
-            entry.with_name(|name| each(name, entry.run(), entry.is_taken()));
+        let mut at = 0;
+        let next = |at| {
+            let _owners = self.lock_owners();
+            let (nth, entry) = self.reservations.next(at)?;
+            Some((nth, entry.listed()))
+        };
+        while let Some((nth, listed)) = next(at) {
+            each(listed.name(), listed.run, listed.is_taken);
+            at = nth + 1;
         }
     }
 
@@ -256,18 +316,32 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// Makes frames an owner's. `false` if one is in one of the `forbidden` bitmaps: nothing is owned
     /// then.
     pub(super) fn discard(&self, ids: &Range<usize>, forbidden: &[usize]) -> bool {
+        let discarded = self.try_discard(ids, forbidden, &mut Patience::Endless);
+        discarded.is_ok()
+    }
+
+    /// The same, while there is patience.
+    fn try_discard(
+        &self,
+        ids: &Range<usize>,
+        forbidden: &[usize],
+        patience: &mut Patience,
+    ) -> Result<(), Hindered> {
         let table = &self.table;
         let (mut free, mut cold, mut hot) = (0, 0, 0);
         let mut done = ids.start;
         while done < ids.end {
             let block = done / BLOCK;
             let end = ids.end.min((block + 1) * BLOCK);
-            let shut = table.shut(block, &self.platform);
+            let Some(shut) = table.try_shut(block, &self.platform, patience) else {
+                self.own_no_more(&(ids.start..done));
+                return Err(Hindered::Waiting);
+            };
             let here = done..end;
             if words_of(&here).any(|(nth, mask)| self.bits(nth, forbidden) & mask != 0) {
                 drop(shut);
                 self.own_no_more(&(ids.start..done));
-                return false;
+                return Err(Hindered::Forbidden);
             }
             for (nth, mask) in words_of(&here) {
                 let lane = table.lane(nth);
@@ -300,7 +374,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         self.add(TAKEN_FREE, free);
         self.add(TAKEN_COLD, cold);
         self.add(TAKEN_HOT, hot);
-        true
+        Ok(())
     }
 
     fn own_no_more(&self, ids: &Range<usize>) {

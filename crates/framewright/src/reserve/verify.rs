@@ -1,12 +1,11 @@
 //! The slow check of what the invariants say, for whoever nobody else works beside.
 
-use super::Reserve;
-use super::pool::KINDS;
-use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, STOCKED, State};
+use super::Key;
+use super::area::{POOLS_MAX, Reserve};
+use super::pool::PoolId;
+use super::table::{BLOCK, DIRTY, FREE, INDEX, KEPT, OBJECT, OWNED, STOCKED, State};
+use crate::sync::Ordering::Relaxed;
 use core::fmt;
-
-/// As many numbers as pools can have.
-const POOLS: usize = 256 * KINDS as usize;
 
 /// An invariant that does not hold, by its letter, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +31,8 @@ impl<P> Reserve<'_, P> {
     /// The first that does not hold.
     pub fn verify(&self) -> Result<(), Broken> {
         let table = &self.table;
-        let mut held = [0u64; POOLS];
-        let mut dirty_pages = [0u64; POOLS];
+        let mut held = [0u64; POOLS_MAX];
+        let mut dirty_pages = [0u64; POOLS_MAX];
         for block in 0..table.blocks() {
             for slot in 0..BLOCK {
                 let id = block * BLOCK + slot;
@@ -79,24 +78,37 @@ impl<P> Reserve<'_, P> {
         }
     }
 
-    /// No two entries that are not stale name one page.
+    /// No two entries of a bucket name one descriptor, and no two that are not stale one page.
     fn verify_index(&self) -> Result<(), Broken> {
-        let is_live = |entry: &super::index::Entry| {
-            let word = self.table.state(entry.id());
-            word.has_page() && entry.is_of(word.generation())
+        let broken = |at| {
+            let invariant = "C8";
+            Err(Broken { invariant, at })
         };
         let mut live = 0;
-        let mut last = 0;
-        for entry in self.index.all().filter(is_live) {
-            live += 1;
-            last = entry.id();
+        for bucket in self.index.all() {
+            for (nth, entry) in bucket.entries().enumerate() {
+                if bucket
+                    .entries()
+                    .skip(nth + 1)
+                    .any(|other| other.id() == entry.id())
+                {
+                    return broken(entry.id());
+                }
+                let word = self.table.state(entry.id());
+                let desc = self.table.desc(entry.id());
+                let key = Key {
+                    pool: PoolId(word.pool() as u16),
+                    object: desc[OBJECT].load(Relaxed),
+                    index: desc[INDEX].load(Relaxed),
+                };
+                // One that is stale may name a page all the same: of another key, whose bucket is another one.
+                let is_live = word.has_page() && entry.is_of(word.generation());
+                live += u64::from(is_live && self.bucket(&key, key.object_hash()).is(bucket));
+            }
         }
         let pages: u64 = (0..self.pools.len()).map(|pool| self.held(pool)).sum();
         if live > pages {
-            return Err(Broken {
-                invariant: "C8",
-                at: last,
-            });
+            return broken(self.ids());
         }
         Ok(())
     }

@@ -414,8 +414,7 @@ impl<'m> Slots<'m> {
     /// The words of an aligned run of `order` 6 or more.
     #[inline(always)]
     fn words_of(self, start: usize, order: u8) -> &'m [AtomicU64] {
-        let first = start / WORD_SLOTS;
-        &self.words[first..first + (1 << (order - WORD_ORDER))]
+        run_words(self.words, start, order)
     }
 
     /// Calls `part` with each word of a range and the mask of the range in it, until one call
@@ -427,18 +426,30 @@ impl<'m> Slots<'m> {
         len: usize,
         mut part: impl FnMut(Self, usize, u64) -> bool,
     ) -> bool {
-        let mut at = start;
-        let end = start + len;
-        while at < end {
+        // By what is left, not by an end: that may be past the number range, where the words end before.
+        let (mut at, mut left) = (start, len);
+        while left > 0 {
             let bit = at % WORD_SLOTS;
-            let here = (WORD_SLOTS - bit).min(end - at);
+            let here = (WORD_SLOTS - bit).min(left);
             if !part(self, at / WORD_SLOTS, ones_at(bit, here)) {
                 return false;
             }
             at += here;
+            left -= here;
         }
         true
     }
+}
+
+/// The words of an aligned run of `order` 6 or more.
+///
+/// # Panics
+/// If the run leaves them, also if its length is no number.
+#[inline(always)]
+pub(super) fn run_words(words: &[AtomicU64], start: usize, order: u8) -> &[AtomicU64] {
+    let rest = &words[start / WORD_SLOTS..];
+    let len = 1usize.checked_shl(u32::from(order - WORD_ORDER));
+    &rest[..len.unwrap_or(usize::MAX)]
 }
 
 /// In one word that is not full: the lowest of the smallest maximal runs of at least `order` and

@@ -350,3 +350,46 @@ fn a_tree_above_four_full_levels_has_a_wide_top() {
     tree.insert(3);
     assert_eq!((tree.last_to(limit - 2), tree.first()), (Some(3), Some(3)));
 }
+
+#[test]
+fn a_run_that_leaves_the_bitmap_is_refused_however_long_it_is() {
+    extern crate std;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let mut memory = [!0; 4];
+    let slots = Slots::new(atomic_words(&mut memory));
+    let mut given = [0; 4];
+    let twin = Twin::new(atomic_words(&mut given));
+    let refused = |what: &str, call: &dyn Fn()| {
+        assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "{what}");
+    };
+    for (start, len) in [
+        (5, usize::MAX),
+        (255, 2),
+        (256, 1),
+        (usize::MAX, 1),
+        (64, usize::MAX - 63),
+    ] {
+        refused("is_free", &|| _ = slots.is_free(start, len));
+        refused("free_slots_in", &|| _ = slots.free_slots_in(start, len));
+    }
+    for order in [9, 63, 64, 69, 70, 71, 72, 134, u8::MAX] {
+        refused("take", &|| _ = slots.take(0, order));
+        refused("give", &|| _ = slots.give(0, order));
+        refused("twin", &|| _ = twin.give(0, order));
+        assert_eq!(slots.find_lowest(order), None);
+        assert_eq!(slots.find_best(order), None);
+    }
+    assert_eq!((slots.free_slots(), twin.waiting()), (256, 0));
+    assert_eq!(slots.find_run(usize::MAX), None);
+    assert!(catch_unwind(|| Tree::words_needed((1 << 37) + 1)).is_err());
+    assert!(Tree::words_needed(1 << 37) > 1 << 31);
+}
+
+#[test]
+fn a_set_of_nothing_is_searched_from_either_end() {
+    let mut memory = std::vec![0; Tree::words_needed(0)];
+    let tree = Tree::new(atomic_words(&mut memory), 0);
+    assert_eq!((tree.first(), tree.last()), (None, None));
+    assert_eq!((tree.first_from(5), tree.last_to(5)), (None, None));
+    assert_eq!((tree.iter().count(), tree.is_consistent()), (0, true));
+}

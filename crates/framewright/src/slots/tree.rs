@@ -52,6 +52,9 @@ enum Towards {
 
 impl<'m> Tree<'m> {
     /// How many words hold a set of integers below `limit`.
+    ///
+    /// # Panics
+    /// If `limit` is above 2^37: places of words have 32 bits, and the summaries need some.
     #[must_use]
     pub const fn words_needed(limit: usize) -> usize {
         let (starts, levels) = Self::shape(limit);
@@ -61,6 +64,7 @@ impl<'m> Tree<'m> {
     const fn shape(limit: usize) -> ([u32; MAX_LEVELS + 1], usize) {
         let mut starts = [0; MAX_LEVELS + 1];
         let mut levels = 0;
+        assert!(limit as u64 <= 1 << 37, "a tree has at most 2^37 integers");
         let mut words = limit;
         loop {
             words = words.div_ceil(WORD_SLOTS);
@@ -75,7 +79,7 @@ impl<'m> Tree<'m> {
     /// The set of integers below `limit` in `words`. All zeros is the empty set.
     ///
     /// # Panics
-    /// If there are fewer than [`words_needed`](Self::words_needed) words.
+    /// If there are fewer than [`words_needed`](Self::words_needed) words, or `limit` is above 2^37.
     #[must_use]
     pub const fn new(words: &'m [AtomicU64], limit: usize) -> Self {
         let (starts, levels) = Self::shape(limit);
@@ -181,7 +185,7 @@ impl<'m> Tree<'m> {
     #[inline]
     #[must_use]
     pub fn last(&self) -> Option<usize> {
-        self.search(self.level(0).len() * WORD_SLOTS - 1, Towards::Lower)
+        self.last_to(usize::MAX)
     }
 
     /// The lowest integer in the set that is at least `from`.
@@ -197,7 +201,9 @@ impl<'m> Tree<'m> {
     #[inline]
     #[must_use]
     pub fn last_to(&self, to: usize) -> Option<usize> {
-        self.search(to.min(self.level(0).len() * WORD_SLOTS - 1), Towards::Lower)
+        // A set of nothing has no last place; a search finds no word then, wherever it begins.
+        let last = (self.level(0).len() * WORD_SLOTS).saturating_sub(1);
+        self.search(to.min(last), Towards::Lower)
     }
 
     /// The integers in the set, ascending. One that is added or removed meanwhile may be met or

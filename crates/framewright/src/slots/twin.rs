@@ -1,3 +1,4 @@
+use super::bitmap::run_words;
 use super::fold::ones;
 use super::{Slots, WORD_ORDER, WORD_SLOTS};
 use crate::sync::{
@@ -66,7 +67,7 @@ impl<'m> Twin<'m> {
             }
             return Ok(());
         }
-        let words = &self.words[first..first + (1 << (order - WORD_ORDER))];
+        let words = run_words(self.words, start, order);
         // Ascending, so that of two equal runs the second fails at its first word.
         for (index, word) in words.iter().enumerate() {
             if word.compare_exchange(0, !0, Release, Relaxed).is_err() {

@@ -1,5 +1,5 @@
 use super::pool::Choice;
-use super::purge::RELEASES;
+use super::release::RELEASES;
 use super::seat::{Count, Held, Own};
 use super::span::Bits;
 use super::{AreaKind, AreaRequest, FrameSource, Header, RangeError, RangeSeat};
@@ -110,7 +110,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
 impl<P> super::Space<'_, P> {
     /// What a request comes to in this window.
-    fn need(&self, request: &AreaRequest) -> Result<Need, RangeError> {
+    ///
+    /// # Errors
+    /// It is one that the window could not serve if all of it were free.
+    pub(super) fn need(&self, request: &AreaRequest) -> Result<Need, RangeError> {
         let &AreaRequest {
             pages, align_bytes, ..
         } = request;

@@ -145,7 +145,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let [stop_lock, arena_lock, depot_lock] = self.locks();
         RangeStats {
             area_allocs: all(Count::Allocs),
-            area_frees: all(Count::Frees).wrapping_sub(all(Count::Unkept)),
+            area_frees: all(Count::Frees),
             remote_frees: all(Count::RemoteFrees),
             kept_takes: all(Count::KeptTakes),
             kept_pages: self

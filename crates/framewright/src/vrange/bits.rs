@@ -64,6 +64,20 @@ pub(super) fn count(bits: &[AtomicU64]) -> u32 {
         .sum()
 }
 
+/// Whether all bits of the range are set.
+pub(super) fn has_all(bits: &[AtomicU64], start: u32, len: u32) -> bool {
+    count_in(bits, start, len) == len
+}
+
+/// How many bits of the range are set.
+pub(super) fn count_in(bits: &[AtomicU64], start: u32, len: u32) -> u32 {
+    let mut count = 0;
+    for_each_part(start, len, |word, mask| {
+        count += (bits[word].load(Relaxed) & mask).count_ones();
+    });
+    count
+}
+
 /// Whether a bit is set.
 pub(super) fn has_any(bits: &[AtomicU64]) -> bool {
     bits.iter().any(|word| word.load(Relaxed) != 0)

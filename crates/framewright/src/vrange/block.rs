@@ -15,7 +15,7 @@
 //! when all of it is dirty, purged and flushed. A block leaves when a request passes it by and finds
 //! that it has nothing left.
 
-use super::purge::RELEASES;
+use super::release::RELEASES;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Link, Owner, Span};
 use super::{FrameSource, bits};

@@ -25,6 +25,13 @@ pub enum RangeError {
         /// The alignment asked for, in bytes.
         align_bytes: u64,
     },
+    /// More pages than there are frames, whoever has them: no frame was taken.
+    TooManyFrames {
+        /// The pages asked for.
+        pages: u64,
+        /// The most frames that the source could have.
+        frames: u64,
+    },
     /// The frames for the area could not be had.
     Frames(AllocError),
     /// The platform could not map them.
@@ -39,6 +46,12 @@ impl fmt::Display for RangeError {
             Self::Align { bytes } => write!(f, "alignment {bytes} is not a power of two"),
             Self::NoSpace { pages, align_bytes } => {
                 write!(f, "no gap of {pages} pages aligned to {align_bytes} bytes")
+            }
+            Self::TooManyFrames { pages, frames } => {
+                write!(
+                    f,
+                    "{pages} pages are more than the {frames} frames that there are"
+                )
             }
             Self::Frames(error) => write!(f, "no frames for the area: {error}"),
             Self::Map(error) => write!(f, "the area cannot be mapped: {error}"),
@@ -134,6 +147,9 @@ pub enum SetupError {
     UnknownCpu(CpuId),
     /// The CPU's seat is in use.
     SeatTaken(CpuId),
+    /// The seats of the space that were taken before have frames of another
+    /// [origin](super::Origin).
+    OtherFrames(CpuId),
 }
 
 impl fmt::Display for SetupError {
@@ -163,6 +179,10 @@ impl fmt::Display for SetupError {
             }
             Self::UnknownCpu(cpu) => write!(f, "{cpu} is not one of the space's"),
             Self::SeatTaken(cpu) => write!(f, "the seat of {cpu} is in use"),
+            Self::OtherFrames(cpu) => write!(
+                f,
+                "the frames for {cpu} are of another origin than those of the space's other seats"
+            ),
         }
     }
 }
@@ -178,7 +198,14 @@ mod tests {
 
     #[test]
     fn a_refused_request_says_what_was_asked_for() {
-        let texts: [(RangeError, &str); 6] = [
+        let texts: [(RangeError, &str); 7] = [
+            (
+                RangeError::TooManyFrames {
+                    pages: 9,
+                    frames: 8,
+                },
+                "9 pages are more than the 8 frames that there are",
+            ),
             (RangeError::Empty, "0 pages were asked for"),
             (
                 RangeError::TooLong { pages: u64::MAX },

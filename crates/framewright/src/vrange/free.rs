@@ -4,10 +4,6 @@ use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{AreaKind, AreaState, FrameSource, Header, RangeFreeError, RangeSeat};
 use crate::platform::{Barrier, Map, Relax};
-use crate::sync::{
-    Ordering::{AcqRel, SeqCst},
-    model_fence,
-};
 use crate::units::Page;
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
@@ -56,22 +52,23 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.exit();
             return Ok(pages - kind.guard_pages());
         }
-        self.free_entered(page, kind, |_| Ok(()))
+        self.free_entered(page, kind, |held| held.check_free(page, kind))
     }
 
-    /// Frees an area of which `check` has nothing to object to, and leaves the seat.
+    /// Makes the area at `page` lazy whose header `check` finds, if it has nothing to object, and
+    /// leaves the seat. The header is a live area's; or that of a kept one which is in no list any
+    /// more, and so this CPU's alone.
     pub(super) fn free_entered(
         &mut self,
         page: Page,
         kind: AreaKind,
-        check: impl Fn(Header) -> Result<(), RangeFreeError>,
+        check: impl Fn(&Held<'_, '_, P>) -> Result<Header, RangeFreeError>,
     ) -> Result<u64, RangeFreeError> {
         let mut told = 0;
         let mut helped = false;
         let freed = loop {
             let held = self.held();
-            let checked = held.check_free(page, kind);
-            let header = match checked.and_then(|header| check(header).map(|()| header)) {
+            let header = match check(&held) {
                 Ok(header) => header,
                 Err(error) => break Err(error),
             };
@@ -138,21 +135,21 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let pages = header.pages();
         bits::set(self.span(number).bits(Bits::Lazy), place, pages);
         self.note_lazy(number, pages, bits::words_of(place, pages));
-        self.words.count(Count::Frees, 1);
-        self.words.sub(Own::Live, u64::from(pages));
+        self.count_lazy(header);
         true
     }
 
-    /// A live area's header says that it is lazy: false if somebody else freed it first. Of two who
-    /// free the same area at the same moment, whoever owns its span, one is told that it is free.
+    /// An area whose header was `before`, live or kept, says that it is lazy: false if another CPU
+    /// freed it first. Of two that free the same area at the same moment, whichever owns its span,
+    /// one is told that it is free.
     #[inline(always)]
-    pub(super) fn becomes_lazy(&self, at: u32, live: Header) -> bool {
-        let lazy = live.lazy(None);
+    pub(super) fn becomes_lazy(&self, at: u32, before: Header) -> bool {
+        let lazy = before.lazy(None);
         if P::ALONE {
             self.space.table.set_header(at, lazy);
             return true;
         }
-        self.space.table.change_header(at, live, lazy)
+        self.space.table.change_header(at, before, lazy)
     }
 
     /// Frees an area whose header was `header`, whoever has its span. False if it is not so any
@@ -172,7 +169,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 if !self.becomes_lazy(at, header) {
                     return false;
                 }
-                self.send(cpu, number, place, pages);
+                self.send(cpu, number, place);
             }
             Owner::Arena => {
                 let lazy = header.lazy(self.words.link(Own::AreasLazy));
@@ -183,9 +180,20 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.words.add(Own::Purgeable, u64::from(pages));
             }
         }
-        self.words.count(count_of_free(header.kind()), 1);
-        self.words.sub(Own::Live, u64::from(header.pages()));
+        self.count_lazy(header);
         true
+    }
+
+    /// Counts what became of an area whose header was `before`, and which is lazy now: a free; but
+    /// of a kept one that was counted when it was kept.
+    #[inline(always)]
+    fn count_lazy(&self, before: Header) {
+        if before.state() == AreaState::Kept {
+            self.words.count(Count::Evictions, 1);
+        } else {
+            self.words.count(count_of_free(before.kind()), 1);
+            self.words.sub(Own::Live, u64::from(before.pages()));
+        }
     }
 
     /// What is mostly so of a free from elsewhere: a live area in a span of another CPU's, and room
@@ -218,28 +226,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             self.words.set(Own::Delta, before);
             return None;
         }
-        self.send(owner, number, place, header.pages());
+        self.send(owner, number, place);
         self.words.count(Count::Frees, 1);
         self.words.sub(Own::Live, pages);
         Some(pages)
-    }
-
-    /// Pages of another CPU's span, of an area whose header says that it is lazy, go back to their
-    /// owner.
-    #[inline(always)]
-    fn send(&self, owner: u16, number: u32, place: u32, pages: u32) {
-        let span = self.span(number);
-        bits::for_each_part(place, pages, |word, mask| {
-            // At least Release: it pairs with the Acquire in `collect_span`.
-            span.remote()[word].fetch_or(mask, SeqCst);
-        });
-        // Bits first, then this; the owner the other way round: so one sees the other. Mostly the
-        // span is on its way already, and a look is all it costs.
-        model_fence();
-        if span.pending().load(SeqCst) == 0 && span.pending().swap(1, AcqRel) == 0 {
-            self.push_inbox(owner, number);
-        }
-        self.words.count(Count::RemoteFrees, 1);
     }
 
     /// The header of the area of that kind that starts at `page`, if one is there to be freed.

@@ -126,5 +126,5 @@ impl Shape {
 
 /// Words of a record before its bitmaps: three cache lines.
 pub(super) const RECORD_HEAD_WORDS: usize = 24;
-/// Free, starts, lazy, waiting, remote.
+/// Free, starts, lazy, waiting, sent.
 pub(super) const BITMAPS: usize = 5;

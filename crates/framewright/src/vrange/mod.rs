@@ -5,10 +5,11 @@
 //!  a range of pages
 //!                  alloc                free                    purge                flush
 //!        Gap ───────────────▶ Live ───────────────▶ Lazy ──────────────────▶ Waiting ───────▶ Gap
-//!     (arena or span)          ▲  │      still mapped      unmapped, stamped   its generation
-//!                              │  │ vfree                                      has passed
-//!                              │  ▼
-//!                              Kept (constructed: frames and mapping stay, for the next vmalloc)
+//!     (arena or span)          ▲  │                    ▲  still mapped    unmapped, stamped   its
+//!                              │  │ vfree              │                                     generation
+//!                              │  ▼                    │ evict                               has passed
+//!                              Kept ───────────────────┘
+//!                              (constructed: frames and mapping stay, for the next vmalloc)
 //!
 //!  a span (span_pages pages, aligned to them)
 //!        Arena ──── take, under the arena's lock ────▶ Areas(cpu) or Block(cpu)
@@ -33,11 +34,13 @@
 //!   the caller's. Blocks with room are in a list of their CPU's, oldest first; the first that has a
 //!   slot serves. What was freed of a block is used again as soon as its generation has passed, or
 //!   with the policy of Linux only when all of the block is free.
-//! - A **free** only marks: on the owner's CPU in the span's lazy bitmap; from elsewhere in a
-//!   second, atomic bitmap, with the span put into the owner's inbox if it is not there already. An
-//!   arena's area goes into a list of the freeing CPU, linked through its table words.
+//! - A **free** only marks: first the area's header, which is the truth about it; then on the owner's
+//!   CPU the span's lazy bitmap, and from elsewhere one bit, at the area's start, in a second, atomic
+//!   bitmap, with the span put into the owner's inbox if it is not there already. The owner finds by
+//!   the header how much that bit stands for. An arena's area goes into a list of the freeing CPU,
+//!   linked through its table words.
 //! - A **purge** is done by the CPUs that make lazy, in passes over a few spans or areas, from half
-//!   of the bound on: a pass unmaps what is lazy in as few pieces as possible, and stamps it with
+//!   of the bound on: a pass unmaps whole areas in as few pieces as possible, and stamps them with
 //!   the generation that will make it reusable. Who meets the bound flushes once, for everybody.
 //!   What waits becomes free when its owner next looks and its generation has passed; nobody walks
 //!   it. Frames behind purged areas go back to their source after the flush.
@@ -62,7 +65,7 @@
 //! - **V2** Gaps of the arena are disjoint, do not touch one another, and their tree is ordered,
 //!   balanced, and right about the longest gap below each node.
 //! - **V3** A span is the arena's, or exactly one CPU's. A CPU changes only its own spans' records,
-//!   except the remote bitmap and the inbox link; or it has claimed the owner's seat.
+//!   except the bitmap of what was sent and the inbox link; or it has claimed the owner's seat.
 //! - **V4** An area is found from each of its pages: by the nearest start at or before it in its
 //!   span, or by the area that covers the span's first page.
 //! - **V5** A page is mapped only if it belongs to a live, kept or lazy area; it is handed out again
@@ -75,6 +78,16 @@
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
 //!   length and alignment existed, nothing being lazy, kept or in a span. (Without recycling, vmap
 //!   blocks with a live slot stay what they are.)
+//!
+//! - **V9** An area is lazy or waiting as a whole: at rest all of its pages are in one state, and its
+//!   header says whether it is live, kept or freed. Only the CPU that has a span moves pages of its
+//!   areas from state to state, and it moves all pages of an area in one hold of its seat; another
+//!   CPU's free is one atomic operation on the header, then one on the bit at the area's start. So
+//!   where the first page waits, all of the area is unmapped, and its frames go back together.
+//! - **V10** A free changes the header from live, once, by compare-and-exchange: of several frees of
+//!   one area one is taken. From there the header goes to lazy, or to kept and from kept to live, for
+//!   the next user, or in one step to lazy; never through live to lazy. So a second free is refused
+//!   at every moment, as long as nobody has been given the area anew.
 //!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. Never
@@ -120,13 +133,16 @@ mod depot;
 mod error;
 mod fit;
 mod free;
+mod inbox;
 mod kept;
 mod layout;
 mod listing;
 mod node;
+mod pass;
 mod pool;
 mod purge;
 mod ram;
+mod release;
 mod request;
 mod seat;
 mod slow;
@@ -158,7 +174,7 @@ pub use layout::SpaceLayout;
 pub use listing::Listed;
 pub use request::{AreaRequest, Tag};
 pub use seat::RangeSeat;
-pub use source::{FrameSource, NoFrames};
+pub use source::{FrameSource, NoFrames, Origin};
 pub use space::Space;
 pub use table::{Header, Table};
 pub use verify::Broken;

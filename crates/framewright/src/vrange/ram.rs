@@ -1,6 +1,7 @@
 //! Frames of the caller's own, mapped for a while.
 
 use super::alloc::{GIVES, Need};
+use super::inbox::lazy_pages;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{AreaKind, FrameSource, Header, RangeError, RangeFreeError, RangeSeat, bits};
@@ -299,10 +300,11 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[inline(never)]
     fn unmap_slowly(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
         self.enter();
-        let length = |header: Header| {
+        let check = |held: &Held<'_, '_, P>| {
+            let header = held.check_free(page, AreaKind::Ram)?;
             let mapped = u64::from(header.pages());
             if mapped == pages {
-                Ok(())
+                Ok(header)
             } else {
                 Err(RangeFreeError::WrongLength {
                     page,
@@ -311,7 +313,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 })
             }
         };
-        self.free_entered(page, AreaKind::Ram, length)
+        self.free_entered(page, AreaKind::Ram, check)
     }
 }
 
@@ -398,10 +400,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     #[inline(always)]
     pub(super) fn lazy_pages_of(&self, at: u32, header: Header) -> u32 {
         let (number, _) = self.space.spans.place(at);
-        match self.span(number).owner() {
-            Owner::Block(_) => header.pages().next_power_of_two(),
-            Owner::Arena | Owner::Areas(_) => header.pages(),
-        }
+        let is_block = matches!(self.span(number).owner(), Owner::Block(_));
+        lazy_pages(header, is_block)
     }
 
     /// Tells of so many lazy pages, if they are within the bound; purges some if they nearly are

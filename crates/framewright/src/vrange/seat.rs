@@ -94,12 +94,10 @@ pub(super) enum Count {
     FitLeft,
     FitRight,
     FitNone,
-    /// Bits that were freed twice, in a race between an owner and somebody else.
-    DoubleFrees,
     /// Requests served by a kept area.
     KeptTakes,
-    /// Kept areas that became lazy, and so are counted as freed twice.
-    Unkept,
+    /// Kept areas that became lazy; they were counted as freed when they were kept.
+    Evictions,
     /// Areas and slots given back by a call that failed, and so not counted as freed.
     Undone,
 }

@@ -89,6 +89,7 @@ impl<'m, P> Space<'m, P> {
         let all = |counter| sum(self.all_seats(), counter);
         all(Count::Frees)
             .wrapping_add(all(Count::UnmapRam))
+            .wrapping_add(all(Count::Evictions))
             .wrapping_add(all(Count::Undone))
             .wrapping_add(all(Count::SpanTakes))
             .wrapping_add(all(Count::BlockTakes))

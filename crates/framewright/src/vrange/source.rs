@@ -1,9 +1,50 @@
 use crate::frame::{AllocError, CACHED_ORDERS, Seat, Seats};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Context, Frame, Mobility, Order, Run};
+use core::num::NonZeroU64;
+
+/// Which frames a source gives: two sources with the same origin give the same ones, and take them
+/// back from each other. The seats of one space must have one, because any of them gives back what
+/// another one took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin(NonZeroU64);
+
+impl Origin {
+    /// The origin of sources that share `one`, and take all their frames from it: told by its
+    /// address, where it must stay as long as the space has areas.
+    #[must_use]
+    pub fn shared<T: ?Sized>(one: &T) -> Self {
+        Self::numbered(core::ptr::from_ref(one).cast::<()>().addr() as u64)
+    }
+
+    /// The origin with that number, which no other source of the space's host has.
+    #[must_use]
+    pub const fn numbered(number: u64) -> Self {
+        match NonZeroU64::new(number) {
+            Some(number) => Self(number),
+            None => Self(NonZeroU64::MAX),
+        }
+    }
+
+    /// The origin of a source that gives what this one gives, and then what `other` does.
+    const fn and(self, other: Self) -> Self {
+        Self::numbered(self.0.get().rotate_left(21) ^ other.0.get())
+    }
+
+    pub(super) const fn number(self) -> u64 {
+        self.0.get()
+    }
+}
 
 /// Where an area's frames come from, and go back to.
 pub trait FrameSource {
+    /// Which frames these are. Asked once, when a seat is taken; always the same.
+    fn origin(&self) -> Origin;
+
+    /// The most frames that could be had from here if nobody had any: a request for more is refused
+    /// before a frame is taken. Asked for each request that nothing kept serves; a look at a number.
+    fn frames_in_all(&self) -> u64;
+
     /// Takes a run of at most `frames` consecutive frames: the longest that is there cheaply, at
     /// least one. Contents are anything.
     ///
@@ -29,6 +70,14 @@ pub trait FrameSource {
 pub struct NoFrames;
 
 impl FrameSource for NoFrames {
+    fn origin(&self) -> Origin {
+        Origin::numbered(1)
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        0
+    }
+
     fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
         Err(AllocError::Exhausted)
     }
@@ -37,6 +86,14 @@ impl FrameSource for NoFrames {
 }
 
 impl<T: FrameSource + ?Sized> FrameSource for &mut T {
+    fn origin(&self) -> Origin {
+        (**self).origin()
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        (**self).frames_in_all()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         (**self).alloc_run(frames, context)
     }
@@ -53,6 +110,16 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
 /// Unmovable frames, in blocks: the largest that is there at once and fits, or that is longer by a
 /// third at most; what is not needed of it is freed again. Else smaller ones.
 impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
+    /// The zone, by the place of its metadata.
+    fn origin(&self) -> Origin {
+        Origin::numbered(self.zone().metadata_address())
+    }
+
+    /// The frames that exist in the zone, others' included: one load.
+    fn frames_in_all(&self) -> u64 {
+        self.zone().present_frames()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         let asked = frames.max(1);
         let largest = self.zone().pageblock_order().get();
@@ -96,6 +163,15 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
 /// From the first zone, in the order of preference, that has something at once; only then one is
 /// stopped. Short of frames is who is short in each zone.
 impl<P: Relax + Barrier, const N: usize> FrameSource for Seats<'_, '_, P, N> {
+    fn origin(&self) -> Origin {
+        let zones = self.all().iter().map(Seat::origin);
+        zones.reduce(Origin::and).unwrap_or(NoFrames.origin())
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.all().iter().map(Seat::frames_in_all).sum()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         let mut worst = None;
         let waits = [false, true]

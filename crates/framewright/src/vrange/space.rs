@@ -43,6 +43,8 @@ const HIGHEST: usize = 27;
 const FRUITLESS: usize = 28;
 /// Spans that CPUs have.
 const SPANS_OUT: usize = 29;
+/// The number of the origin of all seats' frames; zero until there is a first seat.
+const ORIGIN: usize = 30;
 const ARENA: usize = 32;
 const ARENA_ACCOUNT: usize = ARENA + Arena::WORDS;
 const DEPOT: usize = 64;
@@ -216,11 +218,14 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go
     /// back to it: those of other CPUs' areas too, when this one purges them.
     ///
-    /// What the seat has, spans and lazy pages, stays when it is given back. Time: one atomic
-    /// operation.
+    /// All seats that a space ever has must have frames of one [origin](super::Origin): any of them
+    /// gives back what another one took.
+    ///
+    /// What the seat has, spans and lazy pages, stays when it is given back. Time: two atomic
+    /// operations.
     ///
     /// # Errors
-    /// If somebody has it, or the space was made for fewer CPUs.
+    /// If the seat is in use, the space was made for fewer CPUs, or its frames have another origin.
     pub fn seat<F: FrameSource>(
         &self,
         cpu: CpuId,
@@ -229,7 +234,13 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         if cpu.0 >= self.shape.cpus {
             return Err(SetupError::UnknownCpu(cpu));
         }
-        RangeSeat::take(self, cpu, frames).ok_or(SetupError::SeatTaken(cpu))
+        let origin = frames.origin().number();
+        let seat = RangeSeat::take(self, cpu, frames).ok_or(SetupError::SeatTaken(cpu))?;
+        // Relaxed: nothing else follows from the number.
+        match self.words[ORIGIN].compare_exchange(0, origin, Relaxed, Relaxed) {
+            Err(other) if other != origin => Err(SetupError::OtherFrames(cpu)),
+            _ => Ok(seat),
+        }
     }
 
     /// Cuts a piece from the arena, the lowest there is. Counts it for the seat.
@@ -393,7 +404,7 @@ impl<'m, P> Space<'m, P> {
     }
 
     /// Whether something is kept, lazy or waiting that a purge could make free.
-    pub(super) fn has_spare(&self) -> bool {
+    pub(crate) fn has_spare(&self) -> bool {
         let has_some = |seat: SeatWords<'m>| {
             seat.kept(self.table).pages() != 0
                 || seat.link(Own::WaitHead).is_some()

@@ -5,7 +5,7 @@
 //!     line 1       links, counts, stamp           the owner's
 //!     line 2       pending, inbox link            whoever frees from elsewhere, and the owner
 //!     bitmaps      free, starts, lazy, waiting    the owner's; starts of an arena's span: atomic
-//!                  remote                         whoever frees from elsewhere, and the owner
+//!                  sent                           whoever frees from elsewhere, and the owner
 //! ```
 //!
 //! Zeroed words are a span of the arena in which nothing starts.
@@ -249,9 +249,9 @@ impl<'m> Span<'m> {
         &self.words[start..start + self.bitmap_words]
     }
 
-    /// Freed from elsewhere, not yet seen by the owner.
+    /// Where areas start that were freed from elsewhere, and that the owner has not yet collected.
     #[inline(always)]
-    pub(super) fn remote(self) -> &'m [AtomicU64] {
+    pub(super) fn sent(self) -> &'m [AtomicU64] {
         self.bitmap(Bits::Waiting as usize + 1)
     }
 

@@ -1,3 +1,4 @@
+use super::inbox::lazy_pages;
 use super::seat::Own;
 use super::span::{Bits, Owner};
 use super::{AreaState, Space, bits};
@@ -28,7 +29,7 @@ impl fmt::Display for Broken {
 impl core::error::Error for Broken {}
 
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
-    /// Checks every invariant V1 to V6 that can be seen at rest. Stops all CPUs. O(window).
+    /// Checks every invariant that can be seen at rest. Stops all CPUs. O(window).
     ///
     /// # Errors
     /// The first one that does not hold.
@@ -139,19 +140,37 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                 continue;
             }
             let pages = self.verify_area(at, first + all)?;
-            let lazy = self.table.header(at).map(super::Header::state) == Some(AreaState::Lazy);
+            self.verify_as_a_whole(number, place, pages)?;
             for page in at..at + pages {
                 let place = page - first;
-                let dead = u32::from(is(span.bits(Bits::Lazy), place))
-                    + u32::from(is(span.bits(Bits::Waiting), place))
-                    + u32::from(is(span.remote(), place));
-                self.check("V1: lazy or waiting or live", page, dead == u32::from(lazy))?;
                 let free = is(span.bits(Bits::Free), place) || bump.contains(&page);
                 self.check("V1: an area's pages are not free", page, !free)?;
             }
             at += pages;
         }
         Ok(())
+    }
+
+    /// V9: an area of a CPU's span, or a slot of a block, is in one state with all of its pages, and
+    /// its header says which.
+    fn verify_as_a_whole(&self, number: u32, place: u32, pages: u32) -> Result<(), Broken> {
+        let span = self.spans.get(number);
+        let at = self.spans.first(number) + place;
+        let freed = self.table.header(at).map(super::Header::state) == Some(AreaState::Lazy);
+        let (lazy, waiting) = (span.bits(Bits::Lazy), span.bits(Bits::Waiting));
+        let is_sent = bits::has_all(span.sent(), place, 1);
+        let others = bits::count_in(span.sent(), place, pages) - u32::from(is_sent);
+        self.check("V9: one bit sends an area", at, others == 0)?;
+        let states = [
+            (bits::count_in(lazy, place, pages), pages),
+            (bits::count_in(waiting, place, pages), pages),
+            (u32::from(is_sent), 1),
+        ];
+        let whole = states.iter().all(|&(has, all)| has == 0 || has == all);
+        self.check("V9: lazy or waiting as a whole", at, whole)?;
+        let in_states = states.iter().filter(|&&(has, _)| has != 0).count();
+        let is_as_said = in_states == usize::from(freed);
+        self.check("V9: a header says the state of its area", at, is_as_said)
     }
 
     /// A vmap block: each page is free, in the run, in a live slot, or freed in one of the states.
@@ -162,7 +181,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let is = |bits: &[AtomicU64], at: u32| {
             bits[(at / 64) as usize].load(Relaxed) >> (at % 64) & 1 != 0
         };
-        let (mut live_end, mut dirty) = (0, 0);
+        let (mut live_end, mut sent_end, mut dirty) = (0, 0, 0);
         for place in 0..all {
             let at = first + place;
             let header = self.table.header(at);
@@ -177,10 +196,18 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                 let same = found.is_some_and(|area| area.start == self.page(at));
                 self.check("V4: found", at, same)?;
             }
+            if starts {
+                let slot = lazy_pages(header.ok_or(self.broken("V1: a slot's header", at))?, true);
+                self.check("V1: a slot is in its block", at, place + slot <= all)?;
+                self.verify_as_a_whole(number, place, slot)?;
+                if is(span.sent(), place) {
+                    sent_end = place + slot;
+                }
+            }
             let dead = is(span.bits(Bits::Lazy), place) || is(span.bits(Bits::Waiting), place);
             let freed = u32::from(is(span.bits(Bits::Lazy), place))
                 + u32::from(is(span.bits(Bits::Waiting), place))
-                + u32::from(is(span.remote(), place));
+                + u32::from(place < sent_end);
             let free = u32::from(is(span.bits(Bits::Free), place))
                 + u32::from((room.cursor()..room.end()).contains(&place));
             let sum = freed + free + u32::from(place < live_end);
@@ -226,7 +253,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                 let span = self.spans.get(number);
                 if span.owner().cpu() == Some(cpu) {
                     own += u64::from(span.lazy().pages);
-                    lazy += u64::from(bits::count(span.remote()));
+                    lazy += self.sent_pages(number);
                 }
             }
             let same = own == seat.get(Own::Purgeable);
@@ -239,6 +266,18 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         self.check("V6: all lazy pages", 0, same)?;
         let most = self.lazy_max + self.batch * u64::from(self.shape.cpus);
         self.check("V6: the bound", 0, counted <= most + stuck)
+    }
+
+    /// The pages of areas that were freed in a span from elsewhere, and are not yet collected.
+    fn sent_pages(&self, number: u32) -> u64 {
+        let span = self.spans.get(number);
+        let first = self.spans.first(number);
+        let is_block = matches!(span.owner(), Owner::Block(_));
+        bits::runs(span.sent(), 0)
+            .flat_map(|(start, end)| start..end)
+            .filter_map(|place| self.table.header(first + place))
+            .map(|header| u64::from(lazy_pages(header, is_block)))
+            .sum()
     }
 
     fn check(&self, invariant: &'static str, at: u32, holds: bool) -> Result<(), Broken> {

@@ -71,7 +71,22 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn vmalloc_slowly(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         // It may be entered, while somebody claims it.
         self.exit();
-        if request.align_bytes.is_power_of_two() && request.pages <= u64::from(KEPT_MAX) {
+        // What cannot be served, however much is freed, is refused before anything is moved,
+        // purged or taken.
+        if let Err(error) = self.space.need(request) {
+            return Err(match error {
+                RangeError::NoSpace { .. } => self.failed(error),
+                error => error,
+            });
+        }
+        let frames = self.frames.frames_in_all();
+        if request.pages > frames {
+            return Err(RangeError::TooManyFrames {
+                pages: request.pages,
+                frames,
+            });
+        }
+        if request.pages <= u64::from(KEPT_MAX) {
             let is_aligned = self.space.is_aligned(request.align_bytes);
             self.enter();
             if self.held().fetch_kept(request.pages as u32, is_aligned)
@@ -302,7 +317,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
             };
             self.exit();
             match evicted {
-                Some(kept) => self.free_kept(kept),
+                Some(kept) => self.evict(kept),
                 None => return self.free_kind(page, AreaKind::Vmalloc),
             }
         }
@@ -366,12 +381,16 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.exit();
     }
 
-    /// An area taken out of this seat's lists becomes lazy.
-    fn free_kept(&mut self, at: u32) {
+    /// A kept area that this seat took out of the lists becomes lazy. It is kept until it is lazy, so
+    /// that whoever frees it a second time is told at every moment that it is free (V10).
+    fn evict(&mut self, at: u32) {
         self.enter();
-        self.held().unkeep(at);
-        self.exit();
-        self.free_unused(at, 0, Context::ANY);
+        let page = self.space.page(at);
+        let evicted = self.free_entered(page, AreaKind::Vmalloc, |held| Ok(held.header(at)));
+        debug_assert!(
+            evicted.is_ok(),
+            "{evicted:?}: it is in no list, and so this seat's"
+        );
     }
 
     /// What this CPU and the depot keep goes back, frames and all.
@@ -382,7 +401,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let kept = kept.or_else(|| self.space.take_from_depot());
             self.exit();
             match kept {
-                Some(at) => self.free_kept(at),
+                Some(at) => self.evict(at),
                 None => break,
             }
         }
@@ -430,17 +449,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.sub(Own::Live, u64::from(pages));
     }
 
-    /// An area taken out of the lists is live again, for whoever frees it in another way.
-    fn unkeep(&self, at: u32) {
-        let kept = self.header(at);
-        debug_assert!(kept.state() == AreaState::Kept, "it was listed");
-        let live = Header::live(AreaKind::Vmalloc, kept.pages(), 0);
-        self.space.table.set_header(at, live);
-        // It is counted as freed a second time; counters only grow.
-        self.words.count(Count::Unkept, 1);
-        self.words.add(Own::Live, u64::from(kept.pages()));
-    }
-
     /// Everything that the seat and the depot keep becomes lazy, as far as the bound allows;
     /// whether that was all. If it is forced, one area beyond the bound too, which must be purged
     /// then.
@@ -460,7 +468,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 return false;
             }
             self.kept().take_any();
-            self.unkeep(at);
             let freed = self.free_checked(at, self.header(at));
             debug_assert!(freed, "nobody else has it");
             if !has_room {

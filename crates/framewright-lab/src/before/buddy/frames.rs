@@ -62,6 +62,8 @@ pub(super) struct Frames {
     /// The free lists' numbers come first, then the per-CPU lists'.
     links: Links,
     labels: Vec<u8>,
+    /// How many pageblocks have each of them.
+    labelled: [u64; 3],
     /// Frames in free blocks, per pageblock; cached ones are not among them, as in Linux.
     free_in: Vec<u16>,
     /// Frames in blocks allocated as movable, per pageblock: what Linux sees as LRU pages.
@@ -86,6 +88,7 @@ impl Frames {
             tags: vec![Tag::INSIDE; count],
             links: Links::new(count, FREE_LISTS + cached_lists),
             labels: vec![label.index() as u8; pageblocks],
+            labelled: Mobility::ALL.map(|l| if l == label { pageblocks as u64 } else { 0 }),
             free_in: vec![0; pageblocks],
             movable_in: vec![0; pageblocks],
             free_count: [[0; 3]; ORDERS],
@@ -171,12 +174,13 @@ impl Frames {
         blocks
     }
 
+    pub(super) fn label_list(&self) -> &[u8] {
+        &self.labels
+    }
+
+    /// Pageblocks by label.
     pub(super) fn labels(&self) -> [u64; 3] {
-        let mut counts = [0; 3];
-        for &label in &self.labels {
-            counts[usize::from(label)] += 1;
-        }
-        counts
+        self.labelled
     }
 
     // Lists.
@@ -338,11 +342,15 @@ impl Frames {
     /// Labels the pageblocks of a block of at least a pageblock's order.
     pub(super) fn relabel(&mut self, frame: u32, order: u8, mt: usize) {
         let first = self.pageblock(frame);
-        self.labels[first..first + (1 << (order - self.pageblock_order))].fill(mt as u8);
+        for pageblock in first..first + (1 << (order - self.pageblock_order)) {
+            self.set_label(pageblock, mt);
+        }
     }
 
     pub(super) fn set_label(&mut self, pageblock: usize, mt: usize) {
-        self.labels[pageblock] = mt as u8;
+        let before = std::mem::replace(&mut self.labels[pageblock], mt as u8);
+        self.labelled[usize::from(before)] -= 1;
+        self.labelled[mt] += 1;
     }
 
     /// Whether all of the pageblock lies in the zone; Linux moves no blocks where it does not.

@@ -57,6 +57,16 @@ impl LinuxBuddy {
     }
 
     fn verify_lists(&self) -> Result<(), String> {
+        let mut labelled = [0; 3];
+        for &label in self.frames.label_list() {
+            labelled[usize::from(label)] += 1;
+        }
+        if labelled != self.frames.labels() {
+            let counted = self.frames.labels();
+            return Err(format!(
+                "B4: pageblocks by label are {labelled:?}, counted {counted:?}"
+            ));
+        }
         let mut listed = 0;
         for (mt, counted) in self.frames.free_blocks().iter().enumerate() {
             for (order, &count) in (0..=MAX_ORDER).zip(counted) {

@@ -6,6 +6,7 @@ use crate::cmd::input::Loaded;
 use crate::cmd::replay::{METHOD, PICTURES, case_items, replay_case};
 use crate::replay::{Options, Policy, Start};
 use crate::report::{Case, Item, Machine, RunInfo, Section, accent, json_lines, standing};
+use crate::trace::MemoryLimit;
 use std::collections::BTreeMap;
 
 /// Frames held back in the third case: a fifth of those that are free when the sample begins.
@@ -51,7 +52,13 @@ pub(super) fn part(loaded: &Loaded, threads: usize) -> Result<Part, CommandError
             pictures: if nth == last { PICTURES } else { 0 },
             ..Options::new(start)
         };
-        let replayed = replay_case(loaded, Policy::COMPARED, options, threads)?;
+        let replayed = replay_case(
+            loaded,
+            Policy::COMPARED,
+            options,
+            threads,
+            MemoryLimit::default(),
+        )?;
         let rivals = Policy::HISTORICAL.map(Policy::name);
         let standing = standing(&replayed.case, Policy::OURS.name(), &rivals).unwrap_or_default();
         standings

@@ -57,7 +57,7 @@ fn every_policy_is_shown_from_three_starts_and_a_map_of_the_last() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../traces/fork-storm.ftrace.gz"
     );
-    let loaded = load(path.as_ref(), None).unwrap();
+    let loaded = load(path.as_ref(), None, crate::trace::MemoryLimit::default()).unwrap();
     let part = sample::part(&loaded, 2).unwrap();
     let records = String::from_utf8(part.records).unwrap();
     assert!(records.starts_with(r#"{"experiment":"replay","version""#));

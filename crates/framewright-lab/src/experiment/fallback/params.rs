@@ -1,5 +1,6 @@
 //! What the phone is: one file of figures with their units and reasons, and the faults it can have.
 
+use crate::printable;
 use framewright::{Frame, Run};
 use serde::Deserialize;
 use std::fmt;
@@ -316,7 +317,7 @@ impl Params {
     pub fn read(name: &str, text: &str) -> Result<Self, ParamsError> {
         let params: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(1, |span| line_of(text, span.start));
-            let what = error.message().replace('\n', ", ");
+            let what = printable::text(&error.message().replace('\n', ", "));
             ParamsError(format!("{name}:{at}: {what}"))
         })?;
         let faults = Faults::default();

@@ -216,6 +216,10 @@ impl Contiguous for Reserved<'_, '_> {
         self.area.take(reservation)
     }
 
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+        self.area.try_take(reservation, rounds)
+    }
+
     fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
         self.area.unreserve(reservation)
     }

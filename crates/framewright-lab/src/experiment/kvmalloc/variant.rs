@@ -321,7 +321,10 @@ impl Allocating for EngineSeat<'_, '_> {
     fn kvmalloc(&mut self, bytes: u64) -> Result<Option<Addr>, Failure> {
         match self.kv.kvmalloc(&KvRequest::new(bytes)) {
             Ok(addr) => Ok(Some(addr)),
-            Err(KvError::Frames(_) | KvError::Ranges(RangeError::Frames(_))) => Ok(None),
+            Err(
+                KvError::Frames(_)
+                | KvError::Ranges(RangeError::Frames(_) | RangeError::TooManyFrames { .. }),
+            ) => Ok(None),
             Err(error) => Err(Failure::new(error)),
         }
     }

@@ -210,12 +210,13 @@ impl Run<'_, '_> {
             }
             OpKind::Tick => self.tick(u64::from(op.value), index)?,
             OpKind::Failed => {
-                let frame = self.request(request(flags()), index)?;
+                let request = request(flags());
+                let frame = self.request(request, index)?;
                 let retries = &mut self.outcome.retries[order.index()];
                 retries.tried += 1;
                 if let Some(frame) = frame {
                     retries.served += 1;
-                    self.kernel.free(cpu, frame, order);
+                    self.give_back(request, frame, index)?;
                 }
             }
         }
@@ -249,6 +250,19 @@ impl Run<'_, '_> {
             self.outcome.false_failures += 1;
         }
         Ok(frame)
+    }
+
+    /// Frees at once what was served. The oracle sees it too: what nobody keeps may be handed out
+    /// wrongly like everything else, and its free would be somebody else's.
+    fn give_back(&mut self, request: Request, frame: Frame, op: usize) -> Result<(), ReplayError> {
+        let (order, mobility) = (request.order, request.mobility);
+        let seen = self.programs.observe(|observer| {
+            observer.take(frame, order, mobility)?;
+            observer.give(frame, order, mobility)
+        });
+        seen.map_err(|fault| self.fault(Some(op), fault))?;
+        self.kernel.free(request.cpu, frame, order);
+        Ok(())
     }
 
     fn place(
@@ -335,7 +349,7 @@ impl Run<'_, '_> {
         self.outcome.probes.tried += 1;
         if let Some(frame) = self.alloc(request, Some(op))? {
             self.outcome.probes.served += 1;
-            self.kernel.free(request.cpu, frame, order);
+            self.give_back(request, frame, op)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::measure::Metric;
+use crate::measure::{Fault, Metric};
 use crate::pressure::{Frees, Impose, Kernel, LISTS, Request, Tenants};
 use crate::replay::test_subject::NoGrouping;
-use crate::replay::{Memory, Options, Outcome, Policy, Reclaim, Start, Subject};
+use crate::replay::{Memory, Options, Outcome, Policy, Reclaim, ReplayError, Start, Subject};
 use crate::trace::{InitClass, InitObject, Op, Trace};
 use framewright::reclaim::Ask;
 use framewright::stats::ReclaimStats;
@@ -24,6 +24,8 @@ struct Plain {
     lists: NoGrouping,
     stats: ReclaimStats,
     background: u64,
+    /// What it hands out for any request of that order, whose ever it is.
+    lies: Option<(Order, Frame)>,
 }
 
 impl Frees for Plain {
@@ -44,6 +46,9 @@ impl Kernel for Plain {
             mobility,
             context,
         } = request;
+        if let Some((_, frame)) = self.lies.filter(|lie| lie.0 == order) {
+            return Some(frame);
+        }
         loop {
             let found = self.lists.alloc(cpu, order, mobility);
             if found.is_some() || !context.may_reclaim {
@@ -133,16 +138,25 @@ fn options(huge_probes: u64) -> Options {
 }
 
 fn run(trace: &Trace, options: Options) -> (Outcome, Plain) {
+    let (outcome, kernel) = run_with(None, trace, options);
+    (outcome.unwrap(), kernel)
+}
+
+fn run_with(
+    lies: Option<(Order, Frame)>,
+    trace: &Trace,
+    options: Options,
+) -> (Result<Outcome, ReplayError>, Plain) {
     let memory = Memory::new(trace).unwrap();
     let mut kernel = Plain {
         lists: NoGrouping::new(&memory),
         stats: ReclaimStats::default(),
         background: 0,
+        lies,
     };
     let contents = Content::of_all(trace);
     let done = AtomicU64::new(0);
-    let outcome =
-        replay_with_reclaim("plain", &mut kernel, &memory, &contents, options, &done).unwrap();
+    let outcome = replay_with_reclaim("plain", &mut kernel, &memory, &contents, options, &done);
     (outcome, kernel)
 }
 
@@ -227,6 +241,26 @@ fn a_request_that_must_not_reclaim_fails_fast() {
     assert_eq!((outcome.failures[9], outcome.retries[9].tried), (1, 1));
     assert_eq!(outcome.retries[9].served, 0);
     assert_eq!(kernel.stats.allocstalls(), 0);
+}
+
+#[test]
+fn the_oracle_sees_what_is_handed_out_to_probes_and_retries_too() {
+    let somebodys = Frame(3);
+    let twice = |op| ReplayError::Fault {
+        policy: "plain",
+        op: Some(op),
+        fault: Fault::TakenTwice(somebodys, order(0)),
+    };
+    let lies = Some((order(0), somebodys));
+    let retry = Op::alloc(true, order(0), MOVABLE, 0, CACHE, 0);
+    let (outcome, _) = run_with(lies, &small(vec![Op::tick(1), retry]), options(0));
+    assert_eq!(outcome.unwrap_err(), twice(1));
+    let probing = Options {
+        probe: Some(order(0)),
+        ..options(0)
+    };
+    let (outcome, _) = run_with(lies, &small(vec![Op::tick(1)]), probing);
+    assert_eq!(outcome.unwrap_err(), twice(0));
 }
 
 #[test]

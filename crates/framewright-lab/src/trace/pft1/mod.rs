@@ -26,8 +26,9 @@
 //! # Invariants
 //! - **P1** A trace that was read is one: every free refers to what is allocated, every count is
 //!   right, every column is used up.
-//! - **P2** Memory follows what was read, not what a header claims: 16 bytes an operation byte,
-//!   16 an initial object's byte.
+//! - **P2** Memory follows what was read, not what a header claims: each column is held against the
+//!   header's counts before its first byte is read ([`len_bytes_of`]), all of them together against
+//!   the input's limit. A byte read becomes at most 72 bytes ([`held_bytes`]).
 //! - **P3** Writing what was read gives the same bytes, where the columns stand in the order
 //!   above and numbers in their shortest form, as the writer here leaves them.
 
@@ -66,6 +67,41 @@ const TICK_ORDER: u8 = 15;
 
 /// The `gfp` index of an operation whose flags nobody saw.
 const NO_GFP: u8 = 255;
+
+/// The fewest and the most bytes that the column can have, by the header's counts.
+///
+/// Not by the objects' ids or the runs' lengths: those are known only when the column is there.
+fn len_bytes_of(column: usize, nframes: u64, ninit: u64, nops: u64) -> (u64, u64) {
+    /// A number of 64 bits, seven to a byte.
+    const VARINT_MAX: u64 = 10;
+    match column {
+        INIT => (ninit, VARINT_MAX * ninit),
+        // A run has at least a frame.
+        ABSENT => (0, 2 * VARINT_MAX * nframes),
+        GFPTAB => (0, 4 * u64::from(NO_GFP)),
+        OPS => (nops, nops),
+        CPU | GFP => (0, nops),
+        PID => (0, 2 * nops),
+        FREE | TICK => (0, VARINT_MAX * nops),
+        PART => (0, 2 * VARINT_MAX * nops),
+        _ => (0, 0),
+    }
+}
+
+/// What is held for a byte of the column at most: the byte itself, and what it becomes.
+const fn held_bytes(column: usize) -> u64 {
+    match column {
+        // An object of 16 bytes, its liveness, and its frame where they do not ascend.
+        INIT => 1 + 16 + 1 + 8,
+        // A run of 16 bytes from two.
+        ABSENT => 1 + 8,
+        // An operation, and an object's liveness.
+        OPS => 1 + 16 + 1,
+        // An entry of a tree, half of whose nodes' room is free, and its share of the inner nodes.
+        PART => 1 + 64,
+        _ => 1,
+    }
+}
 
 /// Whether `frame` lies in one of the runs, which ascend.
 fn is_absent(absent: &[Run], frame: Frame) -> bool {

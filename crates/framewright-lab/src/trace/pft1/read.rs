@@ -1,6 +1,6 @@
 use super::{
     ABSENT, COLUMNS, CPU, FREE, GFP, GFPTAB, INIT, MAGIC, NO_GFP, OPS, PART, PID, TICK, TICK_ORDER,
-    is_absent, padded, varint,
+    held_bytes, is_absent, len_bytes_of, padded, varint,
 };
 use crate::trace::liveness::{BadFree, Liveness};
 use crate::trace::{InitClass, InitObject, Input, Op, Trace, TraceError};
@@ -23,11 +23,12 @@ struct Columns {
 /// Reads a trace of the form PFT1.
 ///
 /// Time: one pass over the columns; memory: the columns, and 16 bytes for each operation and each
-/// initial object.
+/// initial object, refused before it is taken where it passes the input's limit.
 ///
 /// # Errors
 /// If the input cannot be read, is not PFT1, is cut off, or says what no trace can mean: a free of
-/// what is not allocated, counts that do not match, a column too short or too long. The message
+/// what is not allocated, counts that do not match, a column too short or too long, more than the
+/// input's limit lets it hold. The message
 /// names the column or the operation, which count from 0.
 pub fn read_pft1(mut input: Input) -> Result<Trace, TraceError> {
     let header = read_header(&mut input)?;
@@ -109,6 +110,12 @@ fn read_columns(input: &mut Input, header: &Header) -> Result<Columns, TraceErro
         let len_bytes = len_bytes.try_into().map_or(0, u64::from_le_bytes);
         order.push((column, len_bytes));
     }
+    check_lengths(header, &order).map_err(|message| input.error(message))?;
+    let held = order.iter().fold(0u64, |sum, &(column, len_bytes)| {
+        sum.saturating_add(len_bytes.saturating_mul(held_bytes(column)))
+    });
+    let limit = input.memory_limit().check(held);
+    limit.map_err(|over| input.error(format!("the columns as the header gives them: {over}")))?;
     let mut columns = Columns {
         bytes: Default::default(),
     };
@@ -120,6 +127,28 @@ fn read_columns(input: &mut Input, header: &Header) -> Result<Columns, TraceErro
         return Err(input.error("there are bytes after the last column, expected the end"));
     }
     Ok(columns)
+}
+
+/// Holds each column's length against the header's counts.
+fn check_lengths(header: &Header, order: &[(usize, u64)]) -> Result<(), String> {
+    let counts = [header.nframes, header.ninit, header.nops].map(u64::from);
+    for &(column, len_bytes) in order {
+        let (name, [nframes, ninit, nops]) = (COLUMNS[column], counts);
+        let (least, most) = len_bytes_of(column, nframes, ninit, nops);
+        if (least..=most).contains(&len_bytes) {
+            continue;
+        }
+        let (n, what) = match column {
+            INIT => (ninit, "objects"),
+            ABSENT => (nframes, "frames"),
+            GFPTAB => (u64::from(NO_GFP), "words"),
+            _ => (nops, "operations"),
+        };
+        return Err(format!(
+            "the column `{name}` has {len_bytes} bytes for {n} {what}, expected {least} to {most}"
+        ));
+    }
+    Ok(())
 }
 
 fn parse(header: &Header, columns: &Columns) -> Result<Trace, String> {
@@ -137,14 +166,7 @@ fn parse(header: &Header, columns: &Columns) -> Result<Trace, String> {
 }
 
 fn parse_init(mut bytes: &[u8], header: &Header) -> Result<Vec<InitObject>, String> {
-    // Each takes at least a byte, which bounds what the header may claim.
-    if header.ninit as usize > bytes.len() {
-        return Err(format!(
-            "the column `init` has {} bytes for {} objects, expected one or more each",
-            bytes.len(),
-            header.ninit
-        ));
-    }
+    // Each takes at least a byte, which was checked before the column was read.
     let mut init = Vec::with_capacity(header.ninit as usize);
     let mut frame = 0i64;
     let mut is_ascending = true;
@@ -233,13 +255,6 @@ fn parse_gfptab(bytes: &[u8]) -> Result<Vec<u32>, String> {
 
 fn parse_ops(header: &Header, columns: &Columns, gfptab: &[u32]) -> Result<Vec<Op>, String> {
     let codes = &columns.bytes[OPS];
-    if codes.len() != header.nops as usize {
-        return Err(format!(
-            "the column `ops` has {} bytes, expected {} for as many operations",
-            codes.len(),
-            header.nops
-        ));
-    }
     let mut walk = Walk {
         cpu: &columns.bytes[CPU],
         free: &columns.bytes[FREE],

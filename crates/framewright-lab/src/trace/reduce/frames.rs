@@ -41,12 +41,30 @@ struct Cell {
     freed_at: u32,
 }
 
+/// Frames of a piece of a chunk: an event that names a chunk of its own costs one piece, not the
+/// cells of 1,024 frames.
+const PIECE: u32 = 1 << PIECE_ORDER;
+const PIECE_ORDER: u32 = 6;
+const PIECES: usize = 1 << (CHUNK_ORDER - PIECE_ORDER);
+
+/// The frames of a piece that something has changed.
+#[derive(Debug)]
+struct Piece {
+    cells: [Cell; PIECE as usize],
+    start: [Option<InitClass>; PIECE as usize],
+}
+
 #[derive(Debug)]
 struct Chunk {
     number: u64,
-    cells: Vec<Cell>,
-    start: Vec<Option<InitClass>>,
+    /// None where nothing has changed: the frames are what the snapshot says, or unheard of.
+    pieces: [Option<Box<Piece>>; PIECES],
 }
+
+/// What a new chunk takes: itself, and its entries in the vector and the map, each of which may
+/// have as much room again.
+const CHUNK_BYTES: u64 = 2 * (size_of::<Chunk>() as u64 + 32);
+const PIECE_BYTES: u64 = size_of::<Piece>() as u64;
 
 /// The frames that events have named, in chunks made when one is first named.
 ///
@@ -59,6 +77,7 @@ pub(super) struct FrameTable {
     by_number: HashMap<u64, u32>,
     /// The chunk of the last look-up: runs of events stay in one.
     last: Option<(u64, u32)>,
+    pieces: u64,
 }
 
 impl FrameTable {
@@ -68,11 +87,22 @@ impl FrameTable {
             chunks: Vec::new(),
             by_number: HashMap::new(),
             last: None,
+            pieces: 0,
         }
     }
 
     pub(super) fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref()
+    }
+
+    /// What the table holds besides the snapshot.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.chunks.len() as u64 * CHUNK_BYTES + self.pieces * PIECE_BYTES
+    }
+
+    /// How many chunks events have named.
+    pub(super) fn chunks(&self) -> u64 {
+        self.chunks.len() as u64
     }
 
     /// The slot of a frame, or `None` when there are more chunks than slots can number.
@@ -94,38 +124,50 @@ impl FrameTable {
         if self.chunks.len() == CHUNKS_MAX {
             return None;
         }
-        let mut chunk = Chunk {
-            number,
-            cells: Vec::with_capacity(CHUNK as usize),
-            start: Vec::with_capacity(CHUNK as usize),
-        };
-        for place in 0..u64::from(CHUNK) {
-            let (owner, freed_at, start) = match &self.snapshot {
-                None => (NOBODY, UNHEARD, None),
-                Some(snapshot) => {
-                    let state = snapshot.state((number << CHUNK_ORDER) + place);
-                    match state {
-                        FrameState::Free => (NOBODY, 0, None),
-                        FrameState::Absent => (ABSENT, UNHEARD, None),
-                        allocated => (START, UNHEARD, class_of(allocated)),
-                    }
-                }
-            };
-            chunk.cells.push(Cell { owner, freed_at });
-            chunk.start.push(start);
-        }
         let index = self.chunks.len() as u32;
-        self.chunks.push(chunk);
+        self.chunks.push(Chunk {
+            number,
+            pieces: Default::default(),
+        });
         self.by_number.insert(number, index);
         Some(index)
     }
 
+    fn piece(&self, slot: u32) -> Option<&Piece> {
+        self.chunks[(slot >> CHUNK_ORDER) as usize].pieces[piece_of(slot)].as_deref()
+    }
+
+    /// The piece to change, made if nothing has changed in it before.
+    fn piece_mut(&mut self, slot: u32) -> &mut Piece {
+        let chunk = &mut self.chunks[(slot >> CHUNK_ORDER) as usize];
+        let piece = &mut chunk.pieces[piece_of(slot)];
+        piece.get_or_insert_with(|| {
+            self.pieces += 1;
+            let place = slot & (CHUNK - 1) & !(PIECE - 1);
+            let first = (chunk.number << CHUNK_ORDER) + u64::from(place);
+            let unchanged = |k: usize| unchanged(self.snapshot.as_ref(), first + k as u64);
+            Box::new(Piece {
+                cells: std::array::from_fn(|k| unchanged(k).0),
+                start: std::array::from_fn(|k| unchanged(k).1),
+            })
+        })
+    }
+
+    fn unchanged(&self, slot: u32) -> (Cell, Option<InitClass>) {
+        let number = self.chunks[(slot >> CHUNK_ORDER) as usize].number;
+        let frame = (number << CHUNK_ORDER) + u64::from(slot & (CHUNK - 1));
+        unchanged(self.snapshot.as_ref(), frame)
+    }
+
     fn cell(&self, slot: u32) -> Cell {
-        self.chunks[(slot >> CHUNK_ORDER) as usize].cells[(slot & (CHUNK - 1)) as usize]
+        match self.piece(slot) {
+            Some(piece) => piece.cells[in_piece(slot)],
+            None => self.unchanged(slot).0,
+        }
     }
 
     fn cell_mut(&mut self, slot: u32) -> &mut Cell {
-        &mut self.chunks[(slot >> CHUNK_ORDER) as usize].cells[(slot & (CHUNK - 1)) as usize]
+        &mut self.piece_mut(slot).cells[in_piece(slot)]
     }
 
     pub(super) fn holder(&self, slot: u32) -> Holder {
@@ -152,11 +194,14 @@ impl FrameTable {
 
     /// What the frame was at the start, if it was allocated then.
     pub(super) fn start(&self, slot: u32) -> Option<InitClass> {
-        self.chunks[(slot >> CHUNK_ORDER) as usize].start[(slot & (CHUNK - 1)) as usize]
+        match self.piece(slot) {
+            Some(piece) => piece.start[in_piece(slot)],
+            None => self.unchanged(slot).1,
+        }
     }
 
     pub(super) fn set_start(&mut self, slot: u32, class: Option<InitClass>) {
-        self.chunks[(slot >> CHUNK_ORDER) as usize].start[(slot & (CHUNK - 1)) as usize] = class;
+        self.piece_mut(slot).start[in_piece(slot)] = class;
     }
 
     /// Learns from a snapshot taken after the last event: a frame that was allocated in the first,
@@ -172,19 +217,22 @@ impl FrameTable {
             if state != FrameState::Free || !allocated(*frame) {
                 continue;
             }
-            match self.by_number.get(&(number >> CHUNK_ORDER)) {
+            let place = number as u32 & (CHUNK - 1);
+            let made = self.by_number.get(&(number >> CHUNK_ORDER));
+            let made = made
+                .and_then(|&index| self.chunks[index as usize].pieces[piece_of(place)].as_mut());
+            match made {
                 None => *frame = FrameState::Free,
-                Some(&index) => {
-                    let place = number as usize & (CHUNK as usize - 1);
-                    let chunk = &mut self.chunks[index as usize];
-                    if chunk.cells[place].owner != START {
+                Some(piece) => {
+                    let place = in_piece(place);
+                    if piece.cells[place].owner != START {
                         continue;
                     }
-                    chunk.cells[place] = Cell {
+                    piece.cells[place] = Cell {
                         owner: NOBODY,
                         freed_at: 0,
                     };
-                    chunk.start[place] = None;
+                    piece.start[place] = None;
                 }
             }
             learnt += 1;
@@ -225,6 +273,7 @@ impl FrameTable {
             .get(&number)
             .map(|&index| index << CHUNK_ORDER);
         (0..CHUNK).map(move |place| match (made, &self.snapshot) {
+            (Some(first), None) if self.piece(first + place).is_none() => Ok(None),
             (Some(first), _) => match self.holder(first + place) {
                 Holder::Absent => Err(()),
                 _ => Ok(self.start(first + place)),
@@ -238,6 +287,27 @@ impl FrameTable {
             (None, None) => Ok(None),
         })
     }
+}
+
+/// The place of a slot's piece in its chunk.
+const fn piece_of(slot: u32) -> usize {
+    ((slot & (CHUNK - 1)) >> PIECE_ORDER) as usize
+}
+
+/// A slot's place in its piece.
+const fn in_piece(slot: u32) -> usize {
+    (slot & (PIECE - 1)) as usize
+}
+
+/// What a frame is that no event has changed.
+fn unchanged(snapshot: Option<&Snapshot>, frame: u64) -> (Cell, Option<InitClass>) {
+    let (owner, freed_at, start) = match snapshot.map(|snapshot| snapshot.state(frame)) {
+        None => (NOBODY, UNHEARD, None),
+        Some(FrameState::Free) => (NOBODY, 0, None),
+        Some(FrameState::Absent) => (ABSENT, UNHEARD, None),
+        Some(allocated) => (START, UNHEARD, class_of(allocated)),
+    };
+    (Cell { owner, freed_at }, start)
 }
 
 fn class_of(state: FrameState) -> Option<InitClass> {

@@ -44,6 +44,7 @@ mod anomaly;
 mod finish;
 mod frames;
 mod object;
+mod places;
 mod reducer;
 mod reference;
 mod tasks;
@@ -55,7 +56,7 @@ pub use anomaly::{Anomalies, EventCounts};
 pub use reducer::Reducer;
 pub use reference::{Agreement, ReferenceRow, follow_chosen};
 
-use super::{Event, Snapshot, Trace};
+use super::{Event, Snapshot, TooMuchMemory, Trace};
 use std::fmt;
 
 /// The largest order the reduction takes: Linux's `MAX_PAGE_ORDER` unless configured otherwise.
@@ -91,6 +92,8 @@ pub enum ReduceError {
     TooLong,
     /// More frames than 32 bits number: the events name more than 16 TiB in chunks of 4 MiB.
     TooManyFrames,
+    /// The reduction would hold more than its limit.
+    TooMuchMemory(TooMuchMemory),
 }
 
 impl fmt::Display for ReduceError {
@@ -105,6 +108,7 @@ impl fmt::Display for ReduceError {
                 f,
                 "the events name frames in more than 4194304 chunks of 4 MiB: expected at most 16 TiB of memory"
             ),
+            Self::TooMuchMemory(over) => write!(f, "the reduction of the events so far {over}"),
         }
     }
 }
@@ -117,10 +121,11 @@ impl std::error::Error for ReduceError {}
 /// Without a first snapshot the universe is the 4 MiB chunks that the events name, renumbered
 /// in order, and frames that no event names count as free; with one, the chunks that are named or had a free frame.
 ///
-/// Memory: 16 bytes an operation, 8 an object, 9 a frame of the universe.
+/// Memory: 16 bytes an operation, 12 an object, 9 a frame of the 64 around each that an event
+/// names, 1 a frame of the chunks that are not all alike; never above the reducer's limit.
 ///
 /// # Errors
-/// [`ReduceError`] where 32 bits are too few.
+/// [`ReduceError`] where 32 bits or the memory are too few.
 pub fn reduce(
     events: impl IntoIterator<Item = Event>,
     first: Option<Snapshot>,

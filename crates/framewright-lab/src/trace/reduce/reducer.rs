@@ -1,8 +1,8 @@
 use super::frames::{FrameTable, Holder, OBJECTS_MAX};
 use super::object::{Mark, Moved, Object, Origin, Piece, REFERENCE_MS, aligned_blocks, block};
 use super::tasks::Tasks;
-use super::{Anomalies, EventCounts, ORDER_MAX, ORDERS, ReduceError};
-use crate::trace::{Event, EventKind, FrameState, InitClass, Op, Snapshot};
+use super::{Anomalies, EventCounts, ORDER_MAX, ORDERS, ReduceError, ReferenceRow};
+use crate::trace::{Event, EventKind, FrameState, InitClass, MemoryLimit, Op, Snapshot};
 use framewright::{Frame, Mobility, Order};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,6 +11,20 @@ use std::ops::Range;
 /// ones, and 255, no entry, for the synthetic allocations.
 const GFP_OTHER: u8 = 254;
 const GFP_SYNTHETIC: u8 = 255;
+
+/// What is held for each of these to the end of the reduction: itself, as much room again in a vector
+/// that grows, and what it becomes.
+const OP_BYTES: u64 = 2 * size_of::<Op>() as u64;
+/// Its number, its frame and mobility in the reference, its initial object or chosen frame.
+const OBJECT_BYTES: u64 = 2 * size_of::<Object>() as u64 + 4 + 8 + 16;
+const SYNTHETIC_BYTES: u64 = 3 * size_of::<(u32, u32, Op)>() as u64;
+/// Its entry among the open ones, its migration, and where its frames are.
+const MOVED_BYTES: u64 = 2 * size_of::<Moved>() as u64 + 64 + 24 + 32;
+const MARK_BYTES: u64 = 3 * size_of::<Mark>() as u64 + 2 * size_of::<ReferenceRow>() as u64;
+/// A number and what it stands for, in a map that has as much room again.
+const NAME_BYTES: u64 = 32;
+/// A chunk's frames in the reference, its sums and numbers.
+const UNIVERSE_CHUNK_BYTES: u64 = 1024 + 64;
 
 /// A part of a freed block, by what was known of it.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +63,7 @@ pub struct Reducer {
     pids: HashMap<u32, u16>,
     gfp_index: HashMap<u32, u8>,
     clock: Option<Clock>,
+    limit: MemoryLimit,
     /// Scratch, kept for its memory.
     parts: Vec<Part>,
     pieces: Vec<Piece>,
@@ -81,9 +96,31 @@ impl Reducer {
             pids: HashMap::new(),
             gfp_index: HashMap::new(),
             clock: None,
+            limit: MemoryLimit::default(),
             parts: Vec::new(),
             pieces: Vec::new(),
         }
+    }
+
+    /// The same reducer, with another limit on what it may hold.
+    #[must_use]
+    pub fn with_memory_limit(self, limit: MemoryLimit) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// What the reduction of the events so far takes at most: 64 bytes a frame that they name,
+    /// 2 KiB a chunk.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        let names = self.pids.len() + self.gfp_index.len();
+        self.table.held_bytes()
+            + self.table.chunks() * UNIVERSE_CHUNK_BYTES
+            + self.objects.len() as u64 * OBJECT_BYTES
+            + self.ops.len() as u64 * OP_BYTES
+            + self.synthetic.len() as u64 * SYNTHETIC_BYTES
+            + self.moved.len() as u64 * MOVED_BYTES
+            + self.marks.len() as u64 * MARK_BYTES
+            + names as u64 * NAME_BYTES
     }
 
     /// Every event so far, by kind.
@@ -95,7 +132,7 @@ impl Reducer {
     /// Takes the next event in the order of the trace.
     ///
     /// # Errors
-    /// [`ReduceError`] where 32 bits are too few; the reducer is not usable afterwards.
+    /// [`ReduceError`] where 32 bits or the memory are too few; the reducer is not usable afterwards.
     pub fn push(&mut self, event: &Event) -> Result<(), ReduceError> {
         // Twice a block of the largest order: what one event can add at most.
         let room = 4 << ORDER_MAX;
@@ -103,6 +140,9 @@ impl Reducer {
         if self.ops.len() + self.synthetic.len() > most || self.objects.len() > most {
             return Err(ReduceError::TooLong);
         }
+        // One event adds 64 KiB at most, so that it is enough to look before it.
+        let limit = self.limit.check(self.held_bytes());
+        limit.map_err(ReduceError::TooMuchMemory)?;
         self.advance(event.time_ns);
         match event.kind {
             EventKind::Alloc {

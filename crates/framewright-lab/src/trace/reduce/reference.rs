@@ -1,5 +1,6 @@
 use super::frames::CHUNK_ORDER;
 use super::object::{Mark, REFERENCE_MS};
+use super::places::{Place, Places};
 use crate::trace::{FrameState, OpKind, Snapshot, Trace};
 use framewright::{Mobility, Order};
 use std::collections::HashMap;
@@ -106,14 +107,6 @@ pub(super) struct Migration {
     pub(super) to: Option<u32>,
 }
 
-/// What a frame is, as the recording kernel had it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Free,
-    Held(Mobility),
-    Absent,
-}
-
 /// Where the frames of migrated objects are: by object and offset; `None` where not known.
 type Whereabouts = HashMap<(u32, u32), Option<u32>>;
 
@@ -123,7 +116,7 @@ type Whereabouts = HashMap<(u32, u32), Option<u32>>;
 /// Migrations are in neither, so an object that compaction moved still counts where it was: the
 /// rows drift from the truth by as much as was moved. `extfrag_so_far` is 0, as it is not known.
 ///
-/// Time: O(operations), and O(frames) a row.
+/// Time: O(frames of the operations), and for a row O(frames of the chunks that changed).
 ///
 /// # Panics
 /// If `chosen` does not belong to `trace`: a frame outside it.
@@ -153,14 +146,14 @@ pub(super) fn follow(
     chunks: &[u64],
     last: Option<&Snapshot>,
 ) -> (Vec<ReferenceRow>, Option<Agreement>) {
-    let mut frames = vec![Place::Free; trace.nframes as usize];
+    let mut places = Places::new(trace.nframes);
     for run in &trace.absent {
-        frames[run.start().0 as usize..run.end().0 as usize].fill(Place::Absent);
+        places.fill(run.start().0..run.end().0, Place::Absent);
     }
     // First frame and mobility of each object.
     let mut objects: Vec<(u32, Mobility)> = Vec::with_capacity(trace.init.len() + chosen.len());
     for object in &trace.init {
-        frames[object.frame.0 as usize] = Place::Held(object.class.mobility());
+        places.set(object.frame.0, Place::Held(object.class.mobility()));
         objects.push((object.frame.0 as u32, object.class.mobility()));
     }
     let mut moved = Whereabouts::new();
@@ -178,10 +171,10 @@ pub(super) fn follow(
                 let to = migration.to.map(|to| to + k);
                 let from = moved.insert((migration.object, offset), to);
                 if let Some(from) = from.unwrap_or(Some(first + offset)) {
-                    frames[from as usize] = Place::Free;
+                    places.set(u64::from(from), Place::Free);
                 }
                 if let Some(to) = to {
-                    frames[to as usize] = Place::Held(mobility);
+                    places.set(u64::from(to), Place::Held(mobility));
                 }
             }
         }
@@ -190,83 +183,48 @@ pub(super) fn follow(
                 event: at as u64,
                 ms: mark.ms,
                 extfrag_so_far: mark.extfrag,
-                ..observe(&frames)
+                ..places.row()
             });
         }
         let Some(op) = trace.ops.get(at) else { break };
-        let length = op.order().frames() as u32;
         match op.kind() {
             OpKind::Alloc => {
                 let first = *chosen.next().unwrap_or(&0);
-                frames[first as usize..(first + length) as usize].fill(Place::Held(op.mobility()));
+                let frames = u64::from(first)..u64::from(first) + op.order().frames();
+                places.fill(frames, Place::Held(op.mobility()));
                 objects.push((first, op.mobility()));
             }
             OpKind::Free | OpKind::FreePart => {
                 let first = objects[op.value as usize].0;
+                let start = u64::from(first) + u64::from(op.offset);
+                if moved.is_empty() {
+                    places.fill(start..start + op.order().frames(), Place::Free);
+                    continue;
+                }
+                let length = op.order().frames() as u32;
                 for offset in op.offset..op.offset + length {
-                    let place = match moved.is_empty() {
-                        true => None,
-                        false => moved.remove(&(op.value, offset)),
-                    };
+                    let place = moved.remove(&(op.value, offset));
                     if let Some(frame) = place.unwrap_or(Some(first + offset)) {
-                        frames[frame as usize] = Place::Free;
+                        places.set(u64::from(frame), Place::Free);
                     }
                 }
             }
             OpKind::Tick | OpKind::Failed => {}
         }
     }
-    let agreement = last.map(|last| compare(&frames, chunks, last));
+    let agreement = last.map(|last| compare(&places, chunks, last));
     (rows, agreement)
 }
 
-fn observe(frames: &[Place]) -> ReferenceRow {
-    let mut row = ReferenceRow::default();
-    // Frames from which a request of that order can be served: aligned runs that are free.
-    let usable = |places: &[Place], length: usize| {
-        let runs = places.chunks_exact(length);
-        let free = runs.filter(|run| run.iter().all(|&place| place == Place::Free));
-        (free.count() * length) as u64
-    };
-    let (mut usable_o3, mut usable_o9) = (0, 0);
-    for chunk in frames.chunks(1 << CHUNK_ORDER) {
-        row.free_4m += u64::from(usable(chunk, 1 << CHUNK_ORDER) != 0);
-        for block in chunk.chunks(512) {
-            usable_o3 += usable(block, 8);
-            usable_o9 += usable(block, 512);
-            let count = |which: fn(&Place) -> bool| {
-                block.iter().filter(|place| which(place)).count() as u64
-            };
-            row.free_frames += count(|place| *place == Place::Free);
-            let movable = count(|place| *place == Place::Held(Mobility::Movable));
-            let held = count(|place| matches!(place, Place::Held(_)));
-            if held > movable {
-                row.blocks_unmov_any += 1;
-                if movable > 0 {
-                    row.blocks_mixed += 1;
-                    row.movable_frames_in_mixed += movable;
-                }
-            }
-        }
-    }
-    row.free_2m = usable_o9 / 512;
-    let unusable = |usable: u64| match row.free_frames {
-        0 => 0.0,
-        free => (free - usable) as f64 / free as f64,
-    };
-    (row.unusable_o3, row.unusable_o9) = (unusable(usable_o3), unusable(usable_o9));
-    row
-}
-
-fn compare(frames: &[Place], chunks: &[u64], last: &Snapshot) -> Agreement {
+fn compare(places: &Places, chunks: &[u64], last: &Snapshot) -> Agreement {
     let mut agreement = Agreement::default();
-    for (chunk, places) in chunks.iter().zip(frames.chunks(1 << CHUNK_ORDER)) {
-        for (k, place) in (0..).zip(places) {
+    for (chunk, first) in chunks.iter().zip((0..).step_by(1 << CHUNK_ORDER)) {
+        for k in 0..1 << CHUNK_ORDER {
             let is_free = match last.state((chunk << CHUNK_ORDER) + k) {
                 FrameState::Absent => continue,
                 state => state == FrameState::Free,
             };
-            let count = match (place, is_free) {
+            let count = match (places.get(first + k), is_free) {
                 (Place::Absent, _) => continue,
                 (Place::Free, true) => &mut agreement.both_free,
                 (Place::Free, false) => &mut agreement.only_model_free,

@@ -1,6 +1,13 @@
 use super::words::{Line, shown};
 use crate::trace::TraceError;
 use framewright::Mobility;
+use std::collections::HashMap;
+
+/// Node, zone and migratetype.
+type Key<'a> = (u64, &'a str, &'a str);
+
+/// The place of each among the types.
+type Places<'a> = HashMap<Key<'a>, usize>;
 
 /// What one zone has of one migratetype.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +39,8 @@ impl PageTypeInfo {
     /// Pageblocks with the label of that mobility, in all zones.
     #[must_use]
     pub fn pageblocks(&self, mobility: Mobility) -> u64 {
-        self.of(mobility).map(|of| of.pageblocks).sum()
+        self.of(mobility)
+            .fold(0, |sum, of| sum.saturating_add(of.pageblocks))
     }
 
     /// Free blocks of that mobility and order, in all zones.
@@ -40,7 +48,7 @@ impl PageTypeInfo {
     pub fn free_blocks(&self, mobility: Mobility, order: usize) -> u64 {
         self.of(mobility)
             .filter_map(|of| of.free_blocks.get(order))
-            .sum()
+            .fold(0, |sum, &blocks| sum.saturating_add(blocks))
     }
 
     fn of(&self, mobility: Mobility) -> impl Iterator<Item = &ZoneType> {
@@ -57,6 +65,8 @@ impl PageTypeInfo {
 pub fn read_pagetypeinfo(name: &str, text: &str) -> Result<PageTypeInfo, TraceError> {
     let mut pageblock_order = None;
     let mut types: Vec<ZoneType> = Vec::new();
+    // Where each is among them: a table of many zones is read in one pass.
+    let mut places: Places<'_> = HashMap::new();
     // The migratetypes of the second table, once its header has come.
     let mut columns: Option<Vec<&str>> = None;
     let mut counted = 0;
@@ -71,9 +81,11 @@ pub fn read_pagetypeinfo(name: &str, text: &str) -> Result<PageTypeInfo, TraceEr
                 break;
             }
             counted += 1;
-            count_pageblocks(line, columns, &mut types)?;
+            count_pageblocks(line, columns, &places, &mut types)?;
         } else if line.text.starts_with("Node") {
-            types.push(free_of_type(line)?);
+            let (of, key) = free_of_type(line)?;
+            places.entry(key).or_insert(types.len());
+            types.push(of);
         }
     }
     let Some(pageblock_order) = pageblock_order else {
@@ -95,7 +107,7 @@ pub fn read_pagetypeinfo(name: &str, text: &str) -> Result<PageTypeInfo, TraceEr
 }
 
 /// `Node 0, zone DMA, type Unmovable 1 2 ...`
-fn free_of_type(line: Line<'_>) -> Result<ZoneType, TraceError> {
+fn free_of_type<'a>(line: Line<'a>) -> Result<(ZoneType, Key<'a>), TraceError> {
     let (node, zone, rest) = line.zone()?;
     let rest = rest.trim_start_matches([',', ' ']);
     let mut words = rest
@@ -114,20 +126,22 @@ fn free_of_type(line: Line<'_>) -> Result<ZoneType, TraceError> {
     if free_blocks.is_empty() {
         return Err(line.error("no counts, expected one an order"));
     }
-    Ok(ZoneType {
+    let of = ZoneType {
         node,
         zone: zone.to_owned(),
         migratetype: migratetype.to_owned(),
         free_blocks,
         is_cut,
         pageblocks: 0,
-    })
+    };
+    Ok((of, (node, zone, migratetype)))
 }
 
 /// `Node 0, zone DMA 1 7 0 ...`, a count a column.
 fn count_pageblocks(
     line: Line<'_>,
     columns: &[&str],
+    places: &Places<'_>,
     types: &mut [ZoneType],
 ) -> Result<(), TraceError> {
     let (node, zone, rest) = line.zone()?;
@@ -141,10 +155,8 @@ fn count_pageblocks(
     }
     for (migratetype, count) in columns.iter().zip(counts) {
         let count = line.number(count)?;
-        let of = types
-            .iter_mut()
-            .find(|of| of.node == node && of.zone == zone && of.migratetype == *migratetype);
-        let Some(of) = of else {
+        let place = places.get(&(node, zone, *migratetype));
+        let Some(of) = place.and_then(|&place| types.get_mut(place)) else {
             let (zone, migratetype) = (shown(zone), shown(migratetype));
             return Err(line.error(format!(
                 "zone {zone} type {migratetype} is not in the table above"

@@ -1,3 +1,4 @@
+use crate::printable;
 use crate::trace::TraceError;
 
 /// One line of a `/proc` file, for errors that say where.
@@ -45,5 +46,6 @@ impl<'a> Line<'a> {
 
 /// A word that may come from anywhere, short enough for a message.
 pub(super) fn shown(word: &str) -> String {
-    word.chars().filter(|c| !c.is_control()).take(40).collect()
+    let head: String = word.chars().take(40).collect();
+    printable::text(&head)
 }

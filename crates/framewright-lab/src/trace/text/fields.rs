@@ -1,3 +1,4 @@
+use crate::printable;
 use std::fmt;
 
 /// Why a number is not one.
@@ -142,19 +143,7 @@ pub(super) fn shown(text: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 100;
     let cut = text.len() > SHOWN_BYTES_MAX;
     let head = &text[..text.len().min(SHOWN_BYTES_MAX)];
-    let mut shown = String::from("`");
-    for chunk in head.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                shown.extend(c.escape_default());
-            } else {
-                shown.push(c);
-            }
-        }
-        for byte in chunk.invalid() {
-            shown.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
+    let mut shown = format!("`{}", printable::bytes(head));
     if cut {
         shown.push_str("...");
     }
@@ -224,6 +213,7 @@ mod tests {
     #[test]
     fn what_is_shown_is_printable() {
         assert_eq!(shown(b"a\xffb\tc"), "`a\\xffb\\tc`");
+        assert_eq!(shown("a\u{202e}b".as_bytes()), "`a\\u{202e}b`");
         assert_eq!(shown(&[b'x'; 101]), format!("`{}...`", "x".repeat(100)));
     }
 }

@@ -11,6 +11,7 @@
 //! decides where it ends.
 
 use super::fields::{decimal, shown, time_ns};
+use crate::steps;
 
 /// What stands in front of an event's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +67,10 @@ pub(super) enum Special {
 /// The column that the kernel pads a task's name to.
 const TASK_COLUMNS: usize = 16;
 
+/// Where a task's name has ended at last. Kernels keep 16 bytes of it and tools pad it to some more;
+/// without a bound, a line of nothing but dashes would be read as often as it has some.
+const TASK_BYTES_MAX: usize = 1024;
+
 /// A line's head, or how far it could be read.
 pub(super) fn head(line: &[u8]) -> Result<Head<'_>, Stop> {
     // Where the kernel itself puts it, whatever the name in front says.
@@ -76,7 +81,8 @@ pub(super) fn head(line: &[u8]) -> Result<Head<'_>, Stop> {
     }
     // Where someone has cut the blanks in front, or the name is not padded.
     let mut furthest = Stop::Task;
-    for dash in memchr::memchr_iter(b'-', line) {
+    for dash in memchr::memchr_iter(b'-', &line[..line.len().min(TASK_BYTES_MAX)]) {
+        steps::add(1);
         match after_task(line, dash + 1) {
             Ok(head) => return Ok(head),
             Err(stop) => furthest = furthest.max(stop),
@@ -258,4 +264,19 @@ fn overwritten(line: &[u8]) -> Option<u64> {
     let held = decimal(&numbers[..slash]).ok()?;
     let written = decimal(&numbers[slash + 1..end]).ok()?;
     written.checked_sub(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p5_a_line_of_dashes_is_tried_at_so_many_of_them_whatever_its_length() {
+        // Each of them could be the one in front of the PID, and be followed by a whole line.
+        for pieces in [1_000, 25_000] {
+            let line = "-1 [0] 1: ".repeat(pieces);
+            let steps = steps::of(|| assert_eq!(head(line.as_bytes()), Err(Stop::Event)));
+            assert_eq!(steps, TASK_BYTES_MAX.div_ceil(10) as u64, "{pieces} pieces");
+        }
+    }
 }

@@ -234,7 +234,8 @@ impl Parser {
             Special::Continuation => self.counts.continuations += 1,
             Special::Overwritten(events) => {
                 self.counts.comments += 1;
-                self.counts.overwritten_events += events;
+                let so_far = &mut self.counts.overwritten_events;
+                *so_far = so_far.saturating_add(events);
             }
             // The marker has no time of its own: it stands behind the event above.
             Special::Lost { cpu, events } => {

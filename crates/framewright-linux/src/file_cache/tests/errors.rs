@@ -401,3 +401,128 @@ fn a_medium_that_panics_leaves_nobody_waiting_and_loses_nothing() {
     drop((cache, file, seat));
     all_is_back(&host);
 }
+
+/// A file to which somebody appends a page in front of whoever writes it back, at each write.
+struct Appended {
+    file: Arc<Memory>,
+    written: std::sync::mpsc::SyncSender<()>,
+    appended: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Medium for Appended {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(into, offset)
+    }
+
+    fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
+        // Nobody appends any more when it is done.
+        if self.written.send(()).is_ok() {
+            let _ = self.appended.lock().unwrap().recv();
+        }
+        self.file.write_at(from, offset)
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.file.len_bytes()
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.file.set_len(len_bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+#[test]
+fn a_sync_ends_though_somebody_appends_in_front_of_it() {
+    let host = host(512);
+    let cache = cache(&host);
+    let (written, is_written) = std::sync::mpsc::sync_channel(0);
+    let (append, appended) = std::sync::mpsc::channel();
+    let memory = Memory::new(Vec::new());
+    let medium = Appended {
+        file: Arc::clone(&memory),
+        written,
+        appended: Mutex::new(appended),
+    };
+    let file = cache.add_medium(Arc::new(medium), true).unwrap();
+    let mut seat = host.seat().unwrap();
+    cache.write(&mut seat, &file, 0, &pattern(0)).unwrap();
+    std::thread::scope(|scope| {
+        let (cache, file, host) = (&cache, &file, &host);
+        scope.spawn(move || {
+            let mut seat = host.seat().unwrap();
+            // A hundred pages: a sync that went after them would write as often.
+            for page in 1..=100 {
+                let Ok(()) = is_written.recv_timeout(std::time::Duration::from_secs(2)) else {
+                    return;
+                };
+                let at = page * FRAME_BYTES as u64;
+                cache.write(&mut seat, file, at, &pattern(page)).unwrap();
+                append.send(()).unwrap();
+            }
+        });
+        cache.sync(file).unwrap();
+    });
+    assert_eq!(memory.writes.calls(), 1, "what was dirty when it began");
+    assert_eq!(memory.bytes().len(), FRAME_BYTES);
+    cache.sync(&file).unwrap();
+    assert_eq!(*memory.bytes(), patterns(2));
+    drop(file);
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn l8_a_file_that_is_open_in_one_cache_is_refused_by_another() {
+    let host = host(512);
+    let (one, other) = (cache(&host), cache(&host));
+    let memory = Memory::new(patterns(4));
+    let file = one.add_medium(memory.clone(), true).unwrap();
+    let mut seat = host.seat().unwrap();
+    let mut bytes = [0; 8];
+    let refused = [
+        other.read(&mut seat, &file, 0, &mut bytes).map(drop),
+        other.write(&mut seat, &file, 0, b"other").map(drop),
+        other.pin(&mut seat, &file, 0).map(drop),
+        other.truncate(&file, 0),
+        other.refresh(&file),
+        other.sync(&file),
+    ];
+    assert_eq!(refused, [Err(FileError::OtherCache); 6]);
+    assert_eq!(
+        FileError::OtherCache.to_string(),
+        "the file is open in another cache"
+    );
+    one.write(&mut seat, &file, 0, b"one").unwrap();
+    // The handle goes, and nothing else.
+    assert_eq!(other.forget(file), Err(FileError::OtherCache));
+    assert_eq!(
+        (cleared(&other, &mut seat), cleared(&one, &mut seat)),
+        (0, 0)
+    );
+    assert_eq!(&memory.bytes()[..3], b"one");
+    drop(seat);
+    all_is_back(&host);
+}
+
+#[test]
+fn a_page_with_as_many_pins_as_can_be_counted_says_so() {
+    let host = host(512);
+    let cache = cache(&host);
+    let file = cache.add_medium(Memory::new(patterns(1)), false).unwrap();
+    let mut seat = host.seat().unwrap();
+    let pin = cache.pin(&mut seat, &file, 0).unwrap();
+    let slot = cache.table.slot(cache.table.id_of(pin.frame()).unwrap());
+    slot.set_pins(u32::MAX);
+    let refused = cache.pin(&mut seat, &file, 0).map(drop);
+    assert_eq!(refused, Err(FileError::Pins { page: 0 }));
+    slot.set_pins(1);
+    drop((pin, file));
+    assert_eq!(cleared(&cache, &mut seat), 0);
+    drop(seat);
+    all_is_back(&host);
+}

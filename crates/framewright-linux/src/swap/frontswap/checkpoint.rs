@@ -7,21 +7,44 @@
 //!        └──────────┴──────────┴───────────┴─────────────┴──────────────
 //! ```
 //!
-//! A map has a word for each page: its slot and one more, or 0. A header has the checkpoint's number and
-//! checksums of the map and of itself. Checkpoints take turns: whatever is torn when the process
-//! ends, the other one is whole, and what it names has not been overwritten (F3). Words are little-endian.
+//! A map has a word for each page: its slot and one more, or 0. A header has the incarnation and the checkpoint's
+//! number, and checksums of the map and of itself. Words are little-endian.
+//!
+//! ```text
+//!            durable                    sync                    sync
+//!   anything ───────▶ void i, void i  ───────▶ 1 of i, void i  ───────▶ 1 of i, 2 of i ──▶ 3 of i, 2 of i ..
+//!                     (no checkpoint)          restore: 1               restore: 2          restore: 3
+//! ```
+//!
+//! [`durable`](Frontswap::durable) begins an *incarnation*: its number is above whatever stands in the two headers, and
+//! before anything else is written both headers say that it has no checkpoint. Only the highest incarnation that
+//! a header names counts. So what an earlier run left is never taken for this one's, nor restored once its
+//! slots may have been written over (F4). Within an incarnation checkpoints take turns: whatever is torn when the
+//! process ends, the other one is whole, and what it names has not been overwritten (F3).
+//!
+//! A device that was read may be one that another process wrote to and did not sync: [`restore`](Frontswap::restore) has
+//! it synced before a slot is handed out that an older checkpoint names.
+//!
+//! What a header says is compared with the device before anything is allocated, and a map with its sum. Pages have no
+//! sums: a device that gives back something else than was written, without an error, is not noticed. Such is a file that
+//! became shorter and then longer again.
 
 use super::{Entry, Frontswap, Kind, SwapDevice, SwapError};
 use framewright::platform::PageWords;
 use framewright::sync::Ordering::{Acquire, Relaxed};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::sync::PoisonError;
 
 /// Words in a slot.
 const WORDS: u64 = 512;
 
-/// "framewr" and the format's number.
-const MAGIC: u64 = u64::from_le_bytes(*b"framewr\x01");
+/// "framewr" and the format's number: the first format had no incarnations.
+const MAGIC: u64 = u64::from_le_bytes(*b"framewr\x02");
+
+/// Incarnations and checkpoints are below. One a nanosecond would take 146 years; a header that says more is forged.
+const NUMBERS: u64 = 1 << 62;
 
 /// Sweeps over the dirty pages before a sync gives up: an owner who takes a block keeps its pages from
 /// being written for a moment, and so does another cleaner.
@@ -31,7 +54,8 @@ const SWEEPS: u32 = 10_000;
 const NUMBER: usize = 1;
 const PAGES: usize = 2;
 const MAP_SUM: usize = 3;
-const OWN_SUM: usize = 4;
+const INCARNATION: usize = 4;
+const OWN_SUM: usize = 5;
 
 /// Why nothing was restored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +73,13 @@ pub enum RestoreError {
     },
     /// The device failed.
     Device(String),
+    /// There is no memory for what keeps so many pages and slots in order.
+    NoMemory {
+        /// The pages.
+        pages: u64,
+        /// The slots.
+        slots: u64,
+    },
 }
 
 impl fmt::Display for RestoreError {
@@ -64,19 +95,31 @@ impl fmt::Display for RestoreError {
                 "checkpoints of {pages} pages take {needed} slots, and the device has {slots}"
             ),
             Self::Device(what) => f.write_str(what),
+            Self::NoMemory { pages, slots } => {
+                write!(
+                    f,
+                    "no memory to keep {pages} pages and {slots} slots in order"
+                )
+            }
         }
     }
 }
 
 impl std::error::Error for RestoreError {}
 
+/// The sum of no words.
+const SUM_START: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A word for a sequence of words: any single one that differs makes it differ.
 fn sum(words: impl IntoIterator<Item = u64>) -> u64 {
-    words.into_iter().fold(0x9e37_79b9_7f4a_7c15, |sum, word| {
-        // The multiplier of SplitMix64's finaliser: odd, so that nothing is lost.
-        let mixed = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ mixed >> 32
-    })
+    words.into_iter().fold(SUM_START, sum_with)
+}
+
+/// The sum of the words that have the sum `sum`, and one more.
+fn sum_with(sum: u64, word: u64) -> u64 {
+    // The multiplier of SplitMix64's finaliser: odd, so that nothing is lost.
+    let mixed = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ mixed >> 32
 }
 
 /// Slots of one map.
@@ -86,7 +129,7 @@ fn map_slots(pages: u64) -> u64 {
 
 /// Slots that checkpoints take.
 fn slots_needed(pages: u64) -> u64 {
-    2 + 2 * map_slots(pages)
+    2 + 2 * map_slots(pages) // at most 2^56: no sum of these is too long
 }
 
 /// Where map A or B begins.
@@ -103,64 +146,229 @@ impl Drop for Syncing<'_, '_> {
     }
 }
 
+/// What stands in a header.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    incarnation: u64,
+    /// 0: the incarnation had no checkpoint when this was written.
+    number: u64,
+    pages: u64,
+    map_sum: u64,
+}
+
+impl Header {
+    fn words(self) -> PageWords {
+        let mut words = [0; WORDS as usize];
+        words[0] = MAGIC;
+        words[NUMBER] = self.number;
+        words[PAGES] = self.pages;
+        words[MAP_SUM] = self.map_sum;
+        words[INCARNATION] = self.incarnation;
+        words[OWN_SUM] = sum(words[..OWN_SUM].iter().copied());
+        words
+    }
+
+    /// What a page says, if it is a header of that place.
+    fn of(words: &PageWords, which: u64) -> Option<Self> {
+        let header = Self {
+            incarnation: words[INCARNATION],
+            number: words[NUMBER],
+            pages: words[PAGES],
+            map_sum: words[MAP_SUM],
+        };
+        let is_whole = words[0] == MAGIC
+            && words[OWN_SUM] == sum(words[..OWN_SUM].iter().copied())
+            && header.incarnation < NUMBERS
+            && header.number < NUMBERS
+            && (header.number == 0 || header.number % 2 == which);
+        is_whole.then_some(header)
+    }
+}
+
+/// Reads one slot, its words in the machine's order.
+fn read_slot(device: &dyn SwapDevice, slot: u64) -> Result<PageWords, RestoreError> {
+    let mut page = [0; WORDS as usize];
+    match device.read(slot, &mut page) {
+        Ok(()) => Ok(page.map(u64::from_le)),
+        Err(error) => Err(RestoreError::Device(error.to_string())),
+    }
+}
+
+/// What stands in a header, if it is whole. Where nothing was ever written is none.
+fn read_header(device: &dyn SwapDevice, which: u64) -> Result<Option<Header>, RestoreError> {
+    let mut page = [0; WORDS as usize];
+    match device.read(which, &mut page) {
+        Ok(()) => Ok(Header::of(&page.map(u64::from_le), which)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(RestoreError::Device(error.to_string())),
+    }
+}
+
+/// Hands out the words of a map, one after the other. Returns their sum.
+fn read_map(
+    device: &dyn SwapDevice,
+    header: Header,
+    mut each: impl FnMut(u64, u64),
+) -> Result<u64, RestoreError> {
+    let start = map_start(header.number % 2, header.pages);
+    let mut so_far = SUM_START;
+    for nth in 0..map_slots(header.pages) {
+        let words = read_slot(device, start + nth)?;
+        let first = nth * WORDS;
+        let pages = (header.pages - first).min(WORDS);
+        for (page, word) in (first..first + pages).zip(words) {
+            so_far = sum_with(so_far, word);
+            each(page, word);
+        }
+    }
+    Ok(so_far)
+}
+
+/// Whether the device has the slots of checkpoints of so many pages, and one more.
+fn check_room(device: &dyn SwapDevice, pages: u64) -> Result<(), RestoreError> {
+    let (needed, slots) = (slots_needed(pages), device.slots());
+    if needed < slots {
+        return Ok(());
+    }
+    Err(RestoreError::TooSmall {
+        pages,
+        needed,
+        slots,
+    })
+}
+
+fn sync_now(device: &dyn SwapDevice) -> Result<(), RestoreError> {
+    let synced = device.sync();
+    synced.map_err(|error| RestoreError::Device(error.to_string()))
+}
+
 impl<'s> Frontswap<'s> {
     /// The pages 0 to `pages - 1`, all of them zero, on a device that keeps checkpoints of them.
     ///
-    /// The first [`sync`](Self::sync) makes one; what the device had before may be restored until then.
+    /// What the device had is gone when this returns: until the first [`sync`](Self::sync) has returned there
+    /// is nothing to be restored.
     ///
     /// # Errors
-    /// [`RestoreError::TooSmall`].
+    /// [`RestoreError::TooSmall`] and [`RestoreError::NoMemory`], and the device is as before;
+    /// [`RestoreError::Device`]: what it had may be gone.
     pub fn durable(device: &'s dyn SwapDevice, pages: u64) -> Result<Self, RestoreError> {
-        let mut swap = Self::new(device, pages);
-        let (needed, slots) = (slots_needed(pages), device.slots());
-        if needed >= slots {
-            return Err(RestoreError::TooSmall {
-                pages,
-                needed,
-                slots,
-            });
+        check_room(device, pages)?;
+        let mut headers = [(0, read_header(device, 0)?), (1, read_header(device, 1)?)];
+        let last = headers.iter().filter_map(|(_, header)| *header);
+        let last = last.map(|header| header.incarnation).max().unwrap_or(0);
+        // Behind the last possible one comes the first: both headers say it before anything else is written.
+        let incarnation = if last + 1 < NUMBERS { last + 1 } else { 1 };
+        let swap = Self::on_device(device, pages, incarnation)?;
+        let void = Header {
+            incarnation,
+            number: 0,
+            pages,
+            map_sum: 0,
+        };
+        // The older one first, and safely: else, torn, the newer one would leave the older to be restored, slots of which
+        // have been written over.
+        headers.sort_by_key(|(_, header)| header.map(|header| (header.incarnation, header.number)));
+        for (which, _) in headers {
+            let written = device.write(which, &void.words().map(u64::to_le));
+            written.map_err(|error| RestoreError::Device(error.to_string()))?;
+            sync_now(device)?;
         }
-        (0..needed).for_each(|slot| {
+        Ok(swap)
+    }
+
+    /// The pages 0 to `pages - 1`, all of them zero; nothing is read or written.
+    fn on_device(
+        device: &'s dyn SwapDevice,
+        pages: u64,
+        incarnation: u64,
+    ) -> Result<Self, RestoreError> {
+        check_room(device, pages)?;
+        let mut swap = Self::try_new(device, pages).ok_or_else(|| RestoreError::NoMemory {
+            pages,
+            slots: device.slots(),
+        })?;
+        (0..slots_needed(pages)).for_each(|slot| {
             swap.slots.take(slot);
         });
-        swap.is_durable = true;
+        swap.incarnation = Some(incarnation);
         Ok(swap)
     }
 
     /// The pages of the last checkpoint on the device. Returns its number, too.
     ///
+    /// A page whose slot the device has no longer, because it became shorter, loads as [`SwapError::Lost`] until it is
+    /// stored again; so does one in a slot that the map has for two.
+    ///
     /// # Errors
-    /// There is none, or the device failed.
+    /// There is none, or not room for it, or the device failed.
     pub fn restore(device: &'s dyn SwapDevice) -> Result<(Self, u64), RestoreError> {
-        let mut best = None;
-        for which in 0..2 {
-            if let Some((number, map)) = read_checkpoint(device, which)?
-                && best.as_ref().is_none_or(|(other, _)| number > *other)
-            {
-                best = Some((number, map));
+        let mut headers = Vec::new();
+        for which in 0..device.slots().min(2) {
+            headers.extend(read_header(device, which)?);
+        }
+        let incarnation = headers.iter().map(|header| header.incarnation).max();
+        headers.retain(|header| header.number > 0 && Some(header.incarnation) == incarnation);
+        headers.sort_by_key(|header| std::cmp::Reverse(header.number));
+        for header in headers {
+            check_room(device, header.pages)?;
+            if read_map(device, header, |_, _| {})? == header.map_sum {
+                let swap = Self::of_checkpoint(device, header)?;
+                // It may have been read from a cache: an older one is worth nothing from here on.
+                sync_now(device)?;
+                return Ok((swap, header.number));
             }
         }
-        let (number, map) = best.ok_or(RestoreError::None)?;
-        let swap = Self::durable(device, map.len() as u64)?;
-        for (word, slot) in swap.entries.iter().zip(&map) {
-            if let Some(slot) = slot.checked_sub(1)
-                && swap.slots.take(slot)
-            {
-                let entry = Entry(0).next(Kind::Device).with_slot(slot);
-                word.store(entry.0, Relaxed);
+        Err(RestoreError::None)
+    }
+
+    fn of_checkpoint(device: &'s dyn SwapDevice, header: Header) -> Result<Self, RestoreError> {
+        let swap = Self::on_device(device, header.pages, header.incarnation)?;
+        let own = slots_needed(header.pages);
+        let mut twice = BTreeSet::new();
+        let named = Entry(0).next(Kind::Device);
+        let map_sum = read_map(device, header, |page, word| {
+            let Some(slot) = word.checked_sub(1) else {
+                return;
+            };
+            let is_possible = (own..swap.slots.slots()).contains(&slot);
+            if is_possible && !swap.slots.take(slot) {
+                twice.insert(slot);
             }
+            let entry = if is_possible {
+                named.with_slot(slot)
+            } else {
+                named.lost()
+            };
+            swap.entries[page as usize].store(entry.0, Relaxed);
+        })?;
+        if map_sum != header.map_sum {
+            let what = format!(
+                "the map of checkpoint {} changed while it was read",
+                header.number
+            );
+            return Err(RestoreError::Device(what));
         }
-        swap.slots
-            .hold(map.iter().filter_map(|slot| slot.checked_sub(1)));
-        *swap.lock_syncs() = number;
-        Ok((swap, number))
+        if !twice.is_empty() {
+            // Which page it is of nothing tells.
+            let of_two = |word: &&_| slot_of(word).is_some_and(|slot| twice.contains(&slot));
+            for word in swap.entries.iter().filter(of_two) {
+                word.store(named.lost().0, Relaxed);
+            }
+            twice.iter().for_each(|slot| {
+                swap.slots.free(*slot);
+            });
+        }
+        swap.slots.hold(swap.entries.iter().filter_map(slot_of));
+        *swap.lock_syncs() = header.number;
+        Ok(swap)
     }
 
     /// Writes all dirty pages, and, on a durable device, a checkpoint. When it returns, whatever was
     /// stored before it began is safe. Returns the checkpoint's number, 0 where there are none.
     ///
     /// # Errors
-    /// Something was not written: the last checkpoint is the one before.
+    /// Something was not written: the last checkpoint is the one before, or this one, if no more than the device's
+    /// own last sync failed. Both are whole.
     pub fn sync(&self) -> Result<u64, SwapError> {
         self.sync_with(|| Ok(()))
     }
@@ -175,12 +383,13 @@ impl<'s> Frontswap<'s> {
         let syncing = Syncing(self);
         self.clean_all()?;
         more()?;
-        if !self.is_durable {
+        let Some(incarnation) = self.incarnation else {
             return self.sync_device().map(|()| 0);
-        }
+        };
         let map = self.slots.hold_too(|| {
             let entries = self.entries.iter().map(|word| Entry(word.load(Acquire)));
             let slot = |entry: Entry| match entry.kind() {
+                // Also of one that is lost: it is then, too.
                 Kind::Device => entry.slot() + 1,
                 Kind::None | Kind::Dirty | Kind::Writing => 0,
             };
@@ -189,7 +398,7 @@ impl<'s> Frontswap<'s> {
         // From here on stores may do as they like: what the map names is held.
         drop(syncing);
         self.sync_device()?;
-        self.write_checkpoint(*number + 1, &map)?;
+        self.write_checkpoint(incarnation, *number + 1, &map)?;
         self.sync_device()?;
         self.slots
             .hold(map.iter().filter_map(|slot| slot.checked_sub(1)));
@@ -233,7 +442,12 @@ impl<'s> Frontswap<'s> {
         }
     }
 
-    fn write_checkpoint(&self, number: u64, map: &[u64]) -> Result<(), SwapError> {
+    fn write_checkpoint(
+        &self,
+        incarnation: u64,
+        number: u64,
+        map: &[u64],
+    ) -> Result<(), SwapError> {
         let pages = map.len() as u64;
         let which = number % 2;
         let write = |slot: u64, page: &PageWords| {
@@ -245,44 +459,18 @@ impl<'s> Frontswap<'s> {
             page[..words.len()].copy_from_slice(words);
             write(slot, &page)?;
         }
-        let mut header = [0; WORDS as usize];
-        header[0] = MAGIC;
-        header[NUMBER] = number;
-        header[PAGES] = pages;
-        header[MAP_SUM] = sum(map.iter().copied());
-        header[OWN_SUM] = sum(header[..OWN_SUM].iter().copied());
-        write(which, &header)
+        let header = Header {
+            incarnation,
+            number,
+            pages,
+            map_sum: sum(map.iter().copied()),
+        };
+        write(which, &header.words())
     }
 }
 
-/// A whole checkpoint, its number and its map, if there is one in that place.
-fn read_checkpoint(
-    device: &dyn SwapDevice,
-    which: u64,
-) -> Result<Option<(u64, Vec<u64>)>, RestoreError> {
-    let mut page = [0; WORDS as usize];
-    let mut read = |slot: u64| match device.read(slot, &mut page) {
-        Ok(()) => Ok(page.map(u64::from_le)),
-        Err(error) => Err(RestoreError::Device(error.to_string())),
-    };
-    if device.slots() <= which {
-        return Ok(None);
-    }
-    let header = read(which)?;
-    let pages = header[PAGES];
-    let is_whole = header[0] == MAGIC
-        && header[OWN_SUM] == sum(header[..OWN_SUM].iter().copied())
-        && pages <= device.slots() * WORDS
-        && slots_needed(pages) < device.slots();
-    if !is_whole {
-        return Ok(None);
-    }
-    let mut map = Vec::with_capacity(pages as usize);
-    let start = map_start(which, pages);
-    for slot in start..start + map_slots(pages) {
-        let rest = pages as usize - map.len();
-        map.extend_from_slice(&read(slot)?[..rest.min(WORDS as usize)]);
-    }
-    let is_whole = header[MAP_SUM] == sum(map.iter().copied());
-    Ok(is_whole.then_some((header[NUMBER], map)))
+/// The slot that an entry names, if it is one.
+fn slot_of(word: &framewright::sync::AtomicU64) -> Option<u64> {
+    let entry = Entry(word.load(Relaxed));
+    (entry.kind() == Kind::Device && !entry.is_lost()).then(|| entry.slot())
 }

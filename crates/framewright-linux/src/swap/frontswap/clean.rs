@@ -5,6 +5,7 @@ use super::stats::count;
 use super::{Frontswap, SwapError, SwapPolicy};
 use framewright::platform::PageWords;
 use framewright::sync::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::PoisonError;
 
 impl Frontswap<'_> {
     /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not. One thread
@@ -19,6 +20,8 @@ impl Frontswap<'_> {
         let Some(front) = self.front else {
             return (written, failed);
         };
+        // As long as it is held, no page gets a version again that it had before.
+        let _cleaning = self.cleaning.read().unwrap_or_else(PoisonError::into_inner);
         front.tenancy.clean(pages, &mut |key, contents| {
             let is_ours = key.pool == front.pool && key.object == front.object;
             let cleaned = is_ours.then(|| self.clean_one(key.index, contents));
@@ -52,7 +55,7 @@ impl Frontswap<'_> {
         let dirty = Entry(word.load(Acquire));
         let writing = dirty.with_kind(Kind::Writing);
         // Since the store copied them for us the page may have been got back and stored anew: then these contents
-        // are not what the entry is about.
+        // are not what the entry is about. (Nor is it the same version once more: `cleaning` is held.)
         let is_dirty = dirty.kind() == Kind::Dirty && dirty.index(page) == index;
         if !is_dirty
             || word

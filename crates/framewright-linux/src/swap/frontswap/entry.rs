@@ -1,7 +1,8 @@
 /// Where a page's contents are: a kind, whether the store may have a copy, a version, and a slot.
 ///
 /// The version moves on with every new content. It is part of the store's [key](Entry::index), so a cleaner
-/// that was handed an older one sees it, unless the page has had 2^21 versions since.
+/// that was handed an older one sees it. It has 21 bits; a page whose version [begins anew](Entry::has_gone_round)
+/// waits until no cleaner is at work, so none has a version that the page had before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry(pub(super) u64);
 
@@ -22,6 +23,10 @@ const IN_STORE: u64 = 1 << 2;
 const VERSION_SHIFT: u32 = 3;
 const VERSION: u64 = (1 << SLOT_SHIFT) - (1 << VERSION_SHIFT);
 const SLOT_SHIFT: u32 = 24;
+/// In the place of a slot: the contents are lost.
+const LOST: u64 = (1 << (64 - SLOT_SHIFT)) - 1;
+/// So many slots an entry can tell apart: 4 PiB.
+pub(super) const SLOTS_MAX: u64 = LOST;
 /// Where the version stands in the store's index of a page: above the page's number.
 const INDEX_SHIFT: u32 = 40;
 
@@ -47,6 +52,21 @@ impl Entry {
 
     pub(super) const fn with_slot(self, slot: u64) -> Self {
         Self(self.0 & ((1 << SLOT_SHIFT) - 1) | slot << SLOT_SHIFT)
+    }
+
+    /// The same, of contents that should be in a slot, and are in none.
+    pub(super) const fn lost(self) -> Self {
+        self.with_kind(Kind::Device).in_store(false).with_slot(LOST)
+    }
+
+    /// Whether the contents are lost.
+    pub(super) const fn is_lost(self) -> bool {
+        matches!(self.kind(), Kind::Device) && self.slot() == LOST
+    }
+
+    /// Whether this is the first version after the last one.
+    pub(super) const fn has_gone_round(self) -> bool {
+        self.0 & VERSION == 0
     }
 
     pub(super) const fn slot(self) -> u64 {
@@ -79,13 +99,17 @@ mod tests {
 
     #[test]
     fn the_parts_of_an_entry_do_not_touch_one_another() {
-        let last = (1 << 40) - 1;
+        let last = SLOTS_MAX - 1;
         let mut entry = Entry(0);
         for _ in 0..1 << 22 {
             entry = entry.next(Kind::Dirty);
         }
         // The version has gone round twice.
         assert_eq!(entry, Entry(0).with_kind(Kind::Dirty));
+        assert!(entry.has_gone_round() && !entry.next(Kind::Dirty).has_gone_round());
+        let lost = entry.next(Kind::Dirty).lost();
+        assert!(lost.is_lost() && !lost.is_in_store() && !lost.next(Kind::None).is_lost());
+        assert!(!entry.next(Kind::Device).with_slot(last).is_lost());
         let entry = entry.next(Kind::Device).with_slot(last).in_store(true);
         assert_eq!((entry.kind(), entry.slot()), (Kind::Device, last));
         assert!(entry.is_in_store() && !entry.in_store(false).is_in_store());

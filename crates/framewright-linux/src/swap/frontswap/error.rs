@@ -22,7 +22,8 @@ pub enum SwapError {
         /// How many there are.
         pages: u64,
     },
-    /// Somebody who keeps dirty pages no longer has this one.
+    /// The page's contents are nowhere: the store kept them dirty and has them no longer, a write into their only slot
+    /// failed, or the device became shorter. Said until the page is stored again or invalidated.
     Lost(u64),
     /// Dirty pages are left, because the store did not hand them out for writing.
     Dirty(u64),
@@ -39,7 +40,10 @@ impl fmt::Display for SwapError {
             } => write!(f, "page {page}: {what}"),
             Self::Device { what, .. } => f.write_str(what),
             Self::Outside { page, pages } => write!(f, "page {page} is not below {pages}"),
-            Self::Lost(page) => write!(f, "page {page} was dirty, and is lost"),
+            Self::Lost(page) => write!(
+                f,
+                "page {page} is lost: it is neither in the store nor on the device"
+            ),
             Self::Dirty(pages) => write!(f, "{pages} dirty pages were not written"),
         }
     }

@@ -27,10 +27,14 @@
 //!   key in the store: what a cleaner is handed says by its key which version it is.
 //! - **F3** What the last [checkpoint](Frontswap::sync) names is not overwritten before the next one is on
 //!   the device.
+//! - **F4** Of the checkpoints on a device only those of its last [incarnation](Frontswap::durable) are restored, and of
+//!   an earlier one nothing once a slot of it may have been written over. A page of it that the device has no longer is
+//!   an error, and not zero.
 //!
 //! # Locks
 //! Calls for one page are the caller's to serialise, except those of the cleaner, which may run at any time.
-//! A [`sync`](Frontswap::sync) makes all later stores go to the device, and waits for those under way.
+//! A [`sync`](Frontswap::sync) makes all later stores go to the device, and waits for those under way. A call for a page
+//! that has had all 2^21 versions waits for the cleaners at work.
 //!
 //! # What is not here
 //! Which page is evicted; what is in frames: [`Paged`](crate::paged::Paged).
@@ -54,7 +58,7 @@ pub use stats::FrontswapStats;
 
 use super::{SlotMap, SwapDevice};
 use crate::tenancy::Tenancy;
-use entry::{Entry, Kind};
+use entry::{Entry, Kind, SLOTS_MAX};
 use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
 // The engine's, so that the models see them.
@@ -142,8 +146,10 @@ pub struct Frontswap<'s> {
     is_syncing: RwLock<bool>,
     /// The last checkpoint's number; held by a sync.
     syncs: Mutex<u64>,
-    /// Whether the device has checkpoints.
-    is_durable: bool,
+    /// Which incarnation the device's checkpoints are of, if it has any.
+    incarnation: Option<u64>,
+    /// Held by cleaners to read.
+    cleaning: RwLock<()>,
     counts: Counts,
 }
 
@@ -160,19 +166,39 @@ impl fmt::Debug for Frontswap<'_> {
 
 impl<'s> Frontswap<'s> {
     /// The pages 0 to `pages - 1`, all of them zero, on `device`, of which it has every slot.
+    ///
+    /// Of a device of more than 4 PiB it uses as much.
+    ///
+    /// # Panics
+    /// If there is no memory for a word a page and two bits a slot.
     #[must_use]
     pub fn new(device: &'s dyn SwapDevice, pages: u64) -> Self {
-        Self {
-            slots: SlotMap::new(device.slots()),
+        Self::try_new(device, pages).unwrap_or_else(|| {
+            let slots = device.slots();
+            panic!("no memory to keep {pages} pages and {slots} slots in order")
+        })
+    }
+
+    /// The same, or nothing if there is no memory for it.
+    fn try_new(device: &'s dyn SwapDevice, pages: u64) -> Option<Self> {
+        let slots = SlotMap::try_new(device.slots().min(SLOTS_MAX))?;
+        let mut entries = Vec::new();
+        entries
+            .try_reserve_exact(usize::try_from(pages).ok()?)
+            .ok()?;
+        entries.extend((0..pages).map(|_| AtomicU64::new(0)));
+        Some(Self {
+            slots,
             device,
             front: None,
-            entries: (0..pages).map(|_| AtomicU64::new(0)).collect(),
+            entries: entries.into_boxed_slice(),
             dirty: AtomicU64::new(0),
             is_syncing: RwLock::new(false),
             syncs: Mutex::new(0),
-            is_durable: false,
+            incarnation: None,
+            cleaning: RwLock::new(()),
             counts: Counts::default(),
-        }
+        })
     }
 
     /// With a store in front: its pool is to be like [`PoolConfig::SWAP`](framewright::reserve::PoolConfig::SWAP),
@@ -239,12 +265,32 @@ impl<'s> Frontswap<'s> {
         }
     }
 
+    /// The version after that of `old`.
+    fn next(&self, old: Entry, kind: Kind) -> Entry {
+        let next = old.next(kind);
+        if next.has_gone_round() {
+            self.await_cleaners();
+        }
+        next
+    }
+
+    /// Returns when every cleaner that is at work now has ended: none has a version that a page had before (F2).
+    #[cold]
+    fn await_cleaners(&self) {
+        drop(
+            self.cleaning
+                .write()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+
     /// Stores the contents of pages, in place of what they had; in one request where they go to the device.
     ///
     /// # Errors
     /// The first page's that was not stored, and why; those of `pages` before it are stored. Those behind
     /// it are as before, and so is it, unless it had an older version in the store alone, or in a slot of a device
-    /// without another one: that may be gone, and the page then loads as zero. Whoever stores a page still has it.
+    /// without another one: that may be gone, and the page is then [lost](SwapError::Lost). Whoever stores a page still has
+    /// it.
     ///
     /// # Panics
     /// If there are not as many contents as pages.
@@ -282,7 +328,7 @@ impl<'s> Frontswap<'s> {
         };
         // Dirty before it is in the store: the cleaner may find it there before `put` returns.
         let old = Entry(word.load(Acquire));
-        let dirty = old.next(Kind::Dirty);
+        let dirty = self.next(old, Kind::Dirty);
         self.dirty.fetch_add(1, Relaxed);
         let old = Entry(word.swap(dirty.0, AcqRel));
         self.forget(page, old);
@@ -300,10 +346,12 @@ impl<'s> Frontswap<'s> {
         count(&self.counts.store_refused);
         // What lies in a slot is the page's until these contents are written, which may fail.
         let before = match old.kind() {
-            Kind::Device => dirty.next(Kind::Device).with_slot(old.slot()),
-            _ => {
+            Kind::Device => self.next(dirty, Kind::Device).with_slot(old.slot()),
+            Kind::None => self.next(dirty, Kind::None),
+            // The store had it alone, and was told to forget it.
+            Kind::Dirty | Kind::Writing => {
                 self.gone(old);
-                dirty.next(Kind::None)
+                self.next(dirty, Kind::Device).lost()
             }
         };
         self.gone(Entry(word.swap(before.0, AcqRel)));
@@ -339,10 +387,16 @@ impl<'s> Frontswap<'s> {
     /// For whoever stores a page.
     fn write_one(&self, page: u64, contents: &PageWords) -> Result<u64, SwapError> {
         let slot = self.slots.alloc().or_else(|| {
-            // Its own, if it has one: whoever stores a page still has it.
-            let entry = Entry(self.entries[page as usize].load(Acquire));
-            let has_slot = entry.kind() == Kind::Device;
-            has_slot.then(|| self.invalidate(page).ok()).flatten()?;
+            // Its own, if it has one that no checkpoint names: whoever stores a page still has it.
+            let word = &self.entries[page as usize];
+            let old = Entry(word.load(Acquire));
+            if old.kind() != Kind::Device {
+                return None;
+            }
+            let lost = self.next(old, Kind::Device).lost();
+            let free = || word.swap(lost.0, AcqRel);
+            let old = self.slots.free_unless_held(old.slot(), free)?;
+            self.forget(page, Entry(old));
             self.slots.alloc()
         });
         self.write_to(slot, page, contents)
@@ -368,7 +422,8 @@ impl<'s> Frontswap<'s> {
         count(&self.counts.device_writes);
         let word = &self.entries[page as usize];
         let old = Entry(word.load(Acquire));
-        let old = Entry(word.swap(old.next(Kind::Device).with_slot(slot).0, AcqRel));
+        let new = self.next(old, Kind::Device).with_slot(slot);
+        let old = Entry(word.swap(new.0, AcqRel));
         self.gone(old);
         self.forget(page, old);
     }
@@ -376,13 +431,17 @@ impl<'s> Frontswap<'s> {
     /// Whether a page lies in a slot.
     pub(crate) fn has_slot(&self, page: u64) -> bool {
         let word = self.entries.get(page as usize);
-        word.is_some_and(|word| Entry(word.load(Relaxed)).kind() == Kind::Device)
+        word.is_some_and(|word| {
+            let entry = Entry(word.load(Relaxed));
+            entry.kind() == Kind::Device && !entry.is_lost()
+        })
     }
 
     /// Gives back what an entry had that the page has no longer.
     fn gone(&self, old: Entry) {
         match old.kind() {
             Kind::None => {}
+            Kind::Device if old.is_lost() => {}
             Kind::Device => self.free_slot(old.slot()),
             Kind::Dirty | Kind::Writing => {
                 self.dirty.fetch_sub(1, Relaxed);
@@ -411,7 +470,7 @@ impl<'s> Frontswap<'s> {
         let Some(front) = self.front else { return };
         let word = &self.entries[page as usize];
         let entry = Entry(word.load(Acquire));
-        if entry.kind() != Kind::Device {
+        if entry.kind() != Kind::Device || entry.is_lost() {
             return;
         }
         let mut stored = false;
@@ -434,7 +493,8 @@ impl<'s> Frontswap<'s> {
         let Ok(word) = self.entry(page) else {
             return false;
         };
-        if Entry(word.load(Acquire)).kind() != Kind::Device {
+        let entry = Entry(word.load(Acquire));
+        if entry.kind() != Kind::Device || entry.is_lost() {
             return false;
         }
         count(&self.counts.kept);
@@ -446,7 +506,7 @@ impl<'s> Frontswap<'s> {
     /// the page's until it is stored again or [invalidated](Self::invalidate).
     ///
     /// # Errors
-    /// The device failed: it may be tried again.
+    /// The device failed: it may be tried again. Or the contents [are lost](SwapError::Lost).
     pub fn load(&self, page: u64, contents: &mut PageWords) -> Result<Loaded, SwapError> {
         let word = self.entry(page)?;
         loop {
@@ -454,6 +514,9 @@ impl<'s> Frontswap<'s> {
             if entry.kind() == Kind::None {
                 contents.fill(0);
                 return Ok(Loaded::Zero);
+            }
+            if entry.is_lost() {
+                return Err(SwapError::Lost(page));
             }
             let is_hit = match self.front {
                 Some(front) if entry.is_in_store() => {
@@ -492,7 +555,7 @@ impl<'s> Frontswap<'s> {
             let (new, loaded) = match old.kind() {
                 // Cleaned just now, perhaps.
                 Kind::Device => (old.in_store(false), Loaded::Clean),
-                _ => (old.next(Kind::None), Loaded::Dirty),
+                _ => (self.next(old, Kind::None), Loaded::Dirty),
             };
             match word.compare_exchange(old.0, new.0, AcqRel, Acquire) {
                 Ok(_) => {
@@ -514,7 +577,8 @@ impl<'s> Frontswap<'s> {
     pub fn invalidate(&self, page: u64) -> Result<(), SwapError> {
         let word = self.entry(page)?;
         let old = Entry(word.load(Acquire));
-        let old = Entry(word.swap(old.next(Kind::None).0, AcqRel));
+        let new = self.next(old, Kind::None);
+        let old = Entry(word.swap(new.0, AcqRel));
         self.gone(old);
         self.forget(page, old);
         Ok(())

@@ -364,3 +364,41 @@ fn f2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_the
         assert_eq!(reserve.stats().frontswap.held_pages, 0);
     }
 }
+
+#[test]
+fn f2_a_version_that_a_page_had_before_does_not_come_again_while_a_cleaner_is_at_work() {
+    let (slots, mut words) = (Slots::new(2), Vec::new());
+    let reserve = reserve(&mut words, &slots, 512);
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let guests = Guests::new(&reserve, slots).unwrap();
+    let slow = Slow {
+        guests: &guests,
+        copied: Barrier::new(2),
+        go_on: Barrier::new(2),
+    };
+    let device = Zram::new(100, 1 << 20);
+    let swap = Frontswap::new(&device, 10).with_store(&slow, pool, 7, BACK);
+    // As if it had been stored so often: this is the last version but one.
+    let before = (0..(1 << 21) - 2).fold(Entry(0), |entry, _| entry.next(Kind::None));
+    swap.entries[3].store(before.0, Relaxed);
+    swap.store(&[3], &[page(1)]).unwrap();
+    std::thread::scope(|scope| {
+        let cleaner = scope.spawn(|| swap.clean(1));
+        slow.copied.wait();
+        let (done, is_done) = std::sync::mpsc::channel();
+        let swap = &swap;
+        scope.spawn(move || {
+            swap.store(&[3], &[page(2)]).unwrap();
+            done.send(()).unwrap();
+        });
+        let waited = is_done.recv_timeout(std::time::Duration::from_millis(100));
+        assert!(waited.is_err(), "the page has its first version again");
+        slow.go_on.wait();
+        assert_eq!(cleaner.join().unwrap(), 1, "the last version is the page's");
+        is_done.recv().unwrap();
+    });
+    assert!(Entry(swap.entries[3].load(Relaxed)).has_gone_round());
+    let mut got = [0; 512];
+    assert_eq!(swap.load(3, &mut got), Ok(Loaded::Dirty));
+    assert_eq!(got, page(2));
+}

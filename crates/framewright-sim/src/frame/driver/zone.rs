@@ -44,7 +44,6 @@ impl Pair<'_, '_> {
                 align,
                 mobility,
             } => {
-                let frames = frames.max(1);
                 let got = zone.alloc_contiguous(u64::from(frames), 1 << align, mobility);
                 let must = self
                     .model

@@ -76,6 +76,7 @@ impl Pair<'_, '_> {
                 found.run_frees + found.slab_frees,
                 expected.run_frees,
             ),
+            ("mapped_allocs", found.mapped_allocs, expected.mapped_allocs),
             ("spills", found.spills, expected.spills),
             ("mapped_frees", found.mapped_frees, expected.mapped_frees),
             ("failures", found.failures, expected.failures),

@@ -326,7 +326,18 @@ impl<'s, 'm> Pair<'s, 'm> {
         let has_blocks = request.kind == AreaKind::Ram || self.expected.vm_map_ram > 0;
         let pins = !self.case.config.recycle && has_blocks;
         let frames_left = u64::from(self.case.pool_frames) - self.vmalloc_pages;
+        // Of what the window could serve, more pages than there are frames are not even looked for.
+        let pool = u64::from(self.case.pool_frames);
+        let is_beyond = request.kind == AreaKind::Vmalloc
+            && request.pages > pool
+            && self
+                .model
+                .could_serve(request.pages, covers, request.align_bytes);
         let is_right = match (must, error) {
+            (_, RangeError::TooManyFrames { pages, frames }) => {
+                is_beyond && (pages, frames) == (request.pages, pool)
+            }
+            _ if is_beyond => false,
             (Err(must), _) if must == error => true,
             // What may not wait does not purge, what failed to be unmapped is not free, and without
             // recycling slots need a whole block, and keep all of it.

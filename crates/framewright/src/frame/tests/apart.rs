@@ -48,7 +48,7 @@ fn a4_what_is_apart_stays_what_it_is_until_that_ends() {
         assert_eq!(zone.pin(frame), Err(RangeError::Apart(frame)));
         let some = zone.remove(Run::new(frame, 3).unwrap());
         assert_eq!(some, Err(RangeError::Apart(frame)));
-        assert_eq!(zone.unpin(frame), Err(RangeError::Outside));
+        assert_eq!(zone.unpin(frame), Err(RangeError::Pins(frame)));
         assert_eq!(zone.meta(at as usize).is_isolated(), isolated);
         assert_eq!(zone.pageblock(at as usize).label, Label::Of(Movable));
     };

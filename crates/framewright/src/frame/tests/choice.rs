@@ -203,3 +203,29 @@ fn a_cpu_that_goes_away_leaves_a_region_to_the_one_that_went_there() {
     let near: Vec<_> = (512..1024).chain([1024, 1025]).collect();
     met(Unmovable, &[0], Some(0), &near);
 }
+
+#[test]
+fn i3_a_question_what_a_request_would_do_changes_nothing() {
+    for fallback in ALL {
+        let layout = ZoneLayout::new(Frame(0), 400).with_orders(order(1), order(1));
+        let mut memory = memory(&layout);
+        let zone = full_zone(&layout, &uncached(fallback), &mut memory);
+        let rows = 2 * zone.policy.classes().count();
+        // What comes and goes leaves bits behind, in each row those of three words.
+        for row in 0..rows {
+            for id in [5, 69, 133] {
+                if !zone.index.contains(row, id) {
+                    zone.index.insert(row, id);
+                    zone.index.remove(row, id);
+                }
+            }
+        }
+        let before: Vec<u64> = zone.index.bits().collect();
+        for mobility in Mobility::ALL {
+            _ = zone.would_contaminate(Order::ZERO, mobility);
+            _ = zone.would_contaminate(order(1), mobility);
+        }
+        assert_eq!(zone.free_pageblocks_up_to(u64::MAX), 200);
+        assert!(zone.index.bits().eq(before), "{fallback:?}: I3");
+    }
+}

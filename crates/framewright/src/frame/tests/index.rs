@@ -208,3 +208,27 @@ fn i2_every_level_above_a_leaf_bit_counts() {
     assert!(damaged(&|index| _ = set_bits(&index.some[0], 1, true)));
     assert!(damaged(&|index| _ = set_bits(&index.summaries[0], 1, true)));
 }
+
+#[test]
+fn i3_a_look_from_outside_finds_what_is_there_and_writes_nothing() {
+    let shape = Shape::new(1, 2, 64 * 300);
+    let mut memory = vec![0; shape.words()];
+    let index = Index::new(shape, atomic_words(&mut memory), false, |_, _, class| {
+        Some(class as i32)
+    });
+    // Wrong bits in both words of the summary.
+    for id in [3, 70, 500, 64 * 200, 64 * 299] {
+        index.insert(1, id);
+        index.remove(1, id);
+    }
+    let before: std::vec::Vec<u64> = index.bits().collect();
+    for end in [End::Lowest, End::Highest] {
+        assert_eq!(index.peek(1, end, None), None);
+        assert_eq!(index.peek(1, end, Some(400)), None);
+    }
+    assert!(index.bits().eq(before), "I3");
+    index.insert(1, 900);
+    assert_eq!(index.peek(1, End::Lowest, Some(3)), Some(900));
+    assert_eq!(index.peek(1, End::Highest, None), Some(900));
+    assert_eq!(index.peek(1, End::Highest, Some(900)), None);
+}

@@ -7,11 +7,13 @@ mod broken;
 mod caches;
 mod choice;
 mod counters;
+mod edges;
 mod give;
 mod ranges;
 mod regions;
 mod remote;
 mod stock;
+mod stops;
 
 use super::*;
 use crate::platform::{Fenced, SingleThread};

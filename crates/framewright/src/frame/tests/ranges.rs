@@ -149,7 +149,7 @@ fn the_high_order_reserve_is_for_what_cannot_move_when_all_else_has_failed() {
         taken += 1;
     }
     assert_eq!(taken, 198);
-    assert_eq!(seat.alloc(order(0), Unmovable), Err(AllocError::Fragmented));
+    assert_eq!(seat.alloc(order(0), Unmovable), Err(AllocError::Exhausted));
     assert!(seat.alloc(order(2), Unmovable).is_ok());
     assert!(seat.alloc(order(9), Reclaimable).is_ok());
     assert_eq!(
@@ -287,6 +287,125 @@ fn contiguous_frames_are_aligned_to_frame_numbers_and_the_lowest_there_are() {
 }
 
 #[test]
+fn a_run_that_can_never_be_is_refused_before_any_cpu_stops() {
+    let layout = ZoneLayout::new(Frame(512), 1 << 16);
+    let mut memory = memory(&layout);
+    let zone = empty_zone(&layout, &mut memory);
+    let run = |start, frames| Run::new(Frame(start), frames).unwrap();
+    // Ranges of 700 and of 2000 frames, and a last one of 10.
+    for range in [run(600, 700), run(5000, 2000), run(1 << 16, 10)] {
+        zone.add(range).unwrap();
+    }
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    zone.alloc_at(Frame(600), order(0), Unmovable).unwrap();
+    let drains = |zone: &Zone<'_, _>| zone.stats().drains;
+    let before = drains(&zone);
+    let refused = [
+        (0, 1),
+        (1, 0),
+        (1, 3),
+        (2001, 1),
+        (u64::MAX, 1),
+        (u64::MAX - 3, 1),
+        (1 << 63, 1 << 63),
+        (1, 1 << 63),
+        (1, 1 << 20),
+        // 5120 is the multiple of 1024 with the most frames behind it: 1880.
+        (1881, 1024),
+        (11, 1 << 16),
+        (2711, 1),
+    ];
+    for (frames, align) in refused {
+        let found = zone.alloc_contiguous(frames, align, Movable);
+        assert_eq!(found, Err(AllocError::Impossible), "{frames} at {align}");
+    }
+    assert_eq!(drains(&zone), before, "nobody was stopped");
+    zone.verify().unwrap();
+    // What can be had sometimes is not had now, or is.
+    assert_eq!(
+        zone.alloc_contiguous(1880, 1024, Movable),
+        Ok(run(5120, 1880))
+    );
+    assert_eq!(
+        zone.alloc_contiguous(2000, 1, Movable),
+        Err(AllocError::Exhausted)
+    );
+    let last = run(1 << 16, 8);
+    assert_eq!(zone.alloc_contiguous(8, 1 << 16, Movable), Ok(last));
+    seat.free_range(last).unwrap();
+    seat.free(Frame(600), order(0)).unwrap();
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_search_for_a_run_costs_nothing_for_holes_and_little_for_what_is_taken() {
+    use crate::frame::runs::Sought;
+    // 2^20 frames, 2048 pageblocks of 512, of which the first and the last eight exist.
+    let layout = ZoneLayout::new(Frame(0), 1 << 20);
+    let mut memory = memory(&layout);
+    let zone = empty_zone(&layout, &mut memory);
+    let run = |start, frames| Run::new(Frame(start), frames).unwrap();
+    zone.add(run(0, 4096)).unwrap();
+    zone.add(run((1 << 20) - 4096, 4096)).unwrap();
+    let looks = |frames, align| {
+        let wanted = Sought::new(frames, align).unwrap();
+        let (free, there) = (zone.find_free(wanted, Movable), zone.find_present(wanted));
+        (free.found, free.looks.max(there.looks))
+    };
+    // Not longer than the first range: found there.
+    assert_eq!(looks(4096, 1), (Some(0..4096), 15));
+    let taken = zone.alloc_contiguous(1, 1, Unmovable).unwrap();
+    assert_eq!(taken, run(0, 1));
+    // One frame is missing: on to the last range, a look for each length of the run.
+    let (found, seen) = looks(4096, 1);
+    assert_eq!(found, Some((1 << 20) - 4096..1 << 20));
+    assert!(seen < 2048 / 7 + 64, "{seen} pageblocks for a run of eight");
+    // Longer than each: a look for each ten pageblocks, where every frame was looked at.
+    let (found, seen) = looks(5120, 1);
+    assert_eq!(found, None);
+    assert!(seen < 2048 / 9 + 32, "{seen} pageblocks for a run of ten");
+    // Shorter than a pageblock: each is looked at once, and its frames only where some are free.
+    let (found, seen) = looks(512, 1 << 19);
+    assert_eq!((found, seen), (None, 2048));
+}
+
+#[test]
+fn the_lowest_run_is_found_wherever_it_begins_and_ends() {
+    use crate::frame::runs::Sought;
+    // Small pageblocks: of 8 frames, so that each run has many.
+    let layout = ZoneLayout::new(Frame(4), 200).with_orders(order(3), order(6));
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
+    let mut random = 1u64;
+    let mut free = [true; 204];
+    free[..4].fill(false);
+    for _ in 0..60 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let at = 4 + (random >> 33) % 200;
+        if free[at as usize] && random >> 60 != 0 {
+            zone.alloc_at(Frame(at), order(0), Movable).unwrap();
+            free[at as usize] = false;
+        }
+        for frames in [1, 2, 7, 8, 9, 15, 16, 17, 24, 33, 64, 100] {
+            for align in [1, 2, 8, 32] {
+                let fits = |at: &u64| {
+                    let (at, end) = (*at as usize, *at as usize + frames);
+                    free.get(at..end)
+                        .is_some_and(|run| run.iter().all(|free| *free))
+                };
+                let must = (0..204).step_by(align).find(fits);
+                let wanted = Sought::new(frames as u64, align as u64).unwrap();
+                let found = zone.find_free(wanted, Movable).found;
+                let found = found.map(|offsets| zone.frame(offsets.start).0);
+                assert_eq!(found, must, "{frames} at {align}");
+            }
+        }
+    }
+}
+
+#[test]
 fn pins_belong_to_pageblocks_and_are_taken_back_one_by_one() {
     let layout = ZoneLayout::new(Frame(0), 512 * 3);
     let mut memory = memory(&layout);
@@ -296,7 +415,7 @@ fn pins_belong_to_pageblocks_and_are_taken_back_one_by_one() {
     assert_eq!(zone.pin(Frame(511)), Ok(2));
     assert_eq!(zone.pin(Frame(600)), Ok(1));
     assert_eq!(zone.unpin(Frame(512)), Ok(0));
-    assert_eq!(zone.unpin(Frame(512)), Err(RangeError::Outside));
+    assert_eq!(zone.unpin(Frame(512)), Err(RangeError::Pins(Frame(512))));
     assert_eq!(zone.pin(Frame(1600)), Err(RangeError::Outside));
     // What is absent stands beside the pins and stays.
     zone.verify().unwrap();

@@ -7,6 +7,7 @@ use crate::frame::AllocError;
 use crate::policy::Effort::{self, FailFast, MayCompact, MustSucceed};
 use crate::units::Order;
 use crate::vrange::RangeError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const K: u64 = 1024;
 const CAREFUL: Context = Context {
@@ -329,4 +330,83 @@ fn what_no_memory_can_serve_is_refused_before_anybody_is_asked() {
         "no contiguous object is aligned to 2147483648 bytes"
     );
     assert_eq!(full.log.take(), []);
+}
+
+#[test]
+fn a_source_that_panics_leaves_the_seat_idle_and_whole() {
+    let mut full = Full::new(512, 4096);
+    full.free(0..64);
+    let request = KvRequest::new(100);
+    for is_free in [false, true] {
+        let held: Vec<Addr> = match is_free {
+            true => (0..200)
+                .map(|_| full.seat.kmalloc(&request).unwrap())
+                .collect(),
+            false => Vec::new(),
+        };
+        full.log.panics.set(true);
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            if !is_free {
+                return full.seat.kmalloc(&request).is_ok();
+            }
+            // Of the slabs that become empty, the second goes back.
+            held.iter().all(|&addr| full.seat.kfree(addr).is_ok())
+        }));
+        assert!(unwound.is_err(), "free: {is_free}");
+        // Who stops all CPUs now waits for nobody.
+        full.machine.kv.verify().unwrap();
+        full.machine.zone.verify().unwrap();
+        let addr = full.seat.kmalloc(&request).unwrap();
+        full.seat.kfree(addr).unwrap();
+        full.seat.drain();
+    }
+}
+
+#[test]
+fn k10_a_request_that_fails_stops_all_cpus_once_and_not_again_in_vain() {
+    let mut full = Full::new(512, 4096);
+    let stops = |full: &Full| {
+        let (kv, zone) = (full.machine.kv.stats(), full.machine.zone.stats());
+        kv.drains + full.machine.space.stats().drains + zone.drains
+    };
+    for bytes in [100, 4096, 64 * K] {
+        let request = KvRequest::new(bytes).with(MayCompact).within(CAREFUL);
+        let before = stops(&full);
+        assert!(full.seat.kmalloc(&request).is_err());
+        assert!(
+            stops(&full) <= before + 3,
+            "{bytes}: {} stops",
+            stops(&full) - before
+        );
+        assert!(full.seat.kvmalloc(&request).is_err());
+        let before = stops(&full);
+        for _ in 0..100 {
+            assert!(full.seat.kmalloc(&request).is_err());
+            assert!(full.seat.kvmalloc(&request).is_err());
+        }
+        assert_eq!(stops(&full), before, "{bytes}: nothing was freed");
+    }
+}
+
+#[test]
+fn what_has_more_frames_than_there_are_is_refused_without_a_stop() {
+    // The table is for 512 frames, and one is taken away.
+    let mut full = Full::new(512, 4096);
+    full.free(511..512);
+    full.machine.zone.remove(one(511)).unwrap();
+    full.log.take();
+    let drains = full.machine.zone.stats().drains;
+    let bytes = 512 * Page::BYTES;
+    let request = KvRequest::new(bytes).with(MustSucceed);
+    assert_eq!(full.seat.kmalloc(&request), Err(KvError::TooLong { bytes }));
+    assert_eq!(
+        full.seat.kvmalloc(&request),
+        Err(KvError::TooLong { bytes })
+    );
+    assert_eq!(full.log.take(), []);
+    assert_eq!(full.machine.zone.stats().drains, drains);
+}
+
+fn one(frame: u64) -> Run {
+    Run::new(Frame(frame), 1).unwrap()
 }

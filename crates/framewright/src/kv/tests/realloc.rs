@@ -234,3 +234,44 @@ fn what_somebody_else_frees_while_it_moves_is_an_error_and_leaves_nothing_behind
     assert_eq!(machine.kv.stats().bad_frees, 3);
     machine.assert_all_free(seat);
 }
+
+#[test]
+fn what_fits_stays_though_there_could_be_no_other_object_like_it() {
+    // A window shorter than the object, and no block that is aligned as its address happens to be.
+    let machine = Machine::new(4096, 1, 64, NoRelief);
+    let mut seat = machine.seat(0);
+    let longest = Page::BYTES << machine.zone.max_order().get();
+    let run = seat.kvmalloc(&KvRequest::new(longest)).unwrap();
+    machine.toy.fill(run, longest, 7);
+    let align = 1 << run.0.trailing_zeros();
+    assert!(align > longest);
+    for bytes in [longest, longest - 1] {
+        let request = KvRequest::new(bytes).aligned_to(align);
+        assert_eq!(seat.kvmalloc(&request), Err(KvError::TooLong { bytes }));
+        assert_eq!(seat.kvrealloc(run, &request), Ok(run));
+    }
+    assert!(machine.toy.is_filled(run, longest, 7));
+    seat.kvfree(run).unwrap();
+    machine.assert_all_free(seat);
+}
+
+#[test]
+fn nobody_is_stopped_for_something_smaller_where_the_object_may_stay() {
+    let mut full = Full::new(512, 4096);
+    full.free((0..64).step_by(2));
+    let area = full.seat.kvmalloc(&KvRequest::new(128 * K)).unwrap();
+    full.machine.toy.fill(area, 128 * K, 8);
+    let stops = |full: &Full| {
+        let of = full.machine.space.stats();
+        let zone = full.machine.zone.stats().drains;
+        (of.drains, of.claims, of.purges, of.tlb_flushes, zone)
+    };
+    let before = stops(&full);
+    for bytes in [32 * K, 20 * K, 16] {
+        let stays = full.seat.kvrealloc(area, &KvRequest::new(bytes));
+        assert_eq!((stays, stops(&full)), (Ok(area), before), "{bytes}");
+    }
+    assert!(full.machine.toy.is_filled(area, 16, 8));
+    full.seat.kvfree(area).unwrap();
+    assert_eq!(full.free_frames(), 32);
+}

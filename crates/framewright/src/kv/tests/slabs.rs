@@ -347,5 +347,5 @@ fn zeroed_objects_are_zero_however_they_were_used_before() {
 fn metadata_is_a_word_a_frame_and_two_lines_a_slab() {
     let layout = KvLayout::new(Frame(7), 1000).with_slabs_max(100);
     let shape = Shape::new(&layout).unwrap();
-    assert_eq!(shape.words, 7 + 32 + 128 + 101 * 16 + 1000);
+    assert_eq!(shape.words, 7 + 56 + 128 + 101 * 16 + 1000);
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::frame::{AllocError, Blocks, FreeError};
 use crate::units::{Mobility, Order};
-use crate::vrange::FrameSource;
+use crate::vrange::{FrameSource, Origin};
 use std::cell::Cell;
 use std::string::String;
 
@@ -24,6 +24,8 @@ pub(super) struct Log {
     heard: RefCell<Vec<Heard>>,
     calls: Cell<u64>,
     fails: Cell<Option<u64>>,
+    /// The next look for a block, or the next block that is given back, panics.
+    pub(super) panics: Cell<bool>,
 }
 
 impl Log {
@@ -77,6 +79,14 @@ pub(super) struct Watched {
 }
 
 impl FrameSource for Watched {
+    fn origin(&self) -> Origin {
+        self.seat.origin()
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        self.seat.frames_in_all()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         if self.log.note(Heard::Run(context)) {
             return Err(AllocError::Exhausted);
@@ -95,6 +105,7 @@ impl FrameSource for Watched {
 
 impl Blocks for Watched {
     fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        assert!(!self.log.panics.take(), "injected");
         if self.log.note(Heard::Try(order)) {
             return None;
         }
@@ -109,11 +120,23 @@ impl Blocks for Watched {
     }
 
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+        if self.log.panics.take() {
+            self.seat.free_block(frame, order).unwrap();
+            panic!("injected");
+        }
         self.seat.free_block(frame, order)
     }
 
     fn max_order(&self) -> Order {
         self.seat.max_order()
+    }
+
+    fn could_have(&self, order: Order) -> bool {
+        self.seat.could_have(order)
+    }
+
+    fn frames_max(&self) -> u64 {
+        self.seat.frames_max()
     }
 }
 

@@ -4,6 +4,7 @@ extern crate std;
 
 mod compact;
 mod evacuate;
+mod lies;
 mod pageblocks;
 mod pressure;
 mod settled;
@@ -14,7 +15,7 @@ use super::*;
 use crate::frame::{RangeError, Seat, Zone, ZoneLayout};
 use crate::platform::SingleThread;
 use crate::policy::{Config, Fallback, Label, ReclaimConfig};
-use crate::units::{CpuId, Frame, Mobility, Order, Run};
+use crate::units::{Context, CpuId, Frame, Mobility, Order, Run};
 use Mobility::{Movable, Reclaimable, Unmovable};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

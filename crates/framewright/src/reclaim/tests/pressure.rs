@@ -82,6 +82,7 @@ const UNCACHED: Config = Config {
     cache_permille: 0,
     fallback: crate::policy::Fallback::Concentrated,
     cache_blocks_max: 0,
+    stop_order_max: Order::MAX,
 };
 
 fn plain() -> ReclaimConfig {

@@ -174,7 +174,10 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
         };
         zone.set_label(run, Label::Contiguous)
             .map_err(AreaError::Range)?;
-        memory.fill(0);
+        // All but the reservations, whose serials go on.
+        let reserved = OWN_WORDS + COUNTERS;
+        memory[..reserved].fill(0);
+        memory[reserved + Reservations::words_needed(RESERVATIONS)..].fill(0);
         let (own, rest) = atomic_words(memory).split_at(OWN_WORDS);
         let (counters, rest) = rest.split_at(COUNTERS);
         let (reservations, bitmaps) = rest.split_at(Reservations::words_needed(RESERVATIONS));

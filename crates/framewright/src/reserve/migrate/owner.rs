@@ -233,12 +233,12 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         let entry = self.reservations.get(reservation);
         let entry = entry.ok_or(ContigError::Unknown)?;
         let run = entry.run();
-        if entry.is_taken() {
+        let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
+        // An owner that is about to take it has claimed it.
+        if entry.is_taken() || self.has_any(Bits::Claimed, &ids) {
             return Err(ContigError::Taken(run));
         }
-        if let Some(ids) = self.ids_of(run) {
-            self.set(Bits::Kept, &ids, false);
-        }
+        self.set(Bits::Kept, &ids, false);
         entry.remove();
         Ok(())
     }
@@ -249,12 +249,18 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         Some(self.reservations.get(reservation)?.run())
     }
 
-    /// Calls `each` with the name, the run, and whether it is taken, of every reservation; under the claims'
-    /// lock, so it must not call the area.
+    /// Calls `each` with the name, the run, and whether it is taken, of every reservation; under no lock, so it
+    /// may call the area. Each is as it is when its turn comes.
     pub fn for_each_reservation(&self, mut each: impl FnMut(&str, Run, bool)) {
-        let _claims = self.lock_claims();
-        for entry in self.reservations.all() {
-            entry.with_name(|name| each(name, entry.run(), entry.is_taken()));
+        let mut at = 0;
+        let next = |at| {
+            let _claims = self.lock_claims();
+            let (nth, entry) = self.reservations.next(at)?;
+            Some((nth, entry.listed()))
+        };
+        while let Some((nth, listed)) = next(at) {
+            each(listed.name(), listed.run, listed.is_taken);
+            at = nth + 1;
         }
     }
 

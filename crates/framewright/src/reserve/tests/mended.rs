@@ -88,7 +88,13 @@ fn a_page_of_a_closed_pool_is_not_written_for_the_next_one_of_that_number() {
     guest.invalidate_pool(pool);
     let again = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let cleaned = guest.clean(u64::MAX, |_, _| panic!("nobody's page is written"));
+    assert_eq!(cleaned, Cleaned::default());
+    // As long as the number is nobody's, the cleaner gives the frame back.
+    guest.put_dirty(key(again, 0, 5), &page(1)).unwrap();
+    guest.invalidate_pool(again);
+    let cleaned = guest.clean(u64::MAX, |_, _| panic!("nobody's page is written"));
     assert_eq!(cleaned.overtaken, 1);
+    let again = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     assert!(!guest.get(key(again, 0, 5), &mut [0; 512]));
     // Without a cleaner it is not in the way either.
     guest.put_dirty(key(again, 0, 6), &page(2)).unwrap();
@@ -160,6 +166,55 @@ fn c6_an_exclusive_get_under_way_serves_nothing_that_was_invalidated() {
         "served after invalidate_page returned: {}",
         stamp(&out)
     );
+}
+
+#[test]
+fn c7_an_exclusive_get_whose_copy_panics_leaves_the_page_where_it_was() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+    let toy = Toy(Arc::new(pages.collect()));
+    let hook: Hook = Default::default();
+    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
+    let mut memory = std::vec![0u64; layout.words_needed().unwrap()];
+    let reserve = Reserve::new(&layout, &mut memory, Hooked(toy, hook.clone())).unwrap();
+    let config = PoolConfig {
+        exclusive: true,
+        ..PoolConfig::SWAP
+    };
+    let pool = reserve.open_pool(&config).unwrap();
+    let mut guest = reserve.guest(CpuId(0)).unwrap();
+    let mut out = [0; 512];
+    guest.put_dirty(key(pool, 0, 1), &page(7)).unwrap();
+    *hook.borrow_mut() = Some(Box::new(|| panic!("the platform's copy")));
+    let got = catch_unwind(AssertUnwindSafe(|| guest.get(key(pool, 0, 1), &mut out)));
+    assert!(got.is_err());
+    reserve.verify().unwrap();
+    assert!(guest.get(key(pool, 0, 1), &mut out));
+    assert_eq!(stamp(&out), 7);
+    reserve.verify().unwrap();
+}
+
+#[test]
+fn c6_a_get_that_is_too_late_leaves_nothing_in_its_callers_page() {
+    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+    let toy = Toy(Arc::new(pages.collect()));
+    let hook: Hook = Default::default();
+    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
+    let memory = std::vec![0u64; layout.words_needed().unwrap()].leak();
+    let platform = Hooked(toy.clone(), hook.clone());
+    let reserve: &'static _ = Box::leak(Box::new(Reserve::new(&layout, memory, platform).unwrap()));
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let mut guest = reserve.guest(CpuId(0)).unwrap();
+    guest.put(key(pool, 0, 1), &page(7)).unwrap();
+    // The owner takes the frame while it is copied, and writes before the copy is over.
+    let owner = move || {
+        let run = reserve.alloc_contig(64, 1).unwrap();
+        toy.fill(run, 0x5ec2e7);
+    };
+    *hook.borrow_mut() = Some(Box::new(owner));
+    let mut out = [0x5ec2e7; 512];
+    assert!(!guest.get(key(pool, 0, 1), &mut out));
+    assert_eq!(out, [0; 512]);
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod choice;
 mod contiguous;
 mod contract;
 mod counters;
+mod generations;
+mod handles;
 mod mended;
 mod owners;
 mod put_back;
@@ -43,6 +45,8 @@ impl core::fmt::Debug for Toy {
 
 impl Relax for Toy {
     fn relax(&self, attempt: u32) {
+        // Some seconds: a wait for oneself fails, and does not hang.
+        assert!(attempt < 1 << 23, "waits for itself");
         if attempt > 20 {
             std::thread::yield_now();
         } else {

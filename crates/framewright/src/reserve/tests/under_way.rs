@@ -91,6 +91,69 @@ fn c6_a_page_that_is_forgotten_on_its_way_in_does_not_arrive() {
 }
 
 #[test]
+fn c3_an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_changed() {
+    for dirty in [false, true] {
+        let (reserve, hook, [mut one, _]) = whole();
+        let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+        // All frames but the one that a dirty page lies in.
+        let all = reserve.reserve("all", 63, 1).unwrap();
+        let run = reserve.run_of(all).unwrap();
+        *hook.borrow_mut() = Some(Box::new(move || {
+            // Inside the gate of all frames; a guest that is off its CPU looks like this.
+            for rounds in [0, 1, 100] {
+                assert_eq!(reserve.try_take(all, rounds), Err(TakeError::WouldWait));
+            }
+            assert_eq!(
+                Guaranteed::new(reserve).try_take(all, 3),
+                Err(ContigError::WouldWait)
+            );
+        }));
+        let put = if dirty {
+            one.put_dirty(key(pool, 1), &page(1))
+        } else {
+            one.put(key(pool, 1), &page(1))
+        };
+        assert_eq!(put, Ok(()));
+        assert!(hook.borrow().is_none());
+        assert_eq!(reserve.occupancy().owned, 0);
+        assert!(one.get(key(pool, 1), &mut [0; 512]));
+        reserve.verify().unwrap();
+        // Nobody is inside now: no round is needed.
+        assert_eq!(reserve.try_take(all, 0), Ok(run));
+        assert_eq!(reserve.try_take(all, 0), Err(TakeError::Taken(run)));
+        reserve.release(run).unwrap();
+        reserve.verify().unwrap();
+    }
+}
+
+#[test]
+fn c1_a_copy_that_panics_leaves_no_frame_in_transit() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    for dirty in [false, true] {
+        let (reserve, hook, [mut one, mut other]) = whole();
+        let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+        *hook.borrow_mut() = Some(Box::new(|| panic!("the platform's copy")));
+        let put = catch_unwind(AssertUnwindSafe(|| {
+            if dirty {
+                one.put_dirty(key(pool, 1), &page(1))
+            } else {
+                one.put(key(pool, 1), &page(1))
+            }
+        }));
+        assert!(put.is_err());
+        reserve.verify().unwrap();
+        assert_eq!(reserve.occupancy().free, 64);
+        assert!(!other.get(key(pool, 1), &mut [0; 512]));
+        // Who walks waits for nobody, and no gate is held open.
+        other.invalidate_object(pool, 0);
+        let run = reserve.alloc_contig(64, 1).unwrap();
+        reserve.release(run).unwrap();
+        one.put(key(pool, 1), &page(2)).unwrap();
+        assert!(one.get(key(pool, 1), &mut [0; 512]));
+    }
+}
+
+#[test]
 fn c5_of_two_puts_at_one_time_the_later_one_stays() {
     for dirty in [false, true] {
         let (put, reserve, mut guest, pool) = put_while(dirty, move |other, pool| {

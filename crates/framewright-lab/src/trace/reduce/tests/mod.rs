@@ -587,3 +587,28 @@ fn what_no_event_names_and_is_free_in_the_end_was_free_at_the_start() {
     );
     assert_eq!(got.agreement.unwrap().fraction(), 1.0);
 }
+
+#[test]
+fn p5_twice_the_rows_of_the_reference_are_at_most_twice_the_steps() {
+    let steps = |rows: u64| {
+        let init = (0..rows).map(|row| InitObject {
+            frame: Frame(row << 10),
+            class: InitClass::Movable,
+        });
+        let row = |row| [Op::free(row as u32, Order::ZERO, 0), Op::tick(2_000)];
+        let trace = Trace {
+            nframes: rows << 10,
+            init: init.collect(),
+            ops: (0..rows).flat_map(row).collect(),
+            ..Trace::default()
+        };
+        crate::steps::of(|| {
+            let reference = follow_chosen(&trace, &[]);
+            assert_eq!(reference.len() as u64, rows);
+        })
+    };
+    let (once, twice) = (steps(100), steps(200));
+    assert!(once >= 100, "each row looks at what changed: {once}");
+    // All chunks once, and then one a row.
+    assert!(twice <= 2 * once + 2, "{twice} steps after {once}");
+}

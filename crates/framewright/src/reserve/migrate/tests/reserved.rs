@@ -51,6 +51,25 @@ fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
 }
 
 #[test]
+fn m2_another_areas_reservation_is_unknown() {
+    machine!(zone, area, seat, ContigConfig::default());
+    machine!(other_zone, other, other_seat, ContigConfig::default());
+    let of_area = area.reserve("camera", 64, 64).unwrap();
+    let of_other = other.reserve("screen", 64, 64).unwrap();
+    let clients = movers(&[]);
+    assert_eq!(area.run_of(of_other), None);
+    assert_eq!(area.unreserve(of_other), Err(ContigError::Unknown));
+    let taken = area.take(&mut seat, of_other, &clients);
+    assert_eq!(taken, Err(ContigError::Unknown));
+    let own = area.run_of(of_area).unwrap();
+    assert_eq!(area.take(&mut seat, of_area, &clients), Ok(own));
+    let own = other.run_of(of_other).unwrap();
+    assert_eq!(other.take(&mut other_seat, of_other, &movers(&[])), Ok(own));
+    zone.verify().unwrap();
+    other_zone.verify().unwrap();
+}
+
+#[test]
 fn taking_a_reservation_fails_where_something_is_pinned_and_leaves_it_as_it_was() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
@@ -99,6 +118,9 @@ fn reservations_that_cannot_be_placed_say_why() {
     let mut listed = vec![];
     area.for_each_reservation(|name, run, taken| {
         assert_eq!((name, taken), ("a name longer th", false));
+        // Under no lock: it may ask the area (A7).
+        let is_its = |made: &&Result<_, _>| area.run_of(*made.as_ref().unwrap()) == Some(run);
+        assert_eq!(made.iter().filter(is_its).count(), 1);
         listed.push(run.frames());
     });
     assert_eq!(listed, (2..18).collect::<Vec<_>>());

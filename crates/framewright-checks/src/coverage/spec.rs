@@ -1,0 +1,129 @@
+//! What is looked at, and what is excused: `coverage.toml`.
+
+use crate::anchor;
+use serde::Deserialize;
+use std::ops::Range;
+use std::path::Path;
+
+const PATH: &str = "crates/framewright-checks/coverage.toml";
+
+/// A run of the models as CI has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Run {
+    #[serde(default)]
+    pub(crate) arguments: Vec<String>,
+    /// How many operations CI runs.
+    pub(crate) ops: u64,
+}
+
+/// A place that may be reached rarely; one that ends with an opening brace goes on to the closing one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Excuse {
+    pub(crate) file: String,
+    /// See [`crate::anchor`].
+    pub(crate) at: String,
+    inside: Option<String>,
+    reason: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    files: Vec<String>,
+    run: Vec<Run>,
+    #[serde(default)]
+    excuse: Vec<Excuse>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(crate) files: Vec<String>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) excuses: Vec<Excuse>,
+}
+
+impl Spec {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn read(root: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(root.join(PATH));
+        let text = text.map_err(|error| format!("{PATH}: {error}"))?;
+        let file: File = toml::from_str(&text).map_err(|error| format!("{PATH}: {error}"))?;
+        for excuse in &file.excuse {
+            if !file.files.contains(&excuse.file) || excuse.reason.is_empty() {
+                let at = excuse.at.trim();
+                return Err(format!(
+                    "{PATH}: `{at}`: no reason, or not a file that is looked at"
+                ));
+            }
+        }
+        Ok(Self {
+            files: file.files,
+            runs: file.run,
+            excuses: file.excuse,
+        })
+    }
+
+    /// The places of a file that are excused, with the numbers of their excuses.
+    ///
+    /// # Errors
+    /// The excuse whose place is not there.
+    pub(crate) fn excuses_of(
+        &self,
+        file: &str,
+        text: &str,
+    ) -> Result<Vec<(Range<usize>, usize)>, String> {
+        let excuses = self.excuses.iter().enumerate();
+        let excuses = excuses.filter(|(_, excuse)| excuse.file == file);
+        excuses
+            .map(|(nth, excuse)| {
+                let range = anchor::find(text, &excuse.at, excuse.inside.as_deref());
+                range
+                    .map(|range| (with_body(text, range), nth))
+                    .map_err(|error| format!("{PATH}: {file}: {error}"))
+            })
+            .collect()
+    }
+}
+
+fn with_body(text: &str, range: Range<usize>) -> Range<usize> {
+    if !text[range.clone()].ends_with('{') {
+        return range;
+    }
+    let mut depth = 1;
+    let closes = |(_, byte): &(usize, u8)| {
+        depth += i32::from(*byte == b'{') - i32::from(*byte == b'}');
+        depth == 0
+    };
+    let end = text.bytes().enumerate().skip(range.end).find(closes);
+    range.start..end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_excused_place_still_fits_its_source() {
+        let root = crate::root();
+        let spec = Spec::read(&root).unwrap();
+        for file in &spec.files {
+            let text = std::fs::read_to_string(root.join(file)).unwrap();
+            spec.excuses_of(file, &text).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_operations_are_those_of_ci() {
+        let root = crate::root();
+        let ci = std::fs::read_to_string(root.join(".ci/run")).unwrap();
+        for run in Spec::read(&root).unwrap().runs {
+            let ops = format!("_OPS:-{}}}", run.ops);
+            assert!(ci.contains(&ops), "{:?} {ops}", run.arguments);
+        }
+    }
+}

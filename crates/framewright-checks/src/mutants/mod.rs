@@ -1,0 +1,274 @@
+//! Mutation of rules: each invariant's keeper is taken away, one at a time, and some check must fail
+//! within a minute.
+//!
+//! The mutants are in `mutants/*.toml`. All of them are put into a copy of the workspace, each behind
+//! a question that is asked at run time, so that each check is built once. A check must pass without
+//! any of them, and in the same time: else it says nothing.
+
+mod run;
+mod spec;
+mod table;
+mod tree;
+
+use run::{Ended, LIMIT, Programs};
+use spec::{Check, Mutant, Spec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use table::Row;
+
+/// Where the mutants are.
+fn folder(root: &Path) -> PathBuf {
+    root.join("crates/framewright-checks/mutants")
+}
+
+struct Options {
+    /// Names, or beginnings of names; all mutants if there is none.
+    only: Vec<String>,
+    /// Only checks whose names have one of these in them; all if there is none.
+    by: Vec<String>,
+    /// Try every check of a mutant, also after one has failed.
+    explore: bool,
+    jobs: usize,
+    write: bool,
+    /// Believe that the checks pass without mutants, and soon.
+    trust: bool,
+}
+
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options {
+        only: Vec::new(),
+        by: Vec::new(),
+        explore: false,
+        jobs: 1,
+        write: false,
+        trust: false,
+    };
+    while let Some(name) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
+        match name.as_str() {
+            "--only" => options.only.push(value()?),
+            "--by" => options.by.push(value()?),
+            "--jobs" => {
+                let value = value()?;
+                let jobs = value.parse().ok().filter(|jobs| *jobs > 0);
+                options.jobs = jobs.ok_or(format!("--jobs {value} is not a number above 0"))?;
+            }
+            "--explore" => options.explore = true,
+            "--write" => options.write = true,
+            "--trust" => options.trust = true,
+            _ => {
+                return Err(format!(
+                    "{name} is not one of --only, --by, --explore, --jobs, --trust, --write"
+                ));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// The command. Whether every mutant was caught that should be.
+///
+/// # Errors
+/// What keeps it from finding out.
+pub(crate) fn command(arguments: impl Iterator<Item = String>) -> Result<bool, String> {
+    let options = options(arguments)?;
+    let root = crate::root();
+    let mut spec = Spec::read(&folder(&root))?;
+    let base = root.join("target/mutants");
+    let (tree, logs) = (base.join("tree"), base.join("logs"));
+    std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    std::fs::create_dir_all(&tree).map_err(|error| format!("{}: {error}", tree.display()))?;
+    tree::prepare(&root, &tree, &spec.mutants)?;
+    let (only, by) = (&options.only, &options.by);
+    for mutant in &mut spec.mutants {
+        let is_chosen =
+            |check: &String| by.is_empty() || by.iter().any(|part| check.contains(part));
+        mutant.checks.retain(is_chosen);
+    }
+    let is_chosen = |mutant: &&Mutant| {
+        let is_named = |name: &String| mutant.name.starts_with(name.as_str());
+        !mutant.checks.is_empty() && (only.is_empty() || only.iter().any(is_named))
+    };
+    let chosen: Vec<&Mutant> = spec.mutants.iter().filter(is_chosen).collect();
+    if chosen.is_empty() {
+        return Err("no mutant and no check has such a name".into());
+    }
+    let names: BTreeSet<&str> = chosen
+        .iter()
+        .flat_map(|mutant| mutant.checks.iter().map(String::as_str))
+        .collect();
+    let checks: Vec<&Check> = names.iter().filter_map(|name| spec.check(name)).collect();
+    let programs = run::build(&tree, &base, &checks)?;
+    let bench = Bench {
+        spec: &spec,
+        tree: &tree,
+        logs: &logs,
+        programs: &programs,
+    };
+    let plain = match options.trust {
+        true => BTreeMap::new(),
+        false => bench.without_mutants(&checks)?,
+    };
+    let rows = bench.all(&chosen, &options, &plain)?;
+    let wrong = rows.iter().filter(|row| !row.is_as_expected()).count();
+    println!("{} mutants, {wrong} not as expected", rows.len());
+    if options.write {
+        let path = root.join(table::PATH);
+        // What was not run stays as it was; nor is a mutant said to escape by some of its checks.
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut before = table::said(&before);
+        if by.is_empty() {
+            before.retain(|name, _| !rows.iter().any(|row| row.name() == name));
+        }
+        let all = Spec::read(&folder(&root))?.mutants;
+        let text = table::text(&all, &rows, &before, by.is_empty());
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(wrong == 0)
+}
+
+/// What a run of the checks needs.
+struct Bench<'b> {
+    spec: &'b Spec,
+    tree: &'b Path,
+    logs: &'b Path,
+    programs: &'b Programs,
+}
+
+impl Bench<'_> {
+    /// How long each check takes, if it passes.
+    fn without_mutants(&self, checks: &[&Check]) -> Result<BTreeMap<String, Duration>, String> {
+        let mut times = BTreeMap::new();
+        for check in checks {
+            let (ended, took) = self.run(check, None)?;
+            println!(
+                "{:>44}: {:.1} s without mutants",
+                check.name,
+                took.as_secs_f64()
+            );
+            match ended {
+                Ended::Passed => times.insert(check.name.clone(), took),
+                Ended::Failed => {
+                    let log = self.log(check, None);
+                    return Err(format!(
+                        "{} fails without any mutant: {}",
+                        check.name,
+                        log.display()
+                    ));
+                }
+                Ended::Late => return Err(format!("{} takes longer than {LIMIT:?}", check.name)),
+            };
+        }
+        Ok(times)
+    }
+
+    fn log(&self, check: &Check, mutant: Option<&Mutant>) -> PathBuf {
+        let mutant = mutant.map_or("none", |mutant| &mutant.name);
+        let name = format!("{mutant} by {}.log", check.name);
+        self.logs.join(name.replace([' ', ',', ':'], "_"))
+    }
+
+    fn run(&self, check: &Check, mutant: Option<&Mutant>) -> Result<(Ended, Duration), String> {
+        let number = mutant.map(Mutant::number);
+        run::run(
+            self.tree,
+            self.programs,
+            check,
+            number,
+            &self.log(check, mutant),
+        )
+    }
+
+    fn all(
+        &self,
+        chosen: &[&Mutant],
+        options: &Options,
+        plain: &BTreeMap<String, Duration>,
+    ) -> Result<Vec<Row>, String> {
+        let next = AtomicUsize::new(0);
+        let rows = Mutex::new(BTreeMap::new());
+        let work = || -> Result<(), String> {
+            loop {
+                let nth = next.fetch_add(1, Relaxed);
+                let Some(mutant) = chosen.get(nth) else {
+                    return Ok(());
+                };
+                let row = self.one(mutant, options.explore, plain)?;
+                println!("{row}");
+                rows.lock().expect("no worker panics").insert(nth, row);
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..options.jobs).map(|_| scope.spawn(work)).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().expect("no worker panics"))
+        })?;
+        Ok(rows
+            .into_inner()
+            .expect("no worker panics")
+            .into_values()
+            .collect())
+    }
+
+    fn one(
+        &self,
+        mutant: &Mutant,
+        explore: bool,
+        plain: &BTreeMap<String, Duration>,
+    ) -> Result<Row, String> {
+        let mut caught = None;
+        for name in &mutant.checks {
+            let check = self.spec.check(name).expect("names were looked at");
+            let (ended, took) = self.run(check, Some(mutant))?;
+            if explore {
+                println!(
+                    "    {}: {name}: {ended:?}, {:.1} s",
+                    mutant.name,
+                    took.as_secs_f64()
+                );
+            }
+            // A check that ends for itself and does not end with the mutant has noticed, in its way.
+            let is_short = plain.get(name).is_some_and(|took| *took < LIMIT / 4);
+            let hangs = ended == Ended::Late && is_short;
+            if caught.is_none() && (ended == Ended::Failed || hangs) {
+                caught = Some((name.clone(), (!hangs).then_some(took)));
+                if !explore {
+                    break;
+                }
+            }
+        }
+        Ok(Row::new(mutant, caught))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> Spec {
+        Spec::read(&folder(&crate::root())).unwrap()
+    }
+
+    #[test]
+    fn every_mutant_still_fits_its_source() {
+        if let Err(wrong) = tree::mutated(&crate::root(), &spec().mutants) {
+            panic!("these keepers have moved; say where they are now:\n{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_of_these_mutants_and_each_is_caught() {
+        let text = std::fs::read_to_string(crate::root().join(table::PATH)).unwrap();
+        let said = table::said(&text);
+        let command = format!("{}: {}", table::PATH, table::COMMAND);
+        assert_eq!(said.len(), spec().mutants.len(), "{command}");
+        for Mutant { name, escapes, .. } in spec().mutants {
+            let (_, within) = said.get(&name).expect(&command);
+            assert_eq!(within == "ESCAPED", escapes.is_some(), "{name}, {command}");
+        }
+    }
+}

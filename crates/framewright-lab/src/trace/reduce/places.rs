@@ -1,0 +1,284 @@
+//! What each frame of a universe is, in chunks, with the sums that a row of the reference needs.
+//!
+//! A row is asked for once a second, and what happens in a second may be one event: so the sums are
+//! kept, and only chunks that have changed since the last row are counted again.
+
+use super::ReferenceRow;
+use super::frames::{CHUNK, CHUNK_ORDER};
+use crate::steps;
+use framewright::Mobility;
+use std::ops::Range;
+
+/// What a frame is, as the recording kernel had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Free,
+    Held(Mobility),
+    Absent,
+}
+
+const FRAMES: usize = CHUNK as usize;
+
+/// Frames of a block of 2 MiB.
+const BLOCK: usize = 512;
+
+/// The frames of a chunk.
+#[derive(Debug)]
+enum Chunk {
+    /// All are the same: 16 bytes, however many chunks a universe has.
+    Whole(Place),
+    Mixed(Box<[Place; FRAMES]>),
+}
+
+/// What a row adds up, of one chunk: at most 1,024 of each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Sums {
+    free: u16,
+    usable_o3: u16,
+    usable_o9: u16,
+    free_4m: u16,
+    unmovable_any: u16,
+    mixed: u16,
+    movable_in_mixed: u16,
+}
+
+impl Sums {
+    const COUNT: usize = 7;
+
+    fn all(self) -> [u16; Self::COUNT] {
+        [
+            self.free,
+            self.usable_o3,
+            self.usable_o9,
+            self.free_4m,
+            self.unmovable_any,
+            self.mixed,
+            self.movable_in_mixed,
+        ]
+    }
+
+    fn of(places: &[Place; FRAMES]) -> Self {
+        // Frames from which a request of that order can be served: aligned runs that are free.
+        let usable = |places: &[Place], length: usize| {
+            let runs = places.chunks_exact(length);
+            let free = runs.filter(|run| run.iter().all(|&place| place == Place::Free));
+            (free.count() * length) as u16
+        };
+        let mut sums = Self {
+            free_4m: u16::from(usable(places, FRAMES) != 0),
+            ..Self::default()
+        };
+        for block in places.chunks_exact(BLOCK) {
+            sums.usable_o3 += usable(block, 8);
+            sums.usable_o9 += usable(block, BLOCK);
+            let count = |which: fn(&Place) -> bool| {
+                block.iter().filter(|place| which(place)).count() as u16
+            };
+            sums.free += count(|place| *place == Place::Free);
+            let movable = count(|place| *place == Place::Held(Mobility::Movable));
+            let held = count(|place| matches!(place, Place::Held(_)));
+            if held > movable {
+                sums.unmovable_any += 1;
+                if movable > 0 {
+                    sums.mixed += 1;
+                    sums.movable_in_mixed += movable;
+                }
+            }
+        }
+        sums
+    }
+
+    fn of_whole(place: Place) -> Self {
+        let frames = FRAMES as u16;
+        let blocks = (FRAMES / BLOCK) as u16;
+        match place {
+            Place::Free => Self {
+                free: frames,
+                usable_o3: frames,
+                usable_o9: frames,
+                free_4m: 1,
+                ..Self::default()
+            },
+            Place::Held(Mobility::Movable) | Place::Absent => Self::default(),
+            Place::Held(_) => Self {
+                unmovable_any: blocks,
+                ..Self::default()
+            },
+        }
+    }
+}
+
+/// Every frame of a universe.
+///
+/// # Invariants
+/// - **L1** `total` is the sum of `sums`; those are what [`Sums::of`] says of each chunk that is not
+///   among `changed`.
+/// - **L2** A chunk is in `changed` once if its `is_changed` is set, and not if it is not.
+#[derive(Debug)]
+pub(super) struct Places {
+    nframes: u64,
+    chunks: Vec<Chunk>,
+    sums: Vec<Sums>,
+    is_changed: Vec<bool>,
+    changed: Vec<u32>,
+    total: [u64; Sums::COUNT],
+}
+
+impl Places {
+    /// `nframes` free frames. Memory: 31 bytes a chunk, and a byte a frame of those that are not
+    /// all the same.
+    pub(super) fn new(nframes: u64) -> Self {
+        let chunks = nframes.div_ceil(1 << CHUNK_ORDER) as usize;
+        let free = Sums::of_whole(Place::Free);
+        let mut places = Self {
+            nframes: (chunks as u64) << CHUNK_ORDER,
+            chunks: (0..chunks).map(|_| Chunk::Whole(Place::Free)).collect(),
+            sums: vec![free; chunks],
+            is_changed: vec![false; chunks],
+            changed: Vec::new(),
+            total: free.all().map(|n| u64::from(n) * chunks as u64),
+        };
+        places.fill(nframes..places.nframes, Place::Absent);
+        places.nframes = nframes;
+        places
+    }
+
+    pub(super) fn get(&self, frame: u64) -> Place {
+        match &self.chunks[(frame >> CHUNK_ORDER) as usize] {
+            Chunk::Whole(place) => *place,
+            Chunk::Mixed(places) => places[frame as usize & (FRAMES - 1)],
+        }
+    }
+
+    pub(super) fn set(&mut self, frame: u64, place: Place) {
+        self.fill(frame..frame + 1, place);
+    }
+
+    /// Panics if a frame is outside the universe.
+    pub(super) fn fill(&mut self, frames: Range<u64>, place: Place) {
+        assert!(
+            frames.end <= self.nframes,
+            "frame {:#x} of a universe of {}",
+            frames.end,
+            self.nframes
+        );
+        let mut at = frames.start;
+        while at < frames.end {
+            let index = (at >> CHUNK_ORDER) as usize;
+            let from = at as usize & (FRAMES - 1);
+            let length = (frames.end - at).min((FRAMES - from) as u64) as usize;
+            let chunk = &mut self.chunks[index];
+            if length == FRAMES {
+                *chunk = Chunk::Whole(place);
+            } else {
+                if let Chunk::Whole(whole) = *chunk {
+                    *chunk = Chunk::Mixed(Box::new([whole; FRAMES]));
+                }
+                if let Chunk::Mixed(places) = chunk {
+                    places[from..from + length].fill(place);
+                }
+            }
+            if !std::mem::replace(&mut self.is_changed[index], true) {
+                self.changed.push(index as u32);
+            }
+            at += length as u64;
+        }
+    }
+
+    /// What a row says of memory now. Time: O(frames of the chunks that changed since the last one).
+    pub(super) fn row(&mut self) -> ReferenceRow {
+        while let Some(index) = self.changed.pop() {
+            steps::add(1);
+            let index = index as usize;
+            self.is_changed[index] = false;
+            let now = match &self.chunks[index] {
+                Chunk::Whole(place) => Sums::of_whole(*place),
+                Chunk::Mixed(places) => Sums::of(places),
+            };
+            let before = std::mem::replace(&mut self.sums[index], now);
+            for ((total, before), now) in self.total.iter_mut().zip(before.all()).zip(now.all()) {
+                *total = *total - u64::from(before) + u64::from(now);
+            }
+        }
+        let [
+            free,
+            o3,
+            o9,
+            free_4m,
+            unmovable_any,
+            mixed,
+            movable_in_mixed,
+        ] = self.total;
+        let unusable = |usable: u64| match free {
+            0 => 0.0,
+            free => (free - usable) as f64 / free as f64,
+        };
+        ReferenceRow {
+            free_frames: free,
+            free_2m: o9 / BLOCK as u64,
+            free_4m,
+            unusable_o3: unusable(o3),
+            unusable_o9: unusable(o9),
+            blocks_mixed: mixed,
+            blocks_unmov_any: unmovable_any,
+            movable_frames_in_mixed: movable_in_mixed,
+            ..ReferenceRow::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sums as they are counted over all frames.
+    fn recounted(places: &Places) -> [u64; Sums::COUNT] {
+        let mut total = [0; Sums::COUNT];
+        for index in 0..places.chunks.len() as u64 {
+            let frames = std::array::from_fn(|k| places.get((index << CHUNK_ORDER) + k as u64));
+            for (total, sum) in total.iter_mut().zip(Sums::of(&frames).all()) {
+                *total += u64::from(sum);
+            }
+        }
+        total
+    }
+
+    #[test]
+    fn rows_from_what_changed_are_those_from_all_frames() {
+        // Not whole chunks: the rest of the last one does not exist.
+        let mut places = Places::new(5 * 1024 + 300);
+        let mut random = 7_u64;
+        for step in 0..600_u64 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let order = random >> 60;
+            let first = (((random >> 20) % (5 << 10)) >> order) << order;
+            let end = (first + (1 << order)).min(places.nframes);
+            let place = match (random >> 56) & 7 {
+                0..=2 => Place::Free,
+                3 => Place::Absent,
+                4 => Place::Held(Mobility::Unmovable),
+                _ => Place::Held(Mobility::Movable),
+            };
+            places.fill(first..end, place);
+            if step % 3 == 0 {
+                places.row();
+                assert_eq!(places.total, recounted(&places), "step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_counts_what_changed_and_nothing_else() {
+        let mut places = Places::new(1 << 22);
+        places.row();
+        for second in 0..4096 {
+            places.set(second << 10, Place::Held(Mobility::Movable));
+            assert_eq!(places.changed.len(), 1, "one event, one chunk");
+            let row = places.row();
+            assert_eq!(row.free_4m, 4095 - second);
+            assert!(places.changed.is_empty());
+        }
+    }
+}

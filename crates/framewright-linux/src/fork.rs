@@ -1,0 +1,221 @@
+// UNSAFETY: a page is asked of the kernel that it wipes in a child, and a function of C's is called by fork(3), in which
+// address space is hidden; neither has a safe form.
+
+//! What a process that is forked off has of its parent's memory: nothing that it could harm.
+//!
+//! ```text
+//!                          parent     fork(3)                      clone(2) by hand
+//!     RAM, metadata        as it is   no access (MADV_DONTFORK)    no mapping
+//!     a window             as it is   no access                    shared with the parent
+//!     the heap's two       as it is   can be read                  shared with the parent
+//! ```
+//!
+//! Frames are shared memory, and metadata is not: if both went on with them, both would hand out the same
+//! frames. So a child that touches them ends by SIGSEGV, and what it calls says so where it can: a process has
+//! a *token*, kept in a page that the kernel wipes in a child, and whatever has memory of the engine's notes the
+//! token of the process that made it. A thread that shares the address space (vfork(2), posix_spawn(3), clone(2) with
+//! CLONE_VM) is no child in this sense.
+//!
+//! A heap's memory can be read in a child, because the program whose heap it is finds there what it starts another
+//! program with, as [`Command`](std::process::Command) does.
+//!
+//! A child may make hosts of its own.
+//!
+//! # Sources
+//! madvise(2): MADV_DONTFORK, MADV_WIPEONFORK (Linux 4.14); pthread_atfork(3).
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::OnceLock;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Where the process's token stands: in a page that is zero in a child.
+static WORD: OnceLock<&'static AtomicU64> = OnceLock::new();
+
+/// The same where the kernel does not wipe pages: fork(3) has it wiped.
+static NOT_WIPED: AtomicU64 = AtomicU64::new(0);
+
+/// A process, and no other that it was forked from or that is forked from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Process(u64);
+
+/// A process, at hand for those who ask often whether it is the calling one.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    word: &'static AtomicU64,
+    process: Process,
+}
+
+impl Watched {
+    pub(crate) fn this() -> Self {
+        Self {
+            process: Process::this(),
+            word: word(),
+        }
+    }
+
+    /// Whether it is the calling one. One load beside its own: a child has another token, or none yet.
+    #[inline(always)]
+    pub(crate) fn is_this(&self) -> bool {
+        self.word.load(Relaxed) == self.process.0
+    }
+}
+
+fn word() -> &'static AtomicU64 {
+    WORD.get_or_init(|| wiped().unwrap_or(&NOT_WIPED))
+}
+
+impl Process {
+    /// The calling one.
+    #[inline]
+    pub(crate) fn this() -> Self {
+        let word = word();
+        match word.load(Relaxed) {
+            0 => Self::begin(word),
+            token => Self(token),
+        }
+    }
+
+    /// Whether it is the calling one.
+    #[inline]
+    pub(crate) fn is_this(self) -> bool {
+        self == Self::this()
+    }
+
+    /// Gives the process a token that none has that it was forked from: they began earlier.
+    #[cold]
+    fn begin(word: &AtomicU64) -> Self {
+        let now = clock_gettime(ClockId::Monotonic);
+        let ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        match word.compare_exchange(0, ns | 1, Relaxed, Relaxed) {
+            Ok(_) => Self(ns | 1),
+            Err(token) => Self(token),
+        }
+    }
+}
+
+fn wiped() -> Option<&'static AtomicU64> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+    let page = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, access, MapFlags::PRIVATE) };
+    let page = page.ok()?;
+    // SAFETY: the page is this function's, and nobody has seen it.
+    if unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } != 0 {
+        return None;
+    }
+    // SAFETY: zeroed by the kernel, aligned to a page, and never given back.
+    Some(unsafe { &*page.cast::<AtomicU64>() })
+}
+
+// What is to become of a range in a child.
+const FREE: u32 = 0;
+const CHANGING: u32 = 1;
+const HIDDEN: u32 = 2;
+const READABLE: u32 = 3;
+
+/// A range as a child finds it. Never given back, but used again.
+struct Node {
+    state: AtomicU32,
+    start: AtomicUsize,
+    len_bytes: AtomicUsize,
+    next: AtomicPtr<Node>,
+}
+
+static FIRST: AtomicPtr<Node> = AtomicPtr::new(std::ptr::null_mut());
+static HANDLER: OnceLock<()> = OnceLock::new();
+
+fn nodes() -> impl Iterator<Item = &'static Node> {
+    let node = |at: &AtomicPtr<Node>| {
+        // Acquire pairs with the Release of who put it there.
+        // SAFETY: null, or from `Box::leak`.
+        unsafe { at.load(Acquire).as_ref() }
+    };
+    std::iter::successors(node(&FIRST), move |last| node(&last.next))
+}
+
+/// A range of addresses that a child cannot use, until this is dropped.
+pub(crate) struct Unforked(&'static Node);
+
+impl std::fmt::Debug for Unforked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let start = self.0.start.load(Relaxed);
+        f.debug_tuple("Unforked").field(&start).finish()
+    }
+}
+
+impl Unforked {
+    /// Whole pages, which stay the caller's until the result is dropped.
+    pub(crate) fn new(start: usize, len_bytes: usize) -> Self {
+        HANDLER.get_or_init(|| {
+            // SAFETY: the function is one that fork(3) may call in a child: it loads, and makes system calls. It fails where
+            // there is no memory: then a child has what clone(2) leaves it.
+            let _ = unsafe { libc::pthread_atfork(None, None, Some(hide)) };
+        });
+        let take = |node: &&Node| {
+            let taken = node
+                .state
+                .compare_exchange(FREE, CHANGING, Acquire, Relaxed);
+            taken.is_ok()
+        };
+        let node = nodes().find(take).unwrap_or_else(|| {
+            let node = Box::leak(Box::new(Node {
+                state: AtomicU32::new(CHANGING),
+                start: AtomicUsize::new(0),
+                len_bytes: AtomicUsize::new(0),
+                next: AtomicPtr::new(FIRST.load(Relaxed)),
+            }));
+            let at: *mut Node = node;
+            while let Err(first) =
+                FIRST.compare_exchange(node.next.load(Relaxed), at, Release, Relaxed)
+            {
+                node.next.store(first, Relaxed);
+            }
+            node
+        });
+        node.start.store(start, Relaxed);
+        node.len_bytes.store(len_bytes, Relaxed);
+        // Release: a child that sees it sees the range.
+        node.state.store(HIDDEN, Release);
+        Self(node)
+    }
+
+    /// From here on a child can read it.
+    pub(crate) fn let_read(&self) {
+        self.0.state.store(READABLE, Release);
+    }
+
+    /// From here on a child has what the parent has: the range may be somebody else's.
+    pub(crate) fn give_up(&self) {
+        self.0.state.store(CHANGING, Relaxed);
+    }
+}
+
+impl Drop for Unforked {
+    fn drop(&mut self) {
+        self.0.state.store(FREE, Release);
+    }
+}
+
+/// Called by fork(3) in the child.
+extern "C" fn hide() {
+    NOT_WIPED.store(0, Relaxed);
+    for node in nodes() {
+        let state = node.state.load(Acquire);
+        let (start, len) = (node.start.load(Relaxed), node.len_bytes.load(Relaxed));
+        let at = std::ptr::without_provenance_mut(start);
+        // What fails leaves the range as it was: there is nobody to tell.
+        if state == HIDDEN {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+            // SAFETY: the range is that of a `Mapping` or a `Reservation`, or a hole where it was, because MADV_DONTFORK
+            // left it out; the child has made no mapping yet. No Rust value of the child's lies there: those that did are the
+            // parent's.
+            let _ = unsafe { mmap_anonymous(at, len, ProtFlags::empty(), flags) };
+        } else if state == READABLE {
+            // SAFETY: as above; what is read there stays as it is.
+            let _ = unsafe { mprotect(at, len, MprotectFlags::READ) };
+        }
+    }
+}

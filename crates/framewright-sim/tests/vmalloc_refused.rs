@@ -1,0 +1,149 @@
+//! What can never be served is refused at once: nothing is taken, moved, purged or drained for it.
+//! And a space has one source of frames.
+
+use framewright::frame::{Frames, Zone, ZoneLayout};
+use framewright::platform::SingleThread;
+use framewright::policy::{Config, RangeConfig};
+use framewright::vrange::{
+    AreaRequest, FrameSource, NoFrames, RangeError, SetupError, Space, SpaceLayout,
+};
+use framewright::{CpuId, Frame, Page, Run};
+use framewright_sim::{Call, Paging, PoolFrames};
+
+const START: Page = Page(1 << 20);
+const PAGES: u64 = 1024;
+const FRAMES: u32 = 300;
+
+/// Something kept on one CPU, lazy and kept on another, and most frames taken.
+fn with_something_of_each(test: impl FnOnce(&Space<'_, &Paging>, &Paging, &AreaRequest)) {
+    let paging = Paging::new(2, START, PAGES, FRAMES, 0);
+    let layout = SpaceLayout::new(START, PAGES)
+        .with_cpus(2)
+        .with_span_pages(64);
+    let config = RangeConfig {
+        kept_pages_max: 100,
+        ..RangeConfig::for_cpus(2)
+    };
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
+    for cpu in 0..2 {
+        let mut seat = space.seat(CpuId(cpu), PoolFrames(&paging)).unwrap();
+        for pages in [3, 5, 70] {
+            let area = seat.vmalloc(&AreaRequest::new(pages)).unwrap();
+            seat.vfree(area).unwrap();
+        }
+    }
+    test(&space, &paging, &AreaRequest::new(1));
+    assert_eq!(paging.broken(), None);
+    space.verify().unwrap();
+}
+
+fn refuses_at_once(request: impl Fn(&AreaRequest) -> AreaRequest, expected: RangeError) {
+    with_something_of_each(|space, paging, any| {
+        let mut seat = space.seat(CpuId(0), PoolFrames(paging)).unwrap();
+        let calls = || {
+            [Call::Frames, Call::Map, Call::Unmap, Call::Flush]
+                .map(|call| paging.machine().calls(call))
+        };
+        let mut before = space.stats();
+        let (made, free) = (calls(), paging.free_frames());
+        for _ in 0..10 {
+            assert_eq!(seat.vmalloc(&request(any)), Err(expected));
+        }
+        assert_eq!((calls(), paging.free_frames()), (made, free), "{expected}");
+        let after = space.stats();
+        before.failures = after.failures;
+        assert_eq!(after, before, "{expected}");
+        assert!(after.kept_pages > 0 && after.vmap_lazy_nr > 0, "{expected}");
+    });
+}
+
+#[test]
+fn an_alignment_that_no_page_of_the_window_has_is_refused_at_once() {
+    for bytes in [1 << 33, 1 << 40, 1 << 63] {
+        let expected = RangeError::NoSpace {
+            pages: 1,
+            align_bytes: bytes,
+        };
+        refuses_at_once(|request| request.aligned_to(bytes), expected);
+    }
+}
+
+#[test]
+fn more_pages_than_the_window_has_are_refused_at_once() {
+    for pages in [PAGES + 1, 1 << 40, u64::MAX] {
+        refuses_at_once(|_| AreaRequest::new(pages), RangeError::TooLong { pages });
+    }
+    let (pages, align_bytes) = (PAGES, Page::BYTES);
+    let expected = RangeError::NoSpace { pages, align_bytes };
+    refuses_at_once(|_| AreaRequest::new(pages), expected);
+}
+
+#[test]
+fn more_pages_than_there_are_frames_are_refused_before_a_frame_is_taken() {
+    for pages in [u64::from(FRAMES) + 1, PAGES - 1] {
+        let frames = FRAMES.into();
+        let expected = RangeError::TooManyFrames { pages, frames };
+        refuses_at_once(|_| AreaRequest::new(pages), expected);
+    }
+    // As many as there are can be had, with all that is kept and lazy.
+    with_something_of_each(|space, paging, _| {
+        let mut seat = space.seat(CpuId(0), PoolFrames(paging)).unwrap();
+        let area = seat.vmalloc(&AreaRequest::new(FRAMES.into())).unwrap();
+        seat.vfree(area).unwrap();
+    });
+}
+
+#[test]
+fn a_zone_has_at_most_the_frames_that_exist_in_it() {
+    let layouts = [0, 4096].map(|start| ZoneLayout::new(Frame(start), 2048));
+    let mut memory = layouts.map(|layout| vec![0; layout.words_needed().unwrap()]);
+    let [low, high] = &mut memory;
+    let zone = |layout: &ZoneLayout, memory| {
+        Zone::new(layout, &Config::default(), memory, SingleThread::new()).unwrap()
+    };
+    let zones = [zone(&layouts[0], low), zone(&layouts[1], high)];
+    {
+        let seat = zones[0].seat(CpuId(0)).unwrap();
+        assert_eq!(seat.frames_in_all(), 0);
+    }
+    zones[0].add(Run::new(Frame(0), 1024).unwrap()).unwrap();
+    zones[1].add(Run::new(Frame(4096), 512).unwrap()).unwrap();
+    let origins = {
+        let (one, other) = (zones[0].seat(CpuId(0)), zones[1].seat(CpuId(0)));
+        let (mut one, other) = (one.unwrap(), other.unwrap());
+        // What others have is theirs only for a while.
+        one.alloc_run(64, framewright::Context::ANY).unwrap();
+        assert_eq!((one.frames_in_all(), other.frames_in_all()), (1024, 512));
+        assert_ne!(one.origin(), other.origin());
+        [one.origin(), other.origin()]
+    };
+    let both = Frames::new(&zones).seats::<2>(CpuId(0)).unwrap();
+    assert_eq!(both.frames_in_all(), 1024 + 512);
+    assert!(!origins.contains(&both.origin()));
+    assert_ne!(both.origin(), NoFrames.origin());
+}
+
+#[test]
+fn all_seats_of_a_space_have_frames_of_one_origin() {
+    let paging = Paging::new(2, START, PAGES, FRAMES, 0);
+    let others = Paging::new(2, START, PAGES, FRAMES, 0);
+    let layout = SpaceLayout::new(START, PAGES).with_cpus(2);
+    let config = RangeConfig::for_cpus(2);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
+    let first = space.seat(CpuId(0), PoolFrames(&paging)).unwrap();
+    let refused = space.seat(CpuId(1), PoolFrames(&others)).unwrap_err();
+    assert_eq!(refused, SetupError::OtherFrames(CpuId(1)));
+    assert!(refused.to_string().contains("another origin"), "{refused}");
+    assert_eq!(
+        space.seat(CpuId(1), NoFrames).unwrap_err(),
+        SetupError::OtherFrames(CpuId(1))
+    );
+    // The seat is not taken by that; and what a space once had, it has for good.
+    drop(space.seat(CpuId(1), PoolFrames(&paging)).unwrap());
+    drop(first);
+    let refused = space.seat(CpuId(0), PoolFrames(&others)).unwrap_err();
+    assert_eq!(refused, SetupError::OtherFrames(CpuId(0)));
+    assert!(space.seat(CpuId(0), &mut PoolFrames(&paging)).is_ok());
+}

@@ -1,0 +1,191 @@
+//! Runs of any length: the lowest that exists, the lowest that is free, pageblock by pageblock.
+
+use super::AllocError;
+use super::tag::Tag;
+use super::zone::Zone;
+use crate::policy::Label;
+use crate::sync::Ordering::Relaxed;
+use crate::units::Mobility;
+use core::ops::Range;
+
+/// A run that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sought {
+    frames: u64,
+    align: u64,
+}
+
+impl Sought {
+    /// `None` if there is no such run anywhere: without a frame, or with an alignment that is no power of two.
+    pub(super) const fn new(frames: u64, align: u64) -> Option<Self> {
+        if frames == 0 || !align.is_power_of_two() {
+            return None;
+        }
+        Some(Self { frames, align })
+    }
+}
+
+/// What a search came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Search {
+    pub(super) found: Option<Range<usize>>,
+    /// Pageblocks looked at.
+    pub(super) looks: u64,
+}
+
+/// How many frames of a pageblock are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    None,
+    Some,
+    Whole,
+}
+
+impl<P> Zone<'_, P> {
+    /// Why a run of `frames` frames was not found.
+    pub(super) fn why_no_run(&self, frames: u64, mobility: Mobility) -> AllocError {
+        if self.usable_frames(mobility) < frames {
+            AllocError::Exhausted
+        } else {
+            AllocError::Fragmented
+        }
+    }
+
+    /// Whether a run may lie in the pageblock, by its label.
+    fn may_have_runs(&self, id: usize, mobility: Mobility) -> bool {
+        let meta = self.meta(id);
+        let may = match meta.label() {
+            Label::Of(_) => true,
+            Label::Contiguous => mobility.is_movable(),
+            Label::HighOrder => false,
+        };
+        may && !meta.is_isolated()
+    }
+
+    /// Whether all frames of a range are free and may serve a run. With all CPUs stopped.
+    pub(super) fn is_run_free(&self, offsets: &Range<usize>, mobility: Mobility) -> bool {
+        let mut all = true;
+        self.for_each_part(offsets, |id, slots| {
+            let bitmap = self.bitmap(id);
+            let is_free = |slot: usize| bitmap[slot / 64].load(Relaxed) >> (slot % 64) & 1 != 0;
+            all = all && self.may_have_runs(id, mobility) && { slots }.all(is_free);
+        });
+        all
+    }
+
+    /// The lowest run that exists, free or not.
+    pub(super) fn find_present(&self, wanted: Sought) -> Search {
+        let frames = self.map.block_frames() as usize;
+        let part = |id| match self.facts(id).absent as usize {
+            0 => Part::Whole,
+            absent if absent == frames => Part::None,
+            _ => Part::Some,
+        };
+        self.find_run(wanted, part, |id, word| {
+            let first = (id << self.map.pageblock_order) + word * 64;
+            let mut slots = 0..(frames - word * 64).min(64);
+            slots
+                .try_fold(0, |bits, slot| {
+                    let is_present = self.tag(first + slot) != Tag::ABSENT;
+                    Some(bits | u64::from(is_present) << slot)
+                })
+                .unwrap_or_default()
+        })
+    }
+
+    /// The lowest run that is free and may serve requests of `mobility`. What it says is so only while all
+    /// CPUs stand still; else it is where to look.
+    pub(super) fn find_free(&self, wanted: Sought, mobility: Mobility) -> Search {
+        let frames = self.map.block_frames();
+        let part = |id| match u64::from(self.facts(id).free) {
+            0 => Part::None,
+            _ if !self.may_have_runs(id, mobility) => Part::None,
+            free if free == frames => Part::Whole,
+            _ => Part::Some,
+        };
+        self.find_run(wanted, part, |id, word| self.bitmap(id)[word].load(Relaxed))
+    }
+
+    /// The lowest run of frames that are meant, by `part` of each pageblock, and by the words of those of which
+    /// some are. A long run has whole pageblocks in it, so one that is not whole rules out all places that would
+    /// need it: what is between the ranges that are meant costs a look for each length of the run.
+    fn find_run(
+        &self,
+        wanted: Sought,
+        part: impl Fn(usize) -> Part,
+        word_of: impl Fn(usize, usize) -> u64,
+    ) -> Search {
+        let shift = self.map.pageblock_order;
+        let frames = self.map.block_frames() as usize;
+        let mut looks = 0;
+        let part = |id: usize, looks: &mut u64| {
+            *looks += 1;
+            part(id)
+        };
+        // A run has so many whole pageblocks at least after the one that it begins in.
+        let after = (wanted.frames >> shift).saturating_sub(1);
+        let after = usize::try_from(after).unwrap_or(usize::MAX);
+        // Where the frames that are meant begin, of those that end where the search is.
+        let mut start = None;
+        let mut id = 0;
+        while id < self.map.blocks {
+            if start.is_none() {
+                let last = id.saturating_add(after);
+                if last >= self.map.blocks {
+                    break;
+                }
+                let mut needed = (id + 1..=last).rev();
+                if let Some(obstacle) = needed.find(|&id| part(id, &mut looks) != Part::Whole) {
+                    id = obstacle;
+                    continue;
+                }
+            }
+            let first = id << shift;
+            match part(id, &mut looks) {
+                Part::None => start = None,
+                Part::Whole => {
+                    let from = *start.get_or_insert(first);
+                    if let Some(found) = self.fit(wanted, from..first + frames) {
+                        let found = Some(found);
+                        return Search { found, looks };
+                    }
+                }
+                Part::Some => {
+                    for word in 0..frames.div_ceil(64) {
+                        let (mut bits, mut at) = (word_of(id, word), first + word * 64);
+                        let end = at + (frames - word * 64).min(64);
+                        while at < end {
+                            let gap = (bits.trailing_zeros() as usize).min(end - at);
+                            if gap > 0 {
+                                start = None;
+                            }
+                            at += gap;
+                            if at == end {
+                                break;
+                            }
+                            bits >>= gap;
+                            let len = (bits.trailing_ones() as usize).min(end - at);
+                            let from = *start.get_or_insert(at);
+                            at += len;
+                            if let Some(found) = self.fit(wanted, from..at) {
+                                let found = Some(found);
+                                return Search { found, looks };
+                            }
+                            bits = bits.checked_shr(len as u32).unwrap_or(0);
+                        }
+                    }
+                }
+            }
+            id += 1;
+        }
+        Search { found: None, looks }
+    }
+
+    /// The lowest place of a run in a range.
+    fn fit(&self, wanted: Sought, range: Range<usize>) -> Option<Range<usize>> {
+        let first = self.frame(range.start).0;
+        let start = first.checked_next_multiple_of(wanted.align)? - self.map.origin;
+        let end = start.checked_add(wanted.frames)?;
+        (end <= range.end as u64).then_some(start as usize..end as usize)
+    }
+}

@@ -1,0 +1,274 @@
+//! Every interleaving of the words that CPUs share without a lock: a pageblock's lock and its second
+//! bitmap, the index above the leaves, and whose turn a seat is.
+//! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib frame::models`
+
+extern crate std;
+
+use super::block::LOCK;
+use super::index::{Index, Shape};
+use super::tag::Tag;
+use super::zone::Zone;
+use super::{Seat, ZoneLayout};
+use crate::platform::{Barrier, Fenced, Turn};
+use crate::policy::{Config, End};
+use crate::raw::atomic_words;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::units::{CpuId, Frame, Mobility, Order, Run};
+use loom::thread;
+use std::boxed::Box;
+use std::vec;
+
+/// Everything, or everything up to so many preemptions.
+fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = preemptions;
+    model.max_branches = 100_000;
+    model.check(body);
+}
+
+type SharedZone = &'static Zone<'static, Fenced>;
+type OwnSeat = Seat<'static, 'static, Fenced>;
+
+const MOVABLE: Mobility = Mobility::Movable;
+
+/// A zone of one pageblock of `order`, in which nothing is cached.
+fn pageblock(order: u8, cpus: u16) -> SharedZone {
+    let order = Order::new(order).unwrap();
+    let layout = ZoneLayout::new(Frame(0), order.frames())
+        .with_orders(order, order)
+        .with_cpus(cpus);
+    let config = Config {
+        cache_permille: 0,
+        ..Config::default()
+    };
+    let memory = vec![0; layout.words_needed().unwrap()].leak();
+    let zone = Zone::new(&layout, &config, memory, Fenced).unwrap();
+    zone.add(Run::new(Frame(0), order.frames()).unwrap())
+        .unwrap();
+    Box::leak(Box::new(zone))
+}
+
+fn seat(zone: SharedZone, cpu: u16) -> OwnSeat {
+    zone.seat(CpuId(cpu)).unwrap()
+}
+
+/// Frees a block as a CPU does that found no room in its cache: under the pageblock's lock, or beside it.
+fn give(zone: SharedZone, cpu: u16, block: usize) {
+    let seat = seat(zone, cpu);
+    seat.give_live(block, Order::ZERO, MOVABLE).unwrap();
+}
+
+/// No CPU holds the pageblock and nothing is left in it; so many frames are free, and the index says so.
+fn assert_settled(zone: SharedZone, free: u64) {
+    assert_eq!(zone.descriptor(0)[LOCK].load(Relaxed), 0, "F4: the lock");
+    assert_eq!(zone.remote_bitmap(0)[0].load(Relaxed), 0, "F4: remote");
+    let bits = zone.bitmap(0)[0].load(Relaxed);
+    let facts = zone.facts(0);
+    assert_eq!(u64::from(bits.count_ones()), free, "F1");
+    assert_eq!(u64::from(facts.free), free, "F2");
+    let meta = zone.meta(0);
+    for order in 0..=zone.pageblock_order().index() {
+        let row = zone.row(order, meta.class());
+        let has = meta.orders() >> order & 1 != 0;
+        assert_eq!(zone.index.contains(row, 0), has, "F5: order {order}");
+    }
+    assert!(zone.index.is_consistent(), "I2");
+    assert_eq!(zone.corruptions(), 0, "F7");
+}
+
+/// Takes the frames of the zone's pageblock one by one, all of them.
+fn take_all(zone: SharedZone) -> usize {
+    let frames = zone.pageblock_order().frames() as usize;
+    let run = Run::new(Frame(0), frames as u64).unwrap();
+    let stopped = zone.stop();
+    let mut held = stopped.hold(0);
+    for slot in 0..frames {
+        assert!(held.take_at(slot, Order::ZERO, MOVABLE));
+        zone.set_tag(slot, Tag::live(Order::ZERO, MOVABLE));
+    }
+    held.unlock();
+    run.frames() as usize
+}
+
+#[test]
+fn what_is_left_while_another_cpu_unlocks_is_collected_by_one_of_them() {
+    explore(None, || {
+        let zone = pageblock(1, 2);
+        take_all(zone);
+        let other = thread::spawn(move || give(zone, 1, 1));
+        give(zone, 0, 0);
+        other.join().unwrap();
+        assert_settled(zone, 2);
+    });
+}
+
+#[test]
+fn what_two_leave_in_a_pageblock_that_a_third_unlocks_is_all_collected() {
+    // With two preemptions it takes minutes.
+    explore(Some(1), || {
+        let zone = pageblock(2, 3);
+        take_all(zone);
+        let one = thread::spawn(move || give(zone, 1, 1));
+        let two = thread::spawn(move || give(zone, 2, 2));
+        give(zone, 0, 0);
+        one.join().unwrap();
+        two.join().unwrap();
+        assert_settled(zone, 3);
+    });
+}
+
+#[test]
+fn what_is_left_while_another_cpu_takes_a_frame_is_neither_lost_nor_twice() {
+    explore(Some(3), || {
+        let zone = pageblock(1, 2);
+        take_all(zone);
+        give(zone, 0, 0);
+        let other = thread::spawn(move || give(zone, 1, 1));
+        let mut mine = seat(zone, 0);
+        let taken = mine.try_alloc(Order::ZERO, MOVABLE);
+        other.join().unwrap();
+        // What a search meets locked it passes by.
+        assert_settled(zone, 2 - u64::from(taken.is_some()));
+        if let Some(frame) = taken {
+            assert_eq!(
+                zone.tag(frame.0 as usize),
+                Tag::live(Order::ZERO, MOVABLE),
+                "F1"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_block_that_is_spilled_beside_one_that_is_left_is_free() {
+    explore(Some(3), || {
+        let zone = pageblock(2, 2);
+        take_all(zone);
+        let cached = Tag::cached(0, Order::ZERO, MOVABLE);
+        zone.set_tag(0, cached);
+        let other = thread::spawn(move || give(zone, 1, 3));
+        // The short way of a cache that gives one block back.
+        let mine = seat(zone, 0);
+        let block = [AtomicU64::new(0)];
+        zone.give_cached(mine.words, &block, Order::ZERO, MOVABLE);
+        other.join().unwrap();
+        assert_settled(zone, 2);
+    });
+}
+
+/// Two lists rank two classes of one order; pageblocks in two words.
+fn index() -> Index<'static> {
+    let shape = Shape::new(1, 2, 128);
+    let words = atomic_words(vec![0; shape.words()].leak());
+    Index::new(shape, words, false, |list, _, class| {
+        (list < 2).then_some(class as i32)
+    })
+}
+
+const ROW: usize = 1;
+
+/// What a CPU does that finds a row empty: tidies up behind it.
+fn search(index: Index<'_>, list: usize) -> Option<usize> {
+    let found = index.find(ROW, End::Lowest, None, true);
+    if found.is_none() {
+        index.lower_flag(list, ROW);
+    }
+    found
+}
+
+#[test]
+fn i2_what_is_inserted_while_a_search_tidies_up_is_found() {
+    explore(None, || {
+        let index = index();
+        index.insert(ROW, 3);
+        index.remove(ROW, 3);
+        let other = thread::spawn(move || search(index, 0));
+        index.insert(ROW, 5);
+        other.join().unwrap();
+        assert!(index.is_consistent(), "I2");
+        assert_eq!(search(index, 1), Some(5));
+    });
+}
+
+#[test]
+fn i2_holds_after_two_searches_in_different_lists_beside_an_insertion() {
+    explore(Some(3), || {
+        let index = index();
+        index.insert(ROW, 70);
+        index.remove(ROW, 70);
+        let one = thread::spawn(move || search(index, 0));
+        let two = thread::spawn(move || search(index, 1));
+        index.insert(ROW, 5);
+        one.join().unwrap();
+        two.join().unwrap();
+        assert!(index.is_consistent(), "I2");
+    });
+}
+
+#[test]
+fn i2_holds_after_an_insertion_a_removal_and_a_search_in_one_word() {
+    explore(Some(3), || {
+        let index = index();
+        index.insert(ROW, 7);
+        let one = thread::spawn(move || index.remove(ROW, 7));
+        let two = thread::spawn(move || _ = search(index, 0));
+        index.insert(ROW, 5);
+        one.join().unwrap();
+        two.join().unwrap();
+        assert!(index.is_consistent(), "I2");
+        assert!(index.contains(ROW, 5) && !index.contains(ROW, 7), "I1");
+    });
+}
+
+#[test]
+fn i3_a_look_from_outside_hides_nothing_from_a_search_at_rest() {
+    explore(None, || {
+        let index = index();
+        for id in [3, 70] {
+            index.insert(ROW, id);
+            index.remove(ROW, id);
+        }
+        let other = thread::spawn(move || index.peek(ROW, End::Lowest, None));
+        index.insert(ROW, 71);
+        // As a request that stopped all CPUs: the thread that looks is in no seat, and goes on.
+        assert_eq!(search(index, 0), Some(71), "F8");
+        other.join().unwrap();
+        assert!(index.is_consistent(), "I2");
+    });
+}
+
+/// A lost update is what comes of two threads that are in at a time.
+fn add_one(sum: &AtomicU64) {
+    let seen = sum.load(Relaxed);
+    sum.store(seen + 1, Relaxed);
+}
+
+#[test]
+fn a_seat_is_its_owners_or_the_stoppers_and_each_sees_what_the_other_did() {
+    // The owner waits with yields, which count as preemptions where both wait.
+    explore(Some(3), || {
+        let [busy, claimed, sum] = atomic_words(vec![0; 3].leak()) else {
+            panic!("three words");
+        };
+        let turn = Turn::new(busy, claimed);
+        let owner = thread::spawn(move || {
+            for _ in 0..2 {
+                if !turn.try_enter::<Fenced>() {
+                    turn.wait_if_claimed(&Fenced);
+                }
+                add_one(sum);
+                turn.exit();
+            }
+        });
+        for _ in 0..2 {
+            turn.claim();
+            Fenced.barrier_all();
+            turn.wait_until_idle(&Fenced);
+            add_one(sum);
+            turn.give_up();
+        }
+        owner.join().unwrap();
+        assert_eq!(sum.load(Relaxed), 4, "both were in at a time");
+        assert_eq!([busy, claimed].map(|word| word.load(Relaxed)), [0, 0]);
+    });
+}

@@ -1,0 +1,317 @@
+//! Which requests stop all CPUs, how often, and what they come to.
+
+use super::*;
+use crate::platform::{Barrier, Relax};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+fn drains<P>(zone: &Zone<'_, P>) -> u64 {
+    zone.stats().drains
+}
+
+/// Takes single frames until there is none.
+fn take_all<P: Relax + Barrier>(seat: &mut Seat<'_, '_, P>) -> Vec<Frame> {
+    let mut taken = Vec::new();
+    while let Ok(frame) = seat.alloc(Order::ZERO, Movable) {
+        taken.push(frame);
+    }
+    taken
+}
+
+#[test]
+fn a_request_that_failed_stops_nobody_again_until_something_becomes_free() {
+    let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(3);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
+    zone.add(run(0, 1024)).unwrap();
+    let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+    let taken = take_all(&mut seats[0]);
+    let before = drains(&zone);
+    for _ in 0..1000 {
+        for seat in &mut seats {
+            for order in [order(0), order(1), order(3)] {
+                let failed = seat.alloc(order, Movable);
+                assert_eq!(failed, Err(AllocError::Exhausted), "{order}");
+            }
+            let failed = seat.alloc_hard(order(9), Movable);
+            assert_eq!(failed, Err(AllocError::Exhausted));
+        }
+    }
+    assert_eq!(
+        drains(&zone),
+        before,
+        "what is true of one frame is true of more"
+    );
+    let kinds = [
+        (order(0), Unmovable),
+        (order(0), Reclaimable),
+        (order(2), Unmovable),
+    ];
+    for (order, mobility) in kinds.into_iter().chain(kinds) {
+        assert!(seats[1].alloc(order, mobility).is_err());
+    }
+    assert_eq!(
+        drains(&zone),
+        before + 2,
+        "one for single frames, one for blocks"
+    );
+
+    // A free: into the cache of another CPU, which only a stop finds.
+    seats[1].free(taken[0], Order::ZERO).unwrap();
+    let before = drains(&zone);
+    assert_eq!(seats[0].alloc(Order::ZERO, Unmovable), Ok(taken[0]));
+    assert!(drains(&zone) <= before + 1);
+    // Memory that comes.
+    assert!(seats[0].alloc(order(3), Movable).is_err());
+    zone.add(run(1024, 512)).unwrap();
+    assert!(seats[0].alloc(order(3), Movable).is_ok());
+    zone.drain();
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_label_and_the_end_of_isolation_are_something_that_becomes_free() {
+    let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, Fenced).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    zone.isolate(run(0, 512)).unwrap();
+    zone.set_label(run(512, 512), Label::Contiguous).unwrap();
+    for _ in 0..3 {
+        assert_eq!(seat.alloc(order(2), Unmovable), Err(AllocError::Exhausted));
+    }
+    assert_eq!(drains(&zone), 1);
+    zone.set_label(run(512, 512), Label::Of(Movable)).unwrap();
+    let block = seat.alloc(order(2), Unmovable).unwrap();
+    assert!(block.0 >= 512);
+    seat.free(block, order(2)).unwrap();
+    zone.set_label(run(512, 512), Label::Contiguous).unwrap();
+    assert!(seat.alloc(order(2), Unmovable).is_err());
+    zone.unisolate(run(0, 512)).unwrap();
+    assert!(seat.alloc(order(2), Unmovable).unwrap().0 < 512);
+}
+
+#[test]
+fn f8_a_costly_order_stops_nobody_unless_it_was_told_to_try_hard() {
+    let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    for (stop_order_max, is_costly) in [(order(3), true), (order(4), true), (order(9), false)] {
+        let config = Config {
+            stop_order_max,
+            ..config
+        };
+        let mut memory = memory(&layout);
+        let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+        zone.add(whole(&layout)).unwrap();
+        let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+        // A frame of the only pageblock lies in another CPU's cache.
+        let frame = seats[1].alloc(Order::ZERO, Movable).unwrap();
+        seats[1].free(frame, Order::ZERO).unwrap();
+        let got = seats[0].alloc(order(9), Movable);
+        if is_costly {
+            assert_eq!((got, drains(&zone)), (Err(AllocError::Fragmented), 0));
+        } else {
+            assert_eq!((got, drains(&zone)), (Ok(Frame(0)), 1));
+            continue;
+        }
+        assert_eq!(seats[0].alloc_hard(order(9), Movable), Ok(Frame(0)));
+        assert_eq!(drains(&zone), 1);
+        assert_eq!(zone.stats().fragmented[9], 1);
+        zone.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_costly_order_is_made_of_what_its_own_cpu_has_cached() {
+    let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    for order in [order(0), order(2)] {
+        let block = seat.alloc(order, Unmovable).unwrap();
+        seat.free(block, order).unwrap();
+    }
+    assert_eq!(seat.alloc(order(9), Movable), Ok(Frame(0)));
+    assert_eq!(drains(&zone), 0);
+    seat.free(Frame(0), order(9)).unwrap();
+    zone.verify().unwrap();
+}
+
+#[test]
+fn what_is_impossible_is_refused_without_a_stop() {
+    // 700 frames from 300 on: no place for 512 that is aligned, and too few for 1024.
+    let layout = ZoneLayout::new(Frame(300), 700).with_cpus(2);
+    let config = Config {
+        stop_order_max: Order::MAX,
+        ..Config::default()
+    };
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    assert_eq!(seat.alloc(Order::ZERO, Movable), Err(AllocError::Exhausted));
+    zone.add(run(300, 600)).unwrap();
+    assert_eq!(seat.alloc(order(9), Movable), Err(AllocError::Fragmented));
+    assert_eq!(seat.alloc(order(10), Movable), Err(AllocError::Exhausted));
+    let too_large = seat.alloc_hard(order(11), Movable);
+    let max = order(10);
+    assert_eq!(
+        too_large,
+        Err(AllocError::TooLarge {
+            order: order(11),
+            max
+        })
+    );
+    assert_eq!(drains(&zone), 0);
+    zone.drain();
+    zone.verify().unwrap();
+}
+
+#[test]
+fn what_only_the_reserve_has_is_no_reason_to_call_single_frames_fragmented() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 200).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
+    assert_eq!(zone.reserve_high_order(2), 2);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let taken = (0..).map_while(|_| seat.alloc(Order::ZERO, Unmovable).ok());
+    assert_eq!(taken.count(), 512 * 198);
+    // The order of a whole pageblock is the largest that the reserve serves.
+    let expected = [
+        (0, Unmovable, AllocError::Exhausted),
+        (1, Movable, AllocError::Exhausted),
+        (10, Unmovable, AllocError::Exhausted),
+    ];
+    for (size, mobility, error) in expected {
+        let failed = seat.alloc_hard(order(size), mobility);
+        assert_eq!(failed, Err(error), "{mobility:?} {size}");
+    }
+    assert!(seat.alloc_hard(order(9), Unmovable).is_ok());
+    assert!(seat.alloc(order(1), Reclaimable).is_ok());
+    let failed = seat.alloc_hard(order(9), Unmovable);
+    assert_eq!(failed, Err(AllocError::Exhausted), "510 are left");
+    zone.drain();
+    zone.verify().unwrap();
+}
+
+#[test]
+fn a_seat_is_told_of_kept_pageblocks_when_there_is_the_first_and_when_the_last_is_gone() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &Config::default(), &mut memory);
+    let seat = zone.seat(CpuId(0)).unwrap();
+    let of = |label| zone.set_label(run(0, 512 * 2), label).unwrap();
+    assert!(!seat.words.is_kept());
+    zone.isolate(run(512, 512)).unwrap();
+    assert!(seat.words.is_kept());
+    of(Label::Contiguous);
+    zone.unisolate(run(512, 512)).unwrap();
+    assert!(seat.words.is_kept(), "two pageblocks are contiguous");
+    of(Label::Of(Movable));
+    assert!(!seat.words.is_kept());
+}
+
+/// A platform on which the first stop goes on only when so many others wait for its lock.
+struct Crowd {
+    waiting: AtomicU64,
+    others: AtomicU64,
+}
+
+impl Relax for &Crowd {
+    fn relax(&self, attempt: u32) {
+        if attempt == 0 {
+            self.waiting.fetch_add(1, Relaxed);
+        }
+        std::thread::yield_now();
+    }
+}
+
+impl Barrier for &Crowd {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {
+        crate::sync::fence(crate::sync::Ordering::SeqCst);
+        while self.waiting.load(Relaxed) < self.others.load(Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn one_stop_serves_all_who_wait_for_it() {
+    const CPUS: u16 = 4;
+    let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(CPUS);
+    let mut memory = memory(&layout);
+    let crowd = Crowd {
+        waiting: AtomicU64::new(0),
+        others: AtomicU64::new(0),
+    };
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, &crowd).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let taken = take_all(&mut seat);
+    // Something happens, so that nothing is known to be in vain.
+    seat.free(taken[0], Order::ZERO).unwrap();
+    assert_eq!(seat.alloc(Order::ZERO, Movable), Ok(taken[0]));
+    drop(seat);
+    crowd.others.store(u64::from(CPUS) - 1, Relaxed);
+    let before = drains(&zone);
+    let errors = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for cpu in 0..CPUS {
+            let (zone, errors) = (&zone, &errors);
+            scope.spawn(move || {
+                let mut seat = zone.seat(CpuId(cpu)).unwrap();
+                let got = seat.alloc(Order::ZERO, Unmovable);
+                errors.lock().unwrap().push(got);
+            });
+        }
+    });
+    let errors = errors.into_inner().unwrap();
+    assert_eq!(errors, vec![Err(AllocError::Exhausted); usize::from(CPUS)]);
+    assert_eq!(drains(&zone), before + 1);
+}
+
+/// A platform on which nobody may wait.
+struct Impatient;
+
+impl Relax for Impatient {
+    fn relax(&self, _attempt: u32) {
+        panic!("injected");
+    }
+}
+
+impl Barrier for Impatient {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {}
+}
+
+#[test]
+fn a_platform_that_panics_while_a_seat_waits_leaves_the_seat_idle() {
+    let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, Impatient).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let other = zone.seat(CpuId(1)).unwrap();
+    let block = seat.alloc(order(3), Movable).unwrap();
+    let id = block.0 as usize / 512;
+    let held = zone.try_lock(other.words, id / 2 * 2).unwrap();
+    let unwound = catch_unwind(AssertUnwindSafe(|| seat.free_part(block, Order::ZERO)));
+    assert!(unwound.is_err());
+    held.unlock();
+    // It would wait, and panic, if the seat were busy.
+    zone.drain();
+    zone.verify().unwrap();
+    seat.free_part(block, Order::ZERO).unwrap();
+}

@@ -1,0 +1,109 @@
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// What stopping all CPUs came to, so that it is not done again in vain.
+///
+/// A request of some *kind* that would fail stops all CPUs, and finds nothing even then. Two things
+/// follow for others of its kind:
+///
+/// - As long as nothing has *happened* since, another stop would find nothing either. What happened
+///   is a sum of counters that only grow, each written by one CPU as part of what it does anyway: if
+///   the sum is what it was during the stop, so was each of its counters at the moment at which its
+///   reading began, and at that moment there was nothing.
+/// - Who waited for the stop lock meanwhile is answered by that stop, if all CPUs stood still after
+///   its call had begun: there was a moment during the call at which there was nothing.
+///
+/// So a request stops all CPUs at most once, and of those that wait together one does.
+///
+/// The words are one for the number of the last standstill, and two for each kind. Zeroes are a memo
+/// of nothing. All are written under the stop lock, with all CPUs stopped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StopMemo<'m> {
+    words: &'m [AtomicU64],
+}
+
+/// A moment: the number of the last standstill before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Standstill(u64);
+
+impl<'m> StopMemo<'m> {
+    /// The words for so many kinds of requests.
+    pub(crate) const fn words(kinds: usize) -> usize {
+        1 + 2 * kinds
+    }
+
+    pub(crate) const fn new(words: &'m [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    fn happened(self, kind: usize) -> &'m AtomicU64 {
+        &self.words[1 + 2 * kind]
+    }
+
+    fn number(self, kind: usize) -> &'m AtomicU64 {
+        &self.words[2 + 2 * kind]
+    }
+
+    /// The last standstill. Read when a request begins to ask for one.
+    pub(crate) fn last(self) -> Standstill {
+        // Acquire pairs with the Release in `stand_still`: a stop whose end is known to the caller
+        // is counted.
+        Standstill(self.words[0].load(Acquire))
+    }
+
+    /// All CPUs stand still now.
+    pub(crate) fn stand_still(self) {
+        let now = &self.words[0];
+        now.store(now.load(Relaxed).wrapping_add(1), Release);
+    }
+
+    /// With all CPUs stopped: there is nothing for requests of that kind, and so much has happened.
+    pub(crate) fn note(self, kind: usize, happened: u64) {
+        // Never zero: that is the memo of nothing.
+        self.happened(kind).store(happened.wrapping_add(1), Relaxed);
+        self.number(kind)
+            .store(self.words[0].load(Relaxed), Relaxed);
+    }
+
+    /// Whether there was nothing for that kind at the last stop on its behalf, and nothing has
+    /// happened since.
+    pub(crate) fn is_in_vain(self, kind: usize, happened: u64) -> bool {
+        self.happened(kind).load(Relaxed) == happened.wrapping_add(1)
+    }
+
+    /// Under the stop lock: whether there was nothing for that kind at a standstill after `begin`.
+    pub(crate) fn was_in_vain_since(self, kind: usize, begin: Standstill) -> bool {
+        self.number(kind).load(Relaxed) > begin.0
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_in_vain_is_remembered_for_its_kind_until_something_happens() {
+        let words = [const { AtomicU64::new(0) }; StopMemo::words(2)];
+        let memo = StopMemo::new(&words);
+        assert!(!memo.is_in_vain(0, 0) && !memo.is_in_vain(1, u64::MAX - 1));
+        memo.stand_still();
+        memo.note(1, 7);
+        assert!(memo.is_in_vain(1, 7) && !memo.is_in_vain(1, 8) && !memo.is_in_vain(0, 7));
+    }
+
+    #[test]
+    fn a_standstill_answers_those_who_began_before_it_and_no_others() {
+        let words = [const { AtomicU64::new(0) }; StopMemo::words(1)];
+        let memo = StopMemo::new(&words);
+        let before = memo.last();
+        assert!(!memo.was_in_vain_since(0, before));
+        memo.stand_still();
+        let during = memo.last();
+        memo.note(0, 0);
+        assert!(memo.was_in_vain_since(0, before) && !memo.was_in_vain_since(0, during));
+        memo.stand_still();
+        assert!(!memo.was_in_vain_since(0, during), "it found something");
+    }
+}

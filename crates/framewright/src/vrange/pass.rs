@@ -1,0 +1,420 @@
+//! A pass of the purge: from lazy to waiting.
+//!
+//! It takes whole areas (V9): it ends where an area ends, and what one call of the platform's `unmap`
+//! is asked for, and fails or not, are whole areas.
+
+use super::bits;
+use super::seat::{Count, Held, Own};
+use super::span::{Bits, Marked};
+use crate::platform::{Barrier, Map, Relax};
+use crate::sync::Ordering::{Relaxed, Release};
+use crate::units::PageRange;
+
+/// Spans, or areas of the arena, that are purged in one pass.
+const PASS: usize = 6;
+/// Calls of the platform's `unmap` that did so, after which a pass ends: with the word it is at, and
+/// with the area that goes on there. That has at most half a span, so the pass has an end.
+const UNMAPS: u64 = 48;
+
+impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// Pages of a span of the seat's have become lazy, and these words of its bitmap say so.
+    #[inline(always)]
+    pub(super) fn note_lazy(&self, number: u32, pages: u32, words: u32) {
+        let span = self.span(number);
+        let before = span.lazy();
+        span.set_lazy(before.with(pages, words));
+        self.words.add(Own::Purgeable, u64::from(pages));
+        if before.pages == 0 {
+            self.append_lazy(number);
+        }
+    }
+
+    /// A span joins those in which something is lazy.
+    fn append_lazy(&self, number: u32) {
+        self.span(number).set_lazy_next(None);
+        match self.words.link(Own::LazyTail) {
+            Some(tail) => self.span(tail).set_lazy_next(Some(number)),
+            None => self.words.set_link(Own::LazyHead, Some(number)),
+        }
+        self.words.set_link(Own::LazyTail, Some(number));
+    }
+
+    fn pop_lazy(&self) -> Option<u32> {
+        let number = self.words.link(Own::LazyHead)?;
+        let next = self.span(number).lazy_next();
+        self.words.set_link(Own::LazyHead, next);
+        if next.is_none() {
+            self.words.set_link(Own::LazyTail, None);
+        }
+        Some(number)
+    }
+
+    fn append_waiting(&self, number: u32) {
+        self.span(number).set_waiting_next(None);
+        match self.words.link(Own::WaitTail) {
+            Some(tail) => self.span(tail).set_waiting_next(Some(number)),
+            None => self.words.set_link(Own::WaitHead, Some(number)),
+        }
+        self.words.set_link(Own::WaitTail, Some(number));
+    }
+
+    /// Unmaps what is lazy in some spans, or some areas of the arena, of the seat's. Returns
+    /// whether anything was unmapped.
+    ///
+    /// What the platform fails to unmap stays lazy; if nothing was unmapped, all was tried.
+    pub(super) fn pass(&self) -> bool {
+        let spans = self.pass_spans();
+        let areas = self.pass_areas();
+        let left = self.words.get(Own::Purgeable);
+        if !spans && !areas {
+            self.words.set(Own::Stuck, left);
+            return false;
+        }
+        self.words.count(Count::Purges, 1);
+        let stuck = self.words.get(Own::Stuck);
+        self.words.set(Own::Stuck, stuck.min(left));
+        true
+    }
+
+    /// Unmaps what is lazy in some spans. Those in which nothing can be unmapped go to the end of
+    /// the list, and the others are tried before it is given up.
+    fn pass_spans(&self) -> bool {
+        let mut left = None;
+        loop {
+            let (tried, unmapped) = self.pass_some_spans();
+            if unmapped != 0 || tried == 0 {
+                return unmapped != 0;
+            }
+            let all = left.unwrap_or_else(|| self.count_lazy_spans());
+            if tried >= all {
+                return false;
+            }
+            left = Some(all - tried);
+        }
+    }
+
+    #[cold]
+    fn count_lazy_spans(&self) -> usize {
+        let first = self.words.link(Own::LazyHead);
+        core::iter::successors(first, |&number| self.span(number).lazy_next()).count()
+    }
+
+    /// Tries the first spans of the list. How many, and how many pages of them are unmapped.
+    fn pass_some_spans(&self) -> (usize, u64) {
+        let mut numbers = [0; PASS];
+        let mut count = 0;
+        while count < PASS
+            && let Some(number) = self.pop_lazy()
+        {
+            numbers[count] = number;
+            count += 1;
+        }
+        let numbers = &mut numbers[..count];
+        if count == 0 {
+            return (0, 0);
+        }
+        sort(numbers);
+        let numbers = &*numbers;
+        // Runs of pages in which nobody is and something is lazy, joined where spans touch.
+        let mut failed = false;
+        let mut pending: Option<(u32, u32)> = None;
+        let done = || self.words.read(Count::Unmaps) - self.words.read(Count::UnmapFailures);
+        let unmaps = done() + UNMAPS;
+        let is_enough = || done() > unmaps;
+        let mut looked_at = 0;
+        // The words of the last span's bitmaps that were looked at.
+        let mut words = 0;
+        for &number in numbers {
+            if is_enough() {
+                break;
+            }
+            looked_at += 1;
+            let first = self.space.spans.first(number);
+            words = self.for_each_dead_run(number, is_enough, |start, end| {
+                let (start, end) = (first + start, first + end);
+                match &mut pending {
+                    Some(run) if run.1 == start => run.1 = end,
+                    _ => {
+                        if let Some((start, end)) = pending.replace((start, end)) {
+                            failed |= self.fails_to_unmap(start, end);
+                        }
+                    }
+                }
+            });
+        }
+        if let Some((start, end)) = pending {
+            failed |= self.fails_to_unmap(start, end);
+        }
+        let (numbers, later) = numbers.split_at(looked_at);
+        for &number in later {
+            self.append_lazy(number);
+        }
+        let stamp = self.space.stamp();
+        let mut unmapped = 0;
+        for (nth, &number) in numbers.iter().enumerate() {
+            let is_last = nth + 1 == looked_at;
+            let words = if is_last { words } else { usize::MAX };
+            unmapped += self.wait_for(number, stamp, words);
+        }
+        if failed {
+            for &number in numbers {
+                self.collect_span(number);
+            }
+        }
+        self.words.sub(Own::Purgeable, unmapped);
+        self.words.add_unmapped(unmapped);
+        (looked_at, unmapped)
+    }
+
+    /// What was lazy in the first words of a span, and is unmapped now, waits for that generation.
+    /// Returns how many pages that are.
+    fn wait_for(&self, number: u32, stamp: u64, words: usize) -> u64 {
+        let span = self.span(number);
+        let lazy = span.lazy();
+        let looked_at = if words < u32::BITS as usize {
+            (1 << words) - 1
+        } else {
+            u32::MAX
+        };
+        let mut later = Marked {
+            pages: 0,
+            words: lazy.words & !looked_at,
+        };
+        for word in bits::places(later.words) {
+            later.pages += span.bits(Bits::Lazy)[word].load(Relaxed).count_ones();
+        }
+        let now = lazy.words & looked_at;
+        for word in bits::places(now) {
+            let lazy = &span.bits(Bits::Lazy)[word];
+            let waiting = &span.bits(Bits::Waiting)[word];
+            waiting.store(waiting.load(Relaxed) | lazy.load(Relaxed), Relaxed);
+            lazy.store(0, Relaxed);
+        }
+        span.set_lazy(later);
+        if later.pages != 0 {
+            self.append_lazy(number);
+        }
+        let pages = lazy.pages - later.pages;
+        if pages != 0 {
+            let waiting = span.waiting();
+            if waiting.pages == 0 {
+                self.append_waiting(number);
+            }
+            span.set_waiting(waiting.with(pages, now));
+            span.set_stamp(stamp);
+        }
+        u64::from(pages)
+    }
+
+    /// Calls `sink` with each run of pages of a span in which nobody is and something is lazy, until
+    /// it is enough after a word at whose end no lazy area goes on. Returns how many words were
+    /// looked at, those included in which nothing is lazy: each lazy area is in them or behind them.
+    #[inline(always)]
+    fn for_each_dead_run(
+        &self,
+        number: u32,
+        is_enough: impl Fn() -> bool,
+        mut sink: impl FnMut(u32, u32),
+    ) -> usize {
+        let span = self.span(number);
+        let (lazy, free) = (span.bits(Bits::Lazy), span.bits(Bits::Free));
+        let waiting = span.bits(Bits::Waiting);
+        let dead = |word: usize| {
+            lazy[word].load(Relaxed) | free[word].load(Relaxed) | waiting[word].load(Relaxed)
+        };
+        let starts = span.bits(Bits::Starts);
+        // V9: whether a lazy area has pages in this word and in the next one.
+        let goes_on = |word: usize| {
+            let next = lazy[word + 1].load(Relaxed) & !starts[word + 1].load(Relaxed);
+            lazy[word].load(Relaxed) >> 63 & next & 1 != 0
+        };
+        let words = span.lazy().words;
+        if words == 0 {
+            return lazy.len();
+        }
+        // The words with something lazy, and those beside them that may join with it or with the
+        // next span.
+        let mut first = words.trailing_zeros() as usize;
+        while first > 0 && dead(first - 1) == !0 {
+            first -= 1;
+        }
+        let mut last = words.ilog2() as usize;
+        while last + 1 < lazy.len() && dead(last + 1) == !0 {
+            last += 1;
+        }
+        // The run that reaches the end of the last word, and whether something in it is lazy.
+        let (mut start, mut some_lazy) = (first as u32 * 64, false);
+        for word in first..=last {
+            let freed = lazy[word].load(Relaxed);
+            let dead = dead(word);
+            let base = word as u32 * 64;
+            let mut at = 0;
+            loop {
+                // Dead pages from `at` on, then live ones.
+                let len = (!(dead >> at)).trailing_zeros().min(64 - at);
+                if len != 0 {
+                    some_lazy |= freed >> at & (!0 >> (64 - len)) != 0;
+                    at += len;
+                }
+                if at == 64 {
+                    break;
+                }
+                if some_lazy {
+                    sink(start, base + at);
+                    some_lazy = false;
+                }
+                at += (dead >> at).trailing_zeros().min(64 - at);
+                start = base + at;
+                if at == 64 {
+                    break;
+                }
+            }
+            let is_last = word == last;
+            if is_last || is_enough() && !goes_on(word) {
+                if some_lazy {
+                    sink(start, base + 64);
+                }
+                return if is_last { lazy.len() } else { word + 1 };
+            }
+        }
+        lazy.len()
+    }
+
+    /// Unmaps a range of pages in spans of the seat's; what is lazy in it are whole areas. True if
+    /// that failed: they are then as if others had freed them, for
+    /// [`collect_span`](Self::collect_span). However much of them was unmapped, they are lazy as a
+    /// whole, and all of them is unmapped anew.
+    fn fails_to_unmap(&self, start: u32, end: u32) -> bool {
+        if self.unmap(start, end) {
+            return false;
+        }
+        let mut at = start;
+        while at < end {
+            let (number, place) = self.space.spans.place(at);
+            let span = self.span(number);
+            let here = (self.space.spans.pages() - place).min(end - at);
+            let mut kept = 0;
+            bits::for_each_part(place, here, |word, mask| {
+                let lazy = &span.bits(Bits::Lazy)[word];
+                let again = lazy.load(Relaxed) & mask;
+                lazy.store(lazy.load(Relaxed) & !again, Relaxed);
+                let starts = again & span.bits(Bits::Starts)[word].load(Relaxed);
+                span.sent()[word].fetch_or(starts, Release);
+                kept += again.count_ones();
+            });
+            let lazy = span.lazy();
+            span.set_lazy(Marked {
+                pages: lazy.pages - kept,
+                ..lazy
+            });
+            self.unsoil(span, kept);
+            self.words.sub(Own::Purgeable, u64::from(kept));
+            at += here;
+        }
+        true
+    }
+
+    fn unmap(&self, start: u32, end: u32) -> bool {
+        let range = PageRange::new(self.space.page(start), u64::from(end - start))
+            .expect("a window ends inside the number range");
+        self.words.count(Count::Unmaps, 1);
+        let unmapped = self.space.platform.unmap(range).is_ok();
+        if !unmapped {
+            self.words.count(Count::UnmapFailures, 1);
+        }
+        unmapped
+    }
+
+    /// Unmaps some of the arena's areas in the seat's list. Those that cannot be unmapped are put
+    /// aside until all others have been tried, so that they hide none.
+    fn pass_areas(&self) -> bool {
+        self.ready_areas();
+        let mut unmapped = self.pass_until_some();
+        if unmapped == 0 {
+            self.try_failed_again();
+            unmapped = self.pass_until_some();
+        }
+        if unmapped == 0 {
+            self.try_failed_again();
+            return false;
+        }
+        self.words.set(Own::AreasStamp, self.space.stamp());
+        self.words.sub(Own::Purgeable, unmapped);
+        self.words.add_unmapped(unmapped);
+        true
+    }
+
+    /// With an empty list: those that were put aside become it.
+    fn try_failed_again(&self) {
+        let failed = self.words.link(Own::AreasFailed);
+        self.words.set_link(Own::AreasLazy, failed);
+        self.words.set_link(Own::AreasFailed, None);
+    }
+
+    /// Goes on in the list until something is unmapped. Returns how many pages that are.
+    fn pass_until_some(&self) -> u64 {
+        let mut unmapped = 0;
+        while unmapped == 0 && self.words.link(Own::AreasLazy).is_some() {
+            unmapped = self.pass_some_areas();
+        }
+        unmapped
+    }
+
+    /// Tries the first areas of the list. Returns how many pages are unmapped.
+    fn pass_some_areas(&self) -> u64 {
+        let mut areas = [(0, 0); PASS];
+        let mut count = 0;
+        let mut next = self.words.link(Own::AreasLazy);
+        while count < PASS
+            && let Some(at) = next
+        {
+            let header = self.header(at);
+            areas[count] = (at, header.pages());
+            next = header.next();
+            count += 1;
+        }
+        self.words.set_link(Own::AreasLazy, next);
+        let areas = &mut areas[..count];
+        sort(areas);
+        let mut unmapped = 0;
+        let mut rest = &*areas;
+        while let Some(&(start, _)) = rest.first() {
+            let mut end = start;
+            let joined = rest
+                .iter()
+                .take_while(|&&(at, pages)| {
+                    let joins = at == end;
+                    end = if joins { at + pages } else { end };
+                    joins
+                })
+                .count();
+            let (now, later) = rest.split_at(joined);
+            rest = later;
+            let list = if self.unmap(start, end) {
+                unmapped += u64::from(end - start);
+                Own::AreasWait
+            } else {
+                Own::AreasFailed
+            };
+            for &(at, _) in now {
+                let lazy = self.header(at).lazy(self.words.link(list));
+                self.space.table.set_header(at, lazy);
+                self.words.set_link(list, Some(at));
+            }
+        }
+        unmapped
+    }
+}
+
+/// Sorts a few numbers: an insertion sort, because most come in order.
+fn sort<T: Ord + Copy>(items: &mut [T]) {
+    for end in 1..items.len() {
+        let item = items[end];
+        let mut at = end;
+        while at > 0 && items[at - 1] > item {
+            items[at] = items[at - 1];
+            at -= 1;
+        }
+        items[at] = item;
+    }
+}

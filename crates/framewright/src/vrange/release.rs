@@ -1,0 +1,160 @@
+//! The release: from waiting to free, once the generation has passed.
+
+use super::bits;
+use super::inbox::lazy_pages;
+use super::seat::{Held, Own};
+use super::space::MERGES_MAX;
+use super::span::{Bits, Marked, Owner};
+use super::{AreaKind, FrameSource};
+use crate::platform::{Barrier, Map, Relax};
+use crate::sync::Ordering::Relaxed;
+use crate::units::Run;
+
+/// Spans whose waiting pages become free in one request.
+pub(super) const RELEASES: usize = 4;
+
+impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
+    /// The pages of one of the seat's spans become free, if there is one whose generation has
+    /// passed. Frames behind them go back. Returns whether there was one.
+    pub(super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {
+        let Some(number) = self.words.link(Own::WaitHead) else {
+            return false;
+        };
+        let span = self.span(number);
+        if span.stamp() > self.space.done() {
+            return false;
+        }
+        let next = span.waiting_next();
+        self.words.set_link(Own::WaitHead, next);
+        if next.is_none() {
+            self.words.set_link(Own::WaitTail, None);
+        }
+        let is_current = self.words.link(Own::Current) == Some(number);
+        let is_block = matches!(span.owner(), Owner::Block(_));
+        let is_free = !is_block || self.space.config.recycle;
+        if !is_current && !is_block {
+            self.unlist(number);
+        }
+        let has_frames = span.may_have_frames();
+        debug_assert!(self.waits_as_a_whole(number), "V9: all of an area waits");
+        for word in bits::places(span.waiting().words) {
+            let waiting = span.bits(Bits::Waiting)[word].load(Relaxed);
+            span.bits(Bits::Waiting)[word].store(0, Relaxed);
+            let starts = &span.bits(Bits::Starts)[word];
+            let mut freed = if has_frames {
+                starts.load(Relaxed) & waiting
+            } else {
+                0
+            };
+            starts.store(starts.load(Relaxed) & !waiting, Relaxed);
+            if is_free {
+                let free = &span.bits(Bits::Free)[word];
+                free.store(free.load(Relaxed) | waiting, Relaxed);
+            }
+            while freed != 0 {
+                let at = word as u32 * 64 + freed.trailing_zeros();
+                freed &= freed - 1;
+                self.give_frames(self.space.spans.first(number) + at, frames);
+            }
+        }
+        span.set_waiting(Marked::default());
+        if is_block {
+            self.block_released(number);
+        } else if is_current {
+            self.words
+                .set(Own::Most, u64::from(self.space.spans.pages()));
+        } else {
+            self.list(number);
+            self.return_surplus();
+        }
+        true
+    }
+
+    /// Whether each area of which the first page waits does so with all of its pages.
+    fn waits_as_a_whole(&self, number: u32) -> bool {
+        let span = self.span(number);
+        let first = self.space.spans.first(number);
+        let is_block = matches!(span.owner(), Owner::Block(_));
+        let waiting = span.bits(Bits::Waiting);
+        let starts = bits::runs(span.bits(Bits::Starts), 0).flat_map(|(start, end)| start..end);
+        let mut all = true;
+        for place in starts.filter(|&place| bits::has_all(waiting, place, 1)) {
+            let pages = lazy_pages(self.header(first + place), is_block);
+            all &= bits::has_all(waiting, place, pages);
+        }
+        all
+    }
+
+    /// Gives the arena's areas that wait back to it, if their generation has passed. Returns
+    /// whether there were some.
+    pub(super) fn release_areas(&self, most: usize, frames: &mut impl FrameSource) -> bool {
+        self.ready_areas();
+        if self.words.link(Own::AreasReady).is_none() {
+            return false;
+        }
+        let mut areas = [(0, 0); MERGES_MAX];
+        let mut count = 0;
+        // Frames go back before the arena's lock is taken: nothing is called under it.
+        while count < most.min(MERGES_MAX)
+            && let Some(at) = self.words.link(Own::AreasReady)
+        {
+            let header = self.header(at);
+            self.words.set_link(Own::AreasReady, header.next());
+            self.give_frames(at, frames);
+            self.clear_arena_start(at);
+            areas[count] = (at, header.pages());
+            count += 1;
+        }
+        self.space.give(self.words, areas[..count].iter().copied());
+        true
+    }
+
+    /// Areas of the arena whose generation has passed are ready, before others wait for a later one.
+    /// Time: O(1) if none were, and else O(those that waited).
+    pub(super) fn ready_areas(&self) {
+        let waiting = self.words.link(Own::AreasWait);
+        let Some(first) = waiting else { return };
+        if self.words.get(Own::AreasStamp) > self.space.done() {
+            return;
+        }
+        let ready = self.words.link(Own::AreasReady);
+        if ready.is_some() {
+            let mut last = first;
+            while let Some(next) = self.header(last).next() {
+                last = next;
+            }
+            let linked = self.header(last).lazy(ready);
+            self.space.table.set_header(last, linked);
+        }
+        self.words.set_link(Own::AreasReady, waiting);
+        self.words.set_link(Own::AreasWait, None);
+    }
+
+    /// Gives back the frames behind an area, if they are the space's.
+    pub(super) fn give_frames(&self, at: u32, frames: &mut impl FrameSource) {
+        let table = self.space.table;
+        let header = self.header(at);
+        if header.kind() != AreaKind::Vmalloc {
+            return;
+        }
+        let mut run: Option<Run> = None;
+        for page in at..at + header.pages() - 1 {
+            let Some(frame) = table.frame(page) else {
+                continue;
+            };
+            table.set_frame(page, None);
+            run = match run {
+                Some(run) if run.end() == frame => Run::new(run.start(), run.frames() + 1),
+                _ => {
+                    if let Some(run) = run {
+                        frames.free_run(run);
+                    }
+                    Run::new(frame, 1)
+                }
+            };
+        }
+        if let Some(run) = run {
+            frames.free_run(run);
+        }
+    }
+}
