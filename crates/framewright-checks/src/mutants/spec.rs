@@ -18,7 +18,7 @@ pub(crate) struct Mutant {
     pub(crate) inside: Option<String>,
     /// What stands there instead.
     pub(crate) new: String,
-    /// Those that are tried, in this order, until one fails.
+    /// Those that are tried, the quickest first, until one fails.
     pub(crate) checks: Vec<String>,
     /// Why no check can fail, if it is known that none does.
     pub(crate) escapes: Option<String>,
