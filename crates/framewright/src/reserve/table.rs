@@ -12,8 +12,9 @@ use crate::sync::{
 };
 use core::ops::Range;
 
-/// Frames in a block: what one gate is for.
-pub(super) const BLOCK: usize = 512;
+/// Frames in a block: what one gate is for. Fewer in shuttle's schedules, each of which has a reserve of
+/// its own and never frees it.
+pub(super) const BLOCK: usize = if cfg!(shuttle) { 64 } else { 512 };
 
 /// What a frame is; that it is an owner's stands in a bitmap, and the state word says `Free` then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
