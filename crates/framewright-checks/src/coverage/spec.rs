@@ -17,7 +17,28 @@ pub(crate) struct Run {
     pub(crate) ops: u64,
 }
 
-/// A place that may be reached rarely; one that ends with an opening brace goes on to the closing one.
+/// A test that CI runs, all of it or those that its arguments name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Test {
+    pub(crate) package: String,
+    pub(crate) target: String,
+    /// Built for shuttle's schedules.
+    #[serde(default)]
+    pub(crate) is_shuttle: bool,
+    #[serde(default)]
+    pub(crate) arguments: Vec<String>,
+}
+
+/// Code that may be reached rarely wherever it stands, as far as its brackets go.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Everywhere {
+    begins: String,
+    reason: String,
+}
+
+/// A place that may be reached rarely; one that ends with an opening bracket goes on to the closing one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Excuse {
@@ -34,6 +55,10 @@ struct File {
     files: Vec<String>,
     run: Vec<Run>,
     #[serde(default)]
+    test: Vec<Test>,
+    #[serde(default)]
+    everywhere: Vec<Everywhere>,
+    #[serde(default)]
     excuse: Vec<Excuse>,
 }
 
@@ -41,6 +66,8 @@ struct File {
 pub(crate) struct Spec {
     pub(crate) files: Vec<String>,
     pub(crate) runs: Vec<Run>,
+    pub(crate) tests: Vec<Test>,
+    everywhere: Vec<String>,
     pub(crate) excuses: Vec<Excuse>,
 }
 
@@ -61,11 +88,27 @@ impl Spec {
                 ));
             }
         }
+        if let Some(Everywhere { begins, .. }) =
+            file.everywhere.iter().find(|e| e.reason.is_empty())
+        {
+            return Err(format!("{PATH}: `{begins}`: no reason"));
+        }
         Ok(Self {
             files: file.files,
             runs: file.run,
+            tests: file.test,
+            everywhere: file.everywhere.into_iter().map(|e| e.begins).collect(),
             excuses: file.excuse,
         })
+    }
+
+    /// The places of a file that are excused because of what they are.
+    pub(crate) fn everywhere(&self, text: &str) -> Vec<Range<usize>> {
+        let begins = self.everywhere.iter();
+        let places = begins.flat_map(|begins| text.match_indices(begins));
+        places
+            .map(|(at, begins)| with_body(text, at..at + begins.len()))
+            .collect()
     }
 
     /// The places of a file that are excused, with the numbers of their excuses.
@@ -90,13 +133,16 @@ impl Spec {
     }
 }
 
+/// A range, and what is in the brackets that it ends with.
 fn with_body(text: &str, range: Range<usize>) -> Range<usize> {
-    if !text[range.clone()].ends_with('{') {
-        return range;
-    }
+    let (open, close) = match text.as_bytes()[range.end - 1] {
+        b'{' => (b'{', b'}'),
+        b'(' => (b'(', b')'),
+        _ => return range,
+    };
     let mut depth = 1;
     let closes = |(_, byte): &(usize, u8)| {
-        depth += i32::from(*byte == b'{') - i32::from(*byte == b'}');
+        depth += i32::from(*byte == open) - i32::from(*byte == close);
         depth == 0
     };
     let end = text.bytes().enumerate().skip(range.end).find(closes);
