@@ -5,7 +5,7 @@ use super::tag::Tag;
 use super::whole::Whole;
 use super::{SeatError, SetupError, ZoneLayout};
 use crate::platform::{
-    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Relax, Standstill, StopMemo, Watched,
+    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Relax, Standstill, StopMemo, Turn, Watched,
     read_account,
 };
 use crate::policy::{Config, Label, Policy, Watermarks};
@@ -427,13 +427,7 @@ impl<'z, 'm, P: Relax + Barrier> StopLock<'z, 'm, P> {
             zone,
             _lock: self.lock,
         };
-        for seat in zone.all_seats() {
-            seat.turn().claim();
-        }
-        zone.platform.barrier_all();
-        for seat in zone.all_seats() {
-            seat.turn().wait_until_idle(&zone.platform);
-        }
+        Turn::claim_all(&zone.platform, || zone.all_seats().map(SeatWords::turn));
         stopped
     }
 }

@@ -2,12 +2,12 @@
 
 use super::class::{Class, PLACES};
 use super::held::Held;
-use super::seat::Count;
+use super::seat::{Count, SeatWords};
 use super::slab::State;
 use super::table::{Entry, Part};
 use super::{Kv, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Watched, Zero};
+use crate::platform::{Barrier, Direct, Map, Relax, Turn, Watched, Zero};
 use crate::sync::Lock;
 use crate::vrange::FrameSource;
 
@@ -82,13 +82,7 @@ impl<'k, 'm, P: Relax + Barrier, R> StopLock<'k, 'm, P, R> {
             kv,
             _lock: self.lock,
         };
-        for seat in kv.all_seats() {
-            seat.turn().claim();
-        }
-        kv.platform.barrier_all();
-        for seat in kv.all_seats() {
-            seat.turn().wait_until_idle(&kv.platform);
-        }
+        Turn::claim_all(&kv.platform, || kv.all_seats().map(SeatWords::turn));
         claims
     }
 }

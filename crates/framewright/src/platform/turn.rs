@@ -93,15 +93,23 @@ impl<'m> Turn<'m> {
         CallingOut(self)
     }
 
-    /// Claims the seat. It is the claimer's after the platform's barrier and
-    /// [`wait_until_idle`](Self::wait_until_idle); the barrier is the caller's, because one serves
-    /// any number of claims.
-    pub(crate) fn claim(self) {
-        self.claimed.store(1, SeqCst);
+    /// Claims seats, and waits until the owner of each has left it. They are the claimer's until it
+    /// [gives them up](Self::give_up). One barrier serves any number of claims.
+    pub(crate) fn claim_all<P: Relax + Barrier, T: Iterator<Item = Self>>(
+        platform: &P,
+        turns: impl Fn() -> T,
+    ) {
+        for turn in turns() {
+            turn.claimed.store(1, SeqCst);
+        }
+        platform.barrier_all();
+        for turn in turns() {
+            turn.wait_until_idle(platform);
+        }
     }
 
     /// After claim and barrier: waits until the owner has left.
-    pub(crate) fn wait_until_idle(self, platform: &impl Relax) {
+    fn wait_until_idle(self, platform: &impl Relax) {
         let mut attempt = 0;
         // Acquire pairs with the Release with which the owner leaves.
         while self.busy.load(Acquire) != 0 {

@@ -3,11 +3,12 @@
 use super::alloc::Need;
 use super::bits;
 use super::purge::sum;
-use super::seat::{Count, Held, Own};
+use super::seat::{Count, Held, Own, SeatWords};
 use super::span::{Bits, Owner};
 use super::{FrameSource, Header, RangeSeat, Space};
-use crate::platform::{Barrier, Map, Relax, Watched};
+use crate::platform::{Barrier, Map, Relax, Turn, Watched};
 use crate::sync::{Lock, Ordering::Relaxed};
+use core::iter;
 
 /// Pages that a CPU makes lazy, at least, between two looks at what it could purge.
 const LOOK_PAGES: u64 = 64;
@@ -43,9 +44,8 @@ impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
     /// Claims one seat more.
     fn claim(&self, cpu: u16) -> Held<'s, 'm, P> {
         let held = self.seat(cpu);
-        held.words.turn().claim();
-        self.space.platform.barrier_all();
-        held.words.turn().wait_until_idle(&self.space.platform);
+        let turn = held.words.turn();
+        Turn::claim_all(&self.space.platform, || iter::once(turn));
         held
     }
 
@@ -72,13 +72,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     pub(super) fn stop(&self) -> Claims<'_, 'm, P> {
         // Made before the claims, so that they end also if the platform panics.
         let claims = self.claims();
-        for seat in self.all_seats() {
-            seat.turn().claim();
-        }
-        self.platform.barrier_all();
-        for seat in self.all_seats() {
-            seat.turn().wait_until_idle(&self.platform);
-        }
+        Turn::claim_all(&self.platform, || self.all_seats().map(SeatWords::turn));
         claims
     }
 }

@@ -9,13 +9,14 @@ use super::index::{Index, Shape};
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{Seat, ZoneLayout};
-use crate::platform::{Barrier, Fenced, Turn};
+use crate::platform::{Fenced, Turn};
 use crate::policy::{Config, End};
 use crate::raw::atomic_words;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use loom::thread;
 use std::boxed::Box;
+use std::iter;
 use std::vec;
 
 /// Everything, or everything up to so many preemptions.
@@ -261,9 +262,7 @@ fn a_seat_is_its_owners_or_the_stoppers_and_each_sees_what_the_other_did() {
             }
         });
         for _ in 0..2 {
-            turn.claim();
-            Fenced.barrier_all();
-            turn.wait_until_idle(&Fenced);
+            Turn::claim_all(&Fenced, || iter::once(turn));
             add_one(sum);
             turn.give_up();
         }
