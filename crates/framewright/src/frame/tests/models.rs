@@ -10,7 +10,7 @@ use super::tag::Tag;
 use super::zone::Zone;
 use super::{Seat, ZoneLayout};
 use crate::platform::{Fenced, Turn};
-use crate::policy::{Config, End};
+use crate::policy::{Config, End, Fallback};
 use crate::raw::atomic_words;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
@@ -34,11 +34,16 @@ const MOVABLE: Mobility = Mobility::Movable;
 
 /// A zone of one pageblock of `order`, in which nothing is cached.
 fn pageblock(order: u8, cpus: u16) -> SharedZone {
+    pageblock_with(order, cpus, Config::default().fallback)
+}
+
+fn pageblock_with(order: u8, cpus: u16, fallback: Fallback) -> SharedZone {
     let order = Order::new(order).unwrap();
     let layout = ZoneLayout::new(Frame(0), order.frames())
         .with_orders(order, order)
         .with_cpus(cpus);
     let config = Config {
+        fallback,
         cache_permille: 0,
         ..Config::default()
     };
@@ -154,6 +159,21 @@ fn a_block_that_is_spilled_beside_one_that_is_left_is_free() {
         zone.give_cached(mine.words, &block, Order::ZERO, MOVABLE);
         other.join().unwrap();
         assert_settled(zone, 2);
+    });
+}
+
+#[test]
+fn f5_a_whole_pageblock_that_two_see_free_is_handed_out_once() {
+    explore(Some(3), || {
+        // The least that fills a word, as the short way wants it; and the policy with the fewest classes,
+        // because the index of the others takes too long to make.
+        let zone = pageblock_with(6, 2, Fallback::LargestFirst);
+        let take = move |cpu| seat(zone, cpu).try_alloc(zone.pageblock_order(), MOVABLE);
+        let other = thread::spawn(move || take(1));
+        let mine = take(0);
+        let theirs = other.join().unwrap();
+        assert_ne!(mine.is_some(), theirs.is_some(), "F5");
+        assert_settled(zone, 0);
     });
 }
 

@@ -198,6 +198,52 @@ fn f7_what_only_a_racing_double_free_explains_is_counted_and_not_handed_out() {
 }
 
 #[test]
+fn f7_of_several_cached_blocks_of_a_pageblock_its_own_go_back() {
+    let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
+    let mut memory = memory(&layout);
+    let config = Config {
+        cache_permille: 100,
+        ..Config::default()
+    };
+    let zone = full_zone(&layout, &config, &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let other = zone.seat(CpuId(1)).unwrap();
+    for frame in 7..10 {
+        zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
+        seat.words.set_limit(Movable, 0, 4);
+        seat.free(Frame(frame), order(0)).unwrap();
+    }
+    // Somebody else's tag is over ours: it is theirs to hand out.
+    zone.set_tag(8, Tag::cached(other.words.number, order(0), Movable));
+    seat.words.spill(&zone, Movable, order(0), 0);
+    let free = [7, 8, 9].map(|frame| zone.is_free(Frame(frame)));
+    assert_eq!(free, [true, false, true], "F7");
+    assert_eq!(zone.stats().bad_frees, 1);
+}
+
+#[test]
+fn f3_a_free_that_comes_too_late_leaves_what_is_there_now() {
+    let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let seat = zone.seat(CpuId(0)).unwrap();
+    let other = zone.seat(CpuId(1)).unwrap();
+    // A larger block begins where this CPU saw a single frame.
+    zone.alloc_at(Frame(8), order(3), Movable).unwrap();
+    let live = Tag::live(order(3), Movable);
+    let free_late = || seat.give_live(8, order(0), Movable);
+    assert_eq!(free_late(), Err(()));
+    assert_eq!(zone.tag(8), live, "F3");
+    // The same where another CPU holds the pageblock.
+    let held = zone.try_lock(other.words, 0).unwrap();
+    assert_eq!(free_late(), Err(()));
+    held.unlock();
+    assert_eq!(zone.tag(8), live, "F3");
+    zone.verify().unwrap();
+    assert_eq!(zone.recount().free, 504);
+}
+
+#[test]
 fn a_wrong_free_says_what_is_there() {
     let layout = ZoneLayout::new(Frame(512), 512 * 4);
     let mut memory = memory(&layout);

@@ -175,3 +175,71 @@ fn errors_say_what_is_wrong_with_the_number() {
     let range = EvacuateError::Range(RangeError::NotWholePageblocks).to_string();
     assert_eq!(range, RangeError::NotWholePageblocks.to_string());
 }
+
+/// Gives one block of order 1 back when asked, and takes two that are free.
+struct Swaps {
+    gives: Cell<Option<Frame>>,
+    took: Cell<[Frame; 2]>,
+}
+
+impl<'z, 'm> Shrink<Seat<'z, 'm, SingleThread>> for Swaps {
+    fn holding(&self) -> Holding {
+        Holding {
+            frames: self.gives.get().map_or(0, |_| u64::MAX),
+            heat: 0,
+        }
+    }
+
+    fn shrink(&self, frames: &mut Seat<'z, 'm, SingleThread>, _: &Ask) -> Shrunk {
+        let took = [(); 2].map(|()| frames.alloc(order(1), Movable).unwrap());
+        self.took.set(took);
+        frames.free(self.gives.take().unwrap(), order(1)).unwrap();
+        Shrunk {
+            scanned: 2,
+            freed: 2,
+        }
+    }
+}
+
+#[test]
+fn r2_targets_that_were_given_back_are_somebody_elses_at_the_next_try() {
+    machine!(zone, reclaim, &uncached(), 8);
+    let holder = Holder::default();
+    // Three blocks that are to move.
+    for frame in [0, 4, 8] {
+        holder.hold(&zone, (frame, 1), Mood::Moves);
+    }
+    // Elsewhere every other frame is free, and two blocks of their order are.
+    let (targets, given) = ([448, 452], 456);
+    for frame in (64..64 * 8).step_by(2) {
+        if !targets.contains(&frame) && frame != given {
+            zone.alloc_at(Frame(frame), order(0), Unmovable).unwrap();
+        }
+    }
+    zone.alloc_at(Frame(given), order(1), Movable).unwrap();
+    let held = 7 * 32 - 3 + 2 + 6;
+    let client = Swaps {
+        gives: Cell::new(Some(Frame(given))),
+        took: Cell::new([Frame(0); 2]),
+    };
+    let clients = Clients {
+        shrink: &[&client],
+        migrate: &[&holder],
+    };
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let mut effort = RunEffort::default();
+    let config = crate::policy::ContigConfig::default();
+    let got = reclaim.take_run(&mut seat, run(0, 64), &clients, &config, &mut effort);
+    let no_room = EvacuateError::InTheWay {
+        frame: Frame(4),
+        why: Obstacle::NoRoom,
+    };
+    assert_eq!(got, Err(no_room));
+    assert_eq!(client.took.get().map(|frame| frame.0), targets);
+    assert_nothing_is_left(&zone, held + 2);
+    for frame in client.took.get() {
+        assert_eq!(seat.free(frame, order(1)), Ok(()), "R2: it is the client's");
+    }
+    holder.free_all(&mut seat);
+    assert_all_is_there(&zone, 7 * 32 - 3);
+}
