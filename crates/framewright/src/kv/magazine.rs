@@ -9,7 +9,7 @@ use super::slab::{BITMAP_WORDS, Header, Slab, State};
 use super::table::{Entry, Part};
 use crate::sync::{
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    load_in_order, set_bits,
+    model_fence, set_bits,
 };
 use crate::units::{Addr, Page};
 
@@ -129,8 +129,9 @@ impl<'m> Held<'m> {
             }
             // Bits first, then this; the owner the other way round: so one sees the other. Mostly
             // the slab is on its way already, and a look is all it costs.
+            model_fence();
             let pending = slot.slab.pending();
-            if load_in_order(pending) == 0 && pending.swap(1, AcqRel) == 0 {
+            if pending.load(SeqCst) == 0 && pending.swap(1, AcqRel) == 0 {
                 self.send(part.record(), part.owner());
             }
             self.words.count(Count::RemoteFrees, 1);
@@ -202,6 +203,7 @@ impl<'m> Held<'m> {
                 // Whoever frees sets its bit and then this: either it is seen here that it was
                 // set, and so is the bit, or whoever sets it next sends the slab again.
                 slab.pending().swap(0, SeqCst);
+                model_fence();
                 self.collect(number);
             } else {
                 // Handed on since it was sent.
@@ -247,7 +249,7 @@ impl<'m> Held<'m> {
         let slab = self.records.get(number);
         let header = slab.header();
         for word in 0..BITMAP_WORDS {
-            if load_in_order(slab.remote(word)) == 0 {
+            if slab.remote(word).load(SeqCst) == 0 {
                 continue;
             }
             // Acquire pairs with the Release of whoever freed.

@@ -70,12 +70,12 @@ pub(crate) fn model_fence() {
 }
 
 /// A `SeqCst` load, in one order with all other `SeqCst` accesses. Loom treats those as `AcqRel`;
-/// there it is an exchange that changes nothing, which sees what came before it, and orders no more
-/// than the load does: a fence would, and hide what it orders by accident.
+/// there it is an exchange that changes nothing: it sees who changed the word before it, and is seen by
+/// who changes it later, and orders nothing else. A fence would, and hide what it orders by accident.
 #[inline(always)]
 pub(crate) fn load_in_order(word: &AtomicU64) -> u64 {
     if cfg!(loom) {
-        return word.fetch_or(0, Ordering::Acquire);
+        return word.fetch_or(0, Ordering::AcqRel);
     }
     word.load(Ordering::SeqCst)
 }

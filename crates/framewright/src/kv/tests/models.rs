@@ -9,7 +9,7 @@ use super::held::Held;
 use super::table::{Entry, Part};
 use super::{Kv, KvLayout};
 use crate::platform::{Barrier, Direct, Fenced, NoRelief, Relax};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Addr, Frame, Order};
 use loom::thread;
 use std::boxed::Box;
@@ -55,8 +55,8 @@ fn class() -> Class {
     Class::of(2048, 1).unwrap()
 }
 
-fn part(held: Held<'_>) -> Part {
-    match held.table.get(0) {
+fn part(held: Held<'_>, place: usize) -> Part {
+    match held.table.get(place) {
         Entry::Slab(part) => part,
         other => panic!("{other:?}"),
     }
@@ -67,7 +67,12 @@ fn assert_collected(kv: TestKv, owner: u16, live: u32) {
     for cpu in [0, 1, 2, 0, 1, 2] {
         kv.held(cpu).collect_inbox();
     }
-    let number = part(kv.held(owner)).record();
+    assert_collected_at(kv, owner, 0, live);
+}
+
+/// The same of the slab at a place.
+fn assert_collected_at(kv: TestKv, owner: u16, place: usize, live: u32) {
+    let number = part(kv.held(owner), place).record();
     let slab = kv.records.get(number);
     assert_eq!(slab.remote(0).load(Relaxed), 0, "K4: in no inbox");
     assert_eq!(slab.pending().load(Relaxed), 0);
@@ -76,7 +81,86 @@ fn assert_collected(kv: TestKv, owner: u16, live: u32) {
 }
 
 fn free(held: Held<'_>, addr: Addr) {
-    held.free(addr, part(held), false).unwrap();
+    free_at(held, 0, addr);
+}
+
+fn free_at(held: Held<'_>, place: usize, addr: Addr) {
+    held.free(addr, part(held, place), false).unwrap();
+}
+
+/// Runs two threads beside each other. Who sends is the first one, with which loom begins. Were he the
+/// second one, loom would not try his compare-and-swap before the other's load of the same word: it does
+/// not see that the two race if he has loaded the word himself in between.
+fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
+    let threads = [thread::spawn(first), thread::spawn(second)];
+    threads.map(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_record_that_is_given_back_between_two_looks_is_not_taken_twice() {
+    loom::model(|| {
+        let kv = kv();
+        let all = [(); 3].map(|()| kv.pool().take().unwrap());
+        all.into_iter().for_each(|number| kv.pool().give(number));
+        let other = thread::spawn(move || {
+            let first = kv.pool().take().unwrap();
+            let second = kv.pool().take();
+            kv.pool().give(first);
+            second
+        });
+        let mine = kv.pool().take();
+        let theirs = other.join().unwrap();
+        let last = kv.pool().take();
+        assert!(mine != theirs && mine != last && theirs != last, "K3");
+    });
+}
+
+#[test]
+fn of_slabs_that_are_sent_one_after_another_each_arrives() {
+    loom::model(|| {
+        let kv = kv();
+        let owner = kv.held(0);
+        let [one, two] = [0, 1].map(|place| {
+            assert!(owner.make(class(), Order::ZERO, place));
+            owner.take(class()).unwrap()
+        });
+        let frees = move || {
+            free_at(kv.held(1), 0, one);
+            free_at(kv.held(1), 1, two);
+        };
+        beside(frees, move || _ = owner.collect_inbox());
+        owner.collect_inbox();
+        assert_collected_at(kv, 0, 0, 0);
+        assert_collected_at(kv, 0, 1, 0);
+    });
+}
+
+#[test]
+fn what_the_last_user_wrote_into_an_object_is_seen_by_the_next_one() {
+    loom::model(|| {
+        let kv = kv();
+        let owner = kv.held(0);
+        assert!(owner.make(class(), Order::ZERO, 0));
+        let addrs = [(); 2].map(|()| owner.take(class()).unwrap());
+        let contents: &[AtomicU64; 2] = Box::leak(Box::new([0, 0].map(AtomicU64::new)));
+        let frees = move || {
+            for (addr, word) in addrs.into_iter().zip(contents) {
+                word.store(1, Relaxed);
+                free(kv.held(1), addr);
+            }
+        };
+        let take = move || {
+            owner.collect_inbox();
+            while let Some(addr) = owner.take(class()) {
+                let nth = addrs.iter().position(|other| *other == addr).unwrap();
+                assert_eq!(contents[nth].load(Relaxed), 1, "K2: free too early");
+                contents[nth].store(2, Relaxed);
+            }
+        };
+        beside(frees, take);
+        let taken = contents.iter().filter(|word| word.load(Relaxed) == 2);
+        assert_collected(kv, 0, taken.count() as u32);
+    });
 }
 
 #[test]
@@ -87,10 +171,9 @@ fn what_others_free_while_the_owner_collects_comes_back() {
         assert!(owner.make(class(), Order::ZERO, 0));
         let one = owner.take(class()).unwrap();
         let two = owner.take(class()).unwrap();
-        let other = thread::spawn(move || free(kv.held(1), one));
         let third = thread::spawn(move || free(kv.held(2), two));
-        owner.collect_inbox();
-        other.join().unwrap();
+        let frees = move || free(kv.held(1), one);
+        beside(frees, move || _ = owner.collect_inbox());
         third.join().unwrap();
         assert_collected(kv, 0, 0);
     });
@@ -104,16 +187,15 @@ fn what_is_freed_in_a_slab_whose_record_is_in_an_old_owners_inbox_is_not_lost() 
         let old = kv.held(0);
         kv.records.get(1).pending().store(1, Relaxed);
         old.send(1, 0);
-        let other = thread::spawn(move || {
+        let free_in_it = move || {
             // The record is another CPU's slab, in which a third one frees.
             let owner = kv.held(1);
             assert!(owner.make(class(), Order::ZERO, 0));
-            assert_eq!(part(owner).record(), 1);
+            assert_eq!(part(owner, 0).record(), 1);
             let addr = owner.take(class()).unwrap();
             free(kv.held(2), addr);
-        });
-        old.collect_inbox();
-        other.join().unwrap();
+        };
+        beside(free_in_it, move || _ = old.collect_inbox());
         assert_collected(kv, 1, 0);
     });
 }
@@ -126,7 +208,7 @@ fn what_is_freed_while_a_slab_changes_hands_is_sent_on() {
         assert!(old.make(class(), Order::ZERO, 0));
         let one = old.take(class()).unwrap();
         let two = old.take(class()).unwrap();
-        let found = part(old);
+        let found = part(old, 0);
         let other = thread::spawn(move || {
             // He found it to be the old owner's.
             kv.held(2).free(one, found, false).unwrap();

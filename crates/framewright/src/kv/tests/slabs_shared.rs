@@ -242,6 +242,21 @@ fn a_slab_that_is_another_cpus_when_it_is_collected_is_sent_on() {
 }
 
 #[test]
+fn k9_a_drain_empties_a_slab_that_is_on_its_way_to_a_former_owner() {
+    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let mut owner = machine.seat(0);
+    let held = machine.kv.held(0);
+    let addr = owner.kmalloc(&sized(2048)).unwrap();
+    let (_, number, _) = slot_of(held, &machine, addr);
+    machine.seat(1).kfree(addr).unwrap();
+    // As if its owner had been cpu 1 then, whose inbox is the last one that a drain looks into.
+    assert_eq!(held.words.inbox().swap(0, Relaxed), u64::from(number));
+    held.send(number, 1);
+    assert_eq!(owner.drain(), 8);
+    machine.check_empty(owner);
+}
+
+#[test]
 fn a_record_that_is_no_slabs_when_it_is_collected_is_forgotten() {
     let machine = with_slabs(512, 2, 2);
     let mut owner = machine.seat(0);
