@@ -154,6 +154,9 @@ mod tree;
 mod verify;
 mod vmalloc;
 
+#[cfg(all(test, loom))]
+#[path = "tests/models.rs"]
+mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[path = "tests/space.rs"]
 mod tests;

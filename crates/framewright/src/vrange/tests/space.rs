@@ -524,13 +524,18 @@ impl Map for Several {
 
 #[test]
 fn of_two_frees_at_the_same_moment_one_is_refused_whoever_is_the_owner() {
-    let layout = SpaceLayout::new(Page(0x400), 1024).with_cpus(2);
+    let layout = SpaceLayout::new(Page(0x400), 1024)
+        .with_cpus(2)
+        .with_span_pages(64);
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config(200, true), &mut memory, Several).unwrap();
     let [mut owner, mut other] = [0, 1].map(|cpu| space.seat(CpuId(cpu), NoFrames).unwrap());
     let area = owner.alloc_area(&AreaRequest::new(3)).unwrap();
     let slot = owner.map_ram(&[Frame(7)], Context::ANY).unwrap();
     for (page, kind) in [(area, AreaKind::Plain), (slot, AreaKind::Ram)] {
+        let (number, _) = space.spans.place(space.offset_unchecked(page) as u32);
+        let span = space.spans.get(number);
+        assert_eq!(span.owner().cpu(), Some(0), "not the arena's");
         // The owner has looked, and the other one is first to free it.
         let seen = owner.held().check_free(page, kind).unwrap();
         match kind {

@@ -1,0 +1,181 @@
+//! The interleavings of what CPUs share without a lock: the way of spans into an inbox, and the stamp of
+//! what waits beside a flush. Of seats by themselves: so all of them, or nearly, are tried.
+//! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib vrange::models`
+
+extern crate std;
+
+use super::seat::Held;
+use super::{AreaRequest, NoFrames, RangeSeat, Space, SpaceLayout};
+use crate::platform::{Barrier, Fenced, Map, MapError, Relax};
+use crate::policy::RangeConfig;
+use crate::sync::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use crate::units::{Context, CpuId, Page, PageRange, Run};
+use loom::thread;
+use std::boxed::Box;
+use std::vec;
+
+/// How many pages are mapped, and how many of them a TLB may still know.
+struct Pages {
+    mapped: AtomicU64,
+    cached: AtomicU64,
+}
+
+impl Relax for Pages {
+    fn relax(&self, attempt: u32) {
+        Fenced.relax(attempt);
+    }
+}
+
+impl Barrier for Pages {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {
+        Fenced.barrier_all();
+    }
+}
+
+impl Map for Pages {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        Err(MapError::NoMemory)
+    }
+
+    fn unmap(&self, range: PageRange) -> Result<(), MapError> {
+        self.mapped.fetch_sub(range.pages(), AcqRel);
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        // Only what is mapped when it begins may be known when it ends.
+        let mapped = self.mapped.load(Acquire);
+        self.cached.fetch_min(mapped, AcqRel);
+    }
+}
+
+type TestSpace = &'static Space<'static, Pages>;
+type Seat = RangeSeat<'static, 'static, Pages, NoFrames>;
+
+/// Sixteen spans of four pages: two areas of one page, each with its guard page, fill one.
+fn space(cpus: u16) -> TestSpace {
+    let layout = SpaceLayout::new(Page(0x400), 64)
+        .with_span_pages(4)
+        .with_cpus(cpus);
+    let config = RangeConfig::for_cpus(cpus);
+    let memory = vec![0; layout.words_needed().unwrap()].leak();
+    let pages = Pages {
+        mapped: AtomicU64::new(0),
+        cached: AtomicU64::new(0),
+    };
+    Box::leak(Box::new(
+        Space::new(&layout, &config, memory, pages).unwrap(),
+    ))
+}
+
+fn seat(space: TestSpace, cpu: u16) -> Seat {
+    space.seat(CpuId(cpu), NoFrames).unwrap()
+}
+
+fn held(space: TestSpace, cpu: u16) -> Held<'static, 'static, Pages> {
+    Held {
+        space,
+        words: space.seat_words(cpu),
+        cpu,
+    }
+}
+
+/// Where an area of one page starts, and the span that it is in.
+fn alloc(seat: &mut Seat) -> (u32, u32) {
+    let page = seat.alloc_area(&AreaRequest::new(1)).unwrap();
+    let at = seat.space().offset_unchecked(page) as u32;
+    (at, seat.space().spans.place(at).0)
+}
+
+fn free(held: Held<'_, '_, Pages>, at: u32) {
+    assert!(held.free_checked(at, held.header(at)), "nobody else frees");
+}
+
+/// What was freed in a span has come to its owner: no bit of it is left in no inbox.
+fn assert_collected(space: TestSpace, number: u32) {
+    let span = space.spans.get(number);
+    let sent = span.sent().iter().all(|word| word.load(Relaxed) == 0);
+    assert!(sent && span.pending().load(Relaxed) == 0, "V3: collected");
+    assert_eq!(span.lazy().pages, 2, "V9: the area and its guard page");
+}
+
+/// Everything, or everything up to so many preemptions.
+fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = preemptions;
+    model.max_branches = 100_000;
+    model.check(body);
+}
+
+/// Runs two threads beside each other. Who sends is the first one, with which loom begins. Were he the
+/// second one, loom would not try his compare-and-swap before the other's load of the same word: it does
+/// not see that the two race if he has loaded the word himself in between.
+fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
+    let threads = [thread::spawn(first), thread::spawn(second)];
+    threads.map(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn v5_what_a_flush_did_not_see_unmapped_waits_for_the_next_one() {
+    explore(None, || {
+        let space = space(2);
+        let mut owner = seat(space, 0);
+        let page = owner.alloc_area(&AreaRequest::new(1)).unwrap();
+        let pages = space.platform();
+        pages.mapped.store(2, Relaxed);
+        pages.cached.store(2, Relaxed);
+        owner.free_area(page).unwrap();
+        let other = thread::spawn(move || space.flush(space.seat_words(1)));
+        let held = owner.held();
+        assert!(held.pass());
+        if held.release_span(&mut NoFrames) {
+            let cached = pages.cached.load(Relaxed);
+            assert_eq!(cached, 0, "V5: free before a flush saw it unmapped");
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn v3_of_spans_that_are_sent_one_after_another_each_arrives() {
+    explore(None, || {
+        let space = space(2);
+        let mut owner = seat(space, 0);
+        let [one, _, two, _] = [(); 4].map(|()| alloc(&mut owner));
+        assert_ne!(one.1, two.1, "two spans");
+        let frees = move || {
+            free(held(space, 1), one.0);
+            free(held(space, 1), two.0);
+        };
+        beside(frees, move || _ = held(space, 0).collect_inbox());
+        owner.held().collect_inbox();
+        assert_collected(space, one.1);
+        assert_collected(space, two.1);
+    });
+}
+
+#[test]
+fn v3_a_free_in_a_span_that_lies_in_a_former_owners_inbox_is_not_lost() {
+    explore(Some(3), || {
+        let space = space(3);
+        // Whoever freed the last area of a span sent it only when it had gone back to the arena.
+        let former = held(space, 0);
+        space.spans.get(0).pending().store(1, Relaxed);
+        former.push_inbox(0, 0);
+        let free_in_it = move || {
+            // It is another CPU's then, and a third one frees in it.
+            let (at, number) = alloc(&mut seat(space, 1));
+            assert_eq!(number, 0);
+            free(held(space, 2), at);
+        };
+        beside(free_in_it, move || _ = former.collect_inbox());
+        former.collect_inbox();
+        held(space, 1).collect_inbox();
+        assert_collected(space, 0);
+    });
+}
