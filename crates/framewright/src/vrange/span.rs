@@ -12,10 +12,7 @@
 
 use super::bits;
 use super::layout::{RECORD_HEAD_WORDS, Shape};
-use crate::sync::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 const STATE: usize = 0;
 const COVERS: usize = 1;
@@ -200,9 +197,12 @@ impl<'m> Span<'m> {
         self.words[word].store(value, Relaxed);
     }
 
+    /// Relaxed is enough. Who frees an area was given it after its span was handed over, and until then
+    /// the span is handed over only with all CPUs stopped. The next owner has the record by the arena's
+    /// lock. And who collects what was sent sees in a bit the owner that its sender saw, or a later one.
     #[inline(always)]
     pub(super) fn owner(self) -> Owner {
-        Owner::decode(self.words[STATE].load(Acquire))
+        Owner::decode(self.read(STATE))
     }
 
     #[inline(always)]
@@ -210,10 +210,9 @@ impl<'m> Span<'m> {
         self.read(STATE) == owner.encode()
     }
 
-    /// Hands the span over; what was written into its record before is seen by whoever reads the
-    /// owner.
+    /// Hands the span over.
     pub(super) fn set_owner(self, owner: Owner) {
-        self.words[STATE].store(owner.encode(), Release);
+        self.write(STATE, owner.encode());
     }
 
     /// The first page of the arena's area that has the span's first page and starts before it; may
