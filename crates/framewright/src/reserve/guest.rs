@@ -189,10 +189,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         // The entry stands there before the page does, and nobody follows it while the state is Filling.
         // So nothing is left to do after the copy that has to wait for it to leave the processor.
         let mut locked = bucket.lock(&reserve.platform);
-        if locked.ticket() != ticket
-            || reserve.pools.walks_after_claim(key.pool) != walks
-            || reserve.pools.now(key.pool, object_hash) != Some(born)
-        {
+        // A page whose object or pool got a new generation meanwhile goes in all the same: BORN says that it is dead.
+        if locked.ticket() != ticket || reserve.pools.walks_after_claim(key.pool) != walks {
             drop(locked);
             self.give_back(&claim);
             return Err(Refused::Overtaken);
