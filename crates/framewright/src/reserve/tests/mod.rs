@@ -20,6 +20,7 @@ mod owners;
 mod put_back;
 mod threads;
 mod under_way;
+mod waits;
 
 /// Frames from `FIRST` on.
 pub(super) const FIRST: u64 = 1000;

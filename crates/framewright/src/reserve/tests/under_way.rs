@@ -1,4 +1,4 @@
-//! What happens to a put while its page is being copied.
+//! What happens to a put while its page is being copied; and the platform by which others act in the middle of a call.
 
 use super::put_back::{Ordinary, PUT_BACK};
 use super::*;
@@ -6,40 +6,76 @@ use crate::sync::Ordering;
 use core::cell::RefCell;
 use std::rc::Rc;
 
-type Hook = Rc<RefCell<Option<Box<dyn FnMut()>>>>;
+/// Where a call asks the platform for something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum At {
+    /// It copies into a frame.
+    Store,
+    /// It copies out of a frame.
+    Load,
+    /// It waits for somebody.
+    Wait,
+}
 
-/// Calls a hook in the middle of the next copy into a frame.
+type Planned = Option<(At, Box<dyn FnMut()>)>;
+
+/// What is done once, by the next call that gets there.
+#[derive(Clone, Default)]
+pub(super) struct Hook(Rc<RefCell<Planned>>);
+
+impl Hook {
+    pub(super) fn set(&self, at: At, what: impl FnMut() + 'static) {
+        *self.0.borrow_mut() = Some((at, Box::new(what)));
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.0.borrow().is_none()
+    }
+
+    fn call(&self, here: At) {
+        let hook = self.0.borrow_mut().take_if(|(at, _)| *at == here);
+        if let Some((_, mut what)) = hook {
+            what();
+        }
+    }
+}
+
+/// Calls a hook before it does what it is asked for.
 #[derive(Clone)]
-struct Hooked(Toy, Hook);
+pub(super) struct Hooked(Toy, Hook);
 
 impl Relax for Hooked {
     fn relax(&self, attempt: u32) {
+        self.1.call(At::Wait);
         self.0.relax(attempt);
     }
 }
 
 impl Contents for Hooked {
     fn store(&self, frame: Frame, page: &PageWords) {
-        let hook = self.1.borrow_mut().take();
-        if let Some(mut hook) = hook {
-            hook();
-        }
+        self.1.call(At::Store);
         self.0.store(frame, page);
     }
 
     fn load(&self, frame: Frame, page: &mut PageWords) {
+        self.1.call(At::Load);
         self.0.load(frame, page);
     }
 }
 
-type Whole = Reserve<'static, Hooked>;
-type Seat = Guest<'static, 'static, Hooked>;
+pub(super) type Whole = Reserve<'static, Hooked>;
+pub(super) type Seat = Guest<'static, 'static, Hooked>;
 
 fn whole() -> (&'static Whole, Hook, [Seat; 2]) {
-    let pages = (0..80).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+    hooked(64)
+}
+
+/// A reserve of so many frames, with room for 16 pages in ordinary ones behind them.
+pub(super) fn hooked(frames: u64) -> (&'static Whole, Hook, [Seat; 2]) {
+    let pages = (0..frames + 16).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
     let toy = Toy(Arc::new(pages.collect()));
-    let hook: Hook = Rc::default();
-    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap())
+    let hook = Hook::default();
+    let layout = ReserveLayout::new(Run::new(Frame(FIRST), frames).unwrap())
         .with_cpus(2)
         .with_ordinary(16);
     let memory = std::vec![0u64; layout.words_needed().unwrap()].leak();
@@ -49,7 +85,7 @@ fn whole() -> (&'static Whole, Hook, [Seat; 2]) {
     (reserve, hook, seats)
 }
 
-fn key(pool: PoolId, index: u64) -> Key {
+pub(super) fn key(pool: PoolId, index: u64) -> Key {
     Key {
         pool,
         object: 0,
@@ -64,7 +100,7 @@ fn put_while(
 ) -> (Put, &'static Whole, Seat, PoolId) {
     let (reserve, hook, [mut one, mut other]) = whole();
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-    *hook.borrow_mut() = Some(Box::new(move || meanwhile(&mut other, pool)));
+    hook.set(At::Store, move || meanwhile(&mut other, pool));
     let put = if dirty {
         one.put_dirty(key(pool, 1), &page(1))
     } else {
@@ -98,7 +134,7 @@ fn c3_an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_c
         // All frames but the one that a dirty page lies in.
         let all = reserve.reserve("all", 63, 1).unwrap();
         let run = reserve.run_of(all).unwrap();
-        *hook.borrow_mut() = Some(Box::new(move || {
+        hook.set(At::Store, move || {
             // Inside the gate of all frames; a guest that is off its CPU looks like this.
             for rounds in [0, 1, 100] {
                 assert_eq!(reserve.try_take(all, rounds), Err(TakeError::WouldWait));
@@ -107,14 +143,14 @@ fn c3_an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_c
                 Guaranteed::new(reserve).try_take(all, 3),
                 Err(ContigError::WouldWait)
             );
-        }));
+        });
         let put = if dirty {
             one.put_dirty(key(pool, 1), &page(1))
         } else {
             one.put(key(pool, 1), &page(1))
         };
         assert_eq!(put, Ok(()));
-        assert!(hook.borrow().is_none());
+        assert!(hook.is_done());
         assert_eq!(reserve.occupancy().owned, 0);
         assert!(one.get(key(pool, 1), &mut [0; 512]));
         reserve.verify().unwrap();
@@ -132,7 +168,7 @@ fn c1_a_copy_that_panics_leaves_no_frame_in_transit() {
     for dirty in [false, true] {
         let (reserve, hook, [mut one, mut other]) = whole();
         let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-        *hook.borrow_mut() = Some(Box::new(|| panic!("the platform's copy")));
+        hook.set(At::Store, || panic!("the platform's copy"));
         let put = catch_unwind(AssertUnwindSafe(|| {
             if dirty {
                 one.put_dirty(key(pool, 1), &page(1))
@@ -201,10 +237,10 @@ fn a_page_on_its_way_in_is_found_by_nobody_and_its_entry_is_kept() {
 fn c6_a_page_of_an_object_or_a_pool_that_ends_meanwhile_is_served_to_nobody() {
     let (reserve, hook, [mut one, mut other]) = whole();
     let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
-    *hook.borrow_mut() = Some(Box::new(move || {
+    hook.set(At::Store, move || {
         other.invalidate_object(pool, 0);
         other.put(key(pool, 2), &page(2)).unwrap();
-    }));
+    });
     let _ = one.put(key(pool, 1), &page(1));
     assert!(!one.get(key(pool, 1), &mut [0; 512]));
     assert!(one.get(key(pool, 2), &mut [0; 512]));
@@ -221,10 +257,10 @@ fn put_back_while(config: &PoolConfig, mut meanwhile: impl FnMut(&mut Seat, Pool
     for index in 1..4 {
         one.put_dirty(key(pool, index), &page(index)).unwrap();
     }
-    *hook.borrow_mut() = Some(Box::new(move || meanwhile(&mut other, pool)));
+    hook.set(At::Store, move || meanwhile(&mut other, pool));
     let mut supply = Ordinary::new(FIRST + 64, 16);
     let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
-    assert!(hook.borrow().is_none(), "it was called");
+    assert!(hook.is_done(), "it was called");
     let mut out = [0; 512];
     assert!(!one.get(key(pool, 1), &mut out), "it is nowhere any more");
     let left = reserve.stats().frontswap.held_pages;
