@@ -11,8 +11,10 @@ use framewright::reserve::{
     TakeError,
 };
 use framewright::{CpuId, Frame, Run};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use shuttle::thread;
+use shuttle::{Config, Runner, thread};
+use std::sync::Arc;
 
 /// Pages of which only the two ends are kept: that is enough to see a torn one.
 #[derive(Clone, Copy)]
@@ -45,6 +47,12 @@ impl Ends {
                 .iter()
                 .for_each(|end| end.store(u64::MAX, Relaxed));
         }
+    }
+
+    fn is_poisoned(&self, run: Run) -> bool {
+        let frames = &self.0[run.start().0 as usize..run.end().0 as usize];
+        let mut ends = frames.iter().flatten();
+        ends.all(|end| end.load(Relaxed) == u64::MAX)
     }
 }
 
@@ -122,8 +130,13 @@ fn guest_at_work(seat: &mut Seat, pool: PoolId, first: u64, exclusive: bool) {
     }
 }
 
+/// As many schedules at random, and as many with three changes of who goes first: only those hold a
+/// thread up for long between two of its steps.
 fn explore(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
-    shuttle::check_random(test, schedules);
+    let test = Arc::new(test);
+    let same = test.clone();
+    Runner::new(RandomScheduler::new(schedules), Config::new()).run(move || test());
+    Runner::new(PctScheduler::new(3, schedules), Config::new()).run(move || same());
 }
 
 fn guests_beside_an_owner(config: &'static PoolConfig) {
@@ -154,6 +167,31 @@ fn c4_c5_guests_get_their_own_last_pages_or_nothing_beside_an_owner() {
 #[test]
 fn c4_c5_the_same_where_a_get_takes_its_page_away() {
     explore(400, || guests_beside_an_owner(&PoolConfig::CLEAN));
+}
+
+/// Short, so that each pair of steps of the two meets in some schedule.
+#[test]
+fn c2_c4_no_guest_writes_a_frame_that_an_owner_has() {
+    for config in [&PoolConfig::SWAP, &PoolConfig::CLEAN] {
+        explore(2000, move || {
+            let (reserve, ends) = whole(1, 1);
+            let pool = reserve.open_pool(config).unwrap();
+            let guest = thread::spawn(move || {
+                let mut seat = reserve.guest(CpuId(0)).unwrap();
+                let mut out = [0; 512];
+                for index in 0..2 {
+                    let _ = seat.put(key(pool, index), &page(index + 1));
+                    let is_there = seat.get(key(pool, index), &mut out);
+                    assert!(!is_there || stamp(&out) == index + 1);
+                }
+            });
+            let run = reserve.alloc_contig(1, 1).expect("no page is dirty");
+            ends.poison(run);
+            guest.join().unwrap();
+            assert!(ends.is_poisoned(run), "a guest has written it");
+            reserve.verify().unwrap();
+        });
+    }
 }
 
 #[test]
