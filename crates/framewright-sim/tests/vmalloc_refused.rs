@@ -1,13 +1,13 @@
 //! What can never be served is refused at once: nothing is taken, moved, purged or drained for it.
 //! And a space has one source of frames.
 
-use framewright::frame::{Frames, Zone, ZoneLayout};
-use framewright::platform::SingleThread;
+use framewright::frame::{AllocError, Frames, Zone, ZoneLayout};
+use framewright::platform::{Barrier, Map, MapError, Relax, SingleThread, Zero};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{
     AreaRequest, FrameSource, NoFrames, RangeError, SetupError, Space, SpaceLayout,
 };
-use framewright::{CpuId, Frame, Page, Run};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_sim::{Call, Paging, PoolFrames};
 
 const START: Page = Page(1 << 20);
@@ -113,7 +113,7 @@ fn a_zone_has_at_most_the_frames_that_exist_in_it() {
         let (one, other) = (zones[0].seat(CpuId(0)), zones[1].seat(CpuId(0)));
         let (mut one, other) = (one.unwrap(), other.unwrap());
         // What others have is theirs only for a while.
-        one.alloc_run(64, framewright::Context::ANY).unwrap();
+        one.alloc_run(64, Context::ANY).unwrap();
         assert_eq!((one.frames_in_all(), other.frames_in_all()), (1024, 512));
         assert_ne!(one.origin(), other.origin());
         [one.origin(), other.origin()]
@@ -146,4 +146,80 @@ fn all_seats_of_a_space_have_frames_of_one_origin() {
     let refused = space.seat(CpuId(0), PoolFrames(&others)).unwrap_err();
     assert_eq!(refused, SetupError::OtherFrames(CpuId(0)));
     assert!(space.seat(CpuId(0), &mut PoolFrames(&paging)).is_ok());
+}
+
+/// A platform of several CPUs, in which nothing is ever mapped.
+struct Unmapped;
+
+impl Relax for Unmapped {
+    fn relax(&self, attempt: u32) {
+        assert!(attempt < 1000, "one thread waits for itself");
+    }
+}
+
+impl Barrier for Unmapped {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {}
+}
+
+impl Map for Unmapped {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn flush_all(&self) {}
+}
+
+impl Zero for Unmapped {
+    fn zero(&self, _frames: Run) {}
+}
+
+#[test]
+fn f9_what_has_more_pages_than_frames_are_free_does_not_stop_all_cpus_again_and_again() {
+    for (free, pages) in [(20, 21), (20, 30), (300, 400)] {
+        let frames_layout = ZoneLayout::new(Frame(0), 1024).with_cpus(2);
+        let mut metadata = vec![0; frames_layout.words_needed().unwrap()];
+        let config = Config {
+            cache_permille: 100,
+            ..Config::default()
+        };
+        let zone = Zone::new(&frames_layout, &config, &mut metadata, Unmapped).unwrap();
+        zone.add(Run::new(Frame(0), 1024).unwrap()).unwrap();
+        let layout = SpaceLayout::new(START, PAGES).with_cpus(2);
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let space = Space::new(&layout, &RangeConfig::for_cpus(2), &mut memory, Unmapped).unwrap();
+        // Some of what is free lies in the other CPU's caches.
+        let mut other = zone.seat(CpuId(1)).unwrap();
+        let mut taken = Vec::new();
+        while let Ok(frame) = other.alloc(Order::ZERO, Mobility::Unmovable) {
+            taken.push(frame);
+        }
+        for frame in taken.drain(..free) {
+            other.free(frame, Order::ZERO).unwrap();
+        }
+        let own = zone.seat(CpuId(0)).unwrap();
+        assert_eq!(own.frames_free(), free as u64);
+        let mut seat = space.seat(CpuId(0), own).unwrap();
+        let before = zone.stats().drains;
+        for _ in 0..1000 {
+            let failed = seat.vmalloc(&AreaRequest::new(pages));
+            assert_eq!(failed, Err(RangeError::Frames(AllocError::Exhausted)));
+        }
+        let stops = zone.stats().drains - before;
+        assert!(stops <= 2, "{stops} stops for {pages} pages of {free}");
+        // As many as are free can still be had, wherever they lie.
+        let area = seat.vmalloc(&AreaRequest::new(free as u64)).unwrap();
+        seat.vfree(area).unwrap();
+        seat.drain();
+        space.verify().unwrap();
+        assert_eq!(zone.stats().nr_free_pages, free as u64);
+        drop(seat);
+        zone.drain();
+        zone.verify().unwrap();
+    }
 }

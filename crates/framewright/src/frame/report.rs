@@ -9,7 +9,11 @@ use crate::platform::{Barrier, Relax};
 use crate::policy::{BlockFacts, Label, Level, Watermarks};
 use crate::slots::Slots;
 use crate::stats::FrameStats;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed},
+    fence,
+};
 use crate::units::{Frame, Mobility, Order};
 
 /// Free blocks by label ([`Label::index`]) and order, as `/proc/pagetypeinfo` counts them.
@@ -224,6 +228,22 @@ impl<'m, P> Zone<'m, P> {
             .fold(0u64, |sum, seat| sum.wrapping_add(seat.read(counter::NET)));
         let free = self.present_frames().wrapping_sub(net);
         // Below zero for a moment, when a seat's counter is behind another's.
+        if free as i64 > 0 { free } else { 0 }
+    }
+
+    /// Frames that nobody has, cached ones included; while CPUs work, at least as many as there were at
+    /// some moment of the call. Time: O(CPUs).
+    ///
+    /// Both sums only grow, and all of what was allocated is read before any of what was freed.
+    pub(crate) fn frames_nobody_has(&self) -> u64 {
+        let present = self.present_frames();
+        let allocated = |seat: SeatWords<'_>| Mobility::ALL.map(|of| seat.allocated(of));
+        let allocated = self.all_seats().flat_map(allocated);
+        let out = allocated.fold(0, u64::wrapping_add);
+        fence(Acquire);
+        let freed = self.all_seats().map(SeatWords::freed);
+        let free = freed.fold(present.wrapping_sub(out), u64::wrapping_add);
+        // Below zero, when what another CPU freed is counted as allocated again only.
         if free as i64 > 0 { free } else { 0 }
     }
 

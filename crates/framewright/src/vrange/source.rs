@@ -45,6 +45,14 @@ pub trait FrameSource {
     /// before a frame is taken. Asked for each request that nothing kept serves; a look at a number.
     fn frames_in_all(&self) -> u64;
 
+    /// The most frames that could be had at some moment of the call, or more: a `vmalloc` of more pages
+    /// fails before it takes a frame. Asked for one that may wait, and is long or meets a source that
+    /// [is short](Self::is_short). A source that gets frames back from their users, or does not know how
+    /// many are free, leaves it as it is.
+    fn frames_free(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Takes a run of at most `frames` consecutive frames: the longest that is there cheaply, at
     /// least one. Contents are anything.
     ///
@@ -94,6 +102,10 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
         (**self).frames_in_all()
     }
 
+    fn frames_free(&self) -> u64 {
+        (**self).frames_free()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         (**self).alloc_run(frames, context)
     }
@@ -118,6 +130,11 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
     /// The frames that exist in the zone, others' included: one load.
     fn frames_in_all(&self) -> u64 {
         self.zone().present_frames()
+    }
+
+    /// What nobody has, wherever it lies. Time: O(CPUs).
+    fn frames_free(&self) -> u64 {
+        self.zone().frames_nobody_has()
     }
 
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
@@ -170,6 +187,10 @@ impl<P: Relax + Barrier, const N: usize> FrameSource for Seats<'_, '_, P, N> {
 
     fn frames_in_all(&self) -> u64 {
         self.all().iter().map(Seat::frames_in_all).sum()
+    }
+
+    fn frames_free(&self) -> u64 {
+        self.all().iter().map(Seat::frames_free).sum()
     }
 
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {

@@ -9,6 +9,10 @@
 //!
 //! While an area is built, its pages are a live area's and nobody else's, so none of the calls to
 //! the platform and to the source of frames is made in a busy seat.
+//!
+//! A request for more pages than frames are free fails before it takes one. Else what it takes and gives
+//! back would be something that became free, and each such failure would stop all CPUs for its last frame
+//! once more (F9 of the [frames](crate::frame)).
 
 use super::depot::Spill;
 use super::kept::KEPT_MAX;
@@ -97,11 +101,12 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.exit();
         }
         let may_block = request.context.may_block;
-        if may_block && self.frames.is_short() {
+        let is_short = may_block && self.frames.is_short();
+        if is_short {
             // The first sign of pressure: what this CPU keeps is worth less than free frames.
             self.purge_kept();
         }
-        let (error, had_spare) = match self.construct(request) {
+        let (error, had_spare) = match self.construct(request, is_short) {
             Ok(page) => return Ok(page),
             Err(failed) => failed,
         };
@@ -112,13 +117,27 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         );
         if would_a_drain_help && may_block && had_spare {
             self.drain();
-            return self.construct(request).map_err(|(error, _)| error);
+            return self
+                .construct(request, is_short)
+                .map_err(|(error, _)| error);
         }
         Err(error)
     }
 
     /// On failure, whether something was kept, lazy or waiting then.
-    fn construct(&mut self, request: &AreaRequest) -> Result<Page, (RangeError, bool)> {
+    fn construct(
+        &mut self,
+        request: &AreaRequest,
+        is_short: bool,
+    ) -> Result<Page, (RangeError, bool)> {
+        // What is taken and given back is something that became free: the next request that fails would
+        // stop all CPUs once more.
+        let is_worth_a_look = is_short || request.pages > u64::from(KEPT_MAX);
+        if request.context.may_block && is_worth_a_look && request.pages > self.frames.frames_free()
+        {
+            let error = RangeError::Frames(AllocError::Exhausted);
+            return Err((error, self.space.has_spare()));
+        }
         let page = self
             .alloc_kind(request, AreaKind::Vmalloc)
             .map_err(|error| (error, false))?;
