@@ -129,6 +129,13 @@ impl Subject for Case {
                 ..case("frames", 0, 192, (5, 6), LargestFirst, 0)
             },
             case("cached", 16, 256, (4, 6), Concentrated, 100),
+            {
+                // Much is cached, also where little is free, and who must not wait misses it: all orders
+                // but one are costly.
+                let mut hoarded = case("hoarded", 0, 1024, (6, 8), Concentrated, 100);
+                hoarded.config.stop_order_max = Order::ZERO;
+                hoarded
+            },
             Self {
                 has_labels: true,
                 ..case("labels", 0, 256, (4, 5), SmallestWhenCostly, 100)

@@ -36,6 +36,14 @@ fn larger_memory_agrees_with_the_model() {
 }
 
 #[test]
+fn f8_costly_requests_that_must_not_wait_miss_what_others_have_cached() {
+    let case = Case::named("hoarded").unwrap().sparse();
+    let missed = |seed| check(&case, seed, 4000).missed;
+    let all: Vec<u64> = (1..=8).map(missed).collect();
+    assert!(all.iter().any(|&missed| missed > 0), "{all:?}");
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     let case = Case::named("small").unwrap();
     assert_eq!(check(&case, 7, 300), check(&case, 7, 300));

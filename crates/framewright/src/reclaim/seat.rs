@@ -47,7 +47,8 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
     /// wait and reclaim has memory compacted and has `clients` give frames back, by turns, until it is
     /// served or nothing more helps; each of these is counted as a stall. It never stalls while a free
     /// block of its order is there and enough is free beside it. One that must not wait takes what is
-    /// there, below the watermark too, or fails.
+    /// there, below the watermark too, or fails; like the frames' own, it stops other CPUs only for orders up
+    /// to [`Config::stop_order_max`](crate::policy::Config::stop_order_max).
     ///
     /// A request that cannot move and would have to go into a pageblock in which everything can, wakes the
     /// background for a pageblock; where the [config](crate::policy::ReclaimConfig) says so, it has the
@@ -135,8 +136,8 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         if may_help {
             reclaim.obtain(&mut self.frames, request, clients)
         } else {
-            // There is no other help for it: its failure is exact, whatever the order (F8).
-            self.frames.alloc_hard(order, mobility)
+            // Who may not wait for long does not make all others wait for a costly order either (F8).
+            self.frames.alloc(order, mobility)
         }
     }
 

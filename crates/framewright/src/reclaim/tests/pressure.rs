@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::frame::{AllocError, Blocks};
-use crate::platform::Relief;
+use crate::platform::{Fenced, Relief};
 use crate::reclaim;
 use crate::reclaim::state::word;
 use crate::reclaim::watch::{Lack, NAPS, WORKS};
@@ -626,4 +626,38 @@ fn a_frame_in_the_cpus_own_cache_is_had_without_a_stall_when_a_look_is_due() {
     let stats = reclaim.stats();
     assert_eq!((stats.compact_stall, stats.pgmigrate_success), (0, 0));
     assert_eq!(its(got), contaminated);
+}
+
+#[test]
+fn f8_who_must_not_wait_stops_nobody_for_a_costly_order() {
+    for (stop_order_max, is_costly) in [(order(3), true), (order(9), false)] {
+        let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
+        let config = Config {
+            cache_permille: 100,
+            stop_order_max,
+            ..Config::default()
+        };
+        let mut memory = vec![!0; layout.words_needed().unwrap()];
+        let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
+        zone.add(run(0, 512)).unwrap();
+        let mut words = vec![!0; Reclaim::words_needed(&zone)];
+        let reclaim = Reclaim::new(&zone, &plain(), &mut words).unwrap();
+        // A frame of the only pageblock lies in the other CPU's cache.
+        let mut other = zone.seat(CpuId(1)).unwrap();
+        let frame = other.alloc(Order::ZERO, Movable).unwrap();
+        other.free(frame, Order::ZERO).unwrap();
+        let clients = Clients {
+            shrink: &[],
+            migrate: &[],
+        };
+        let mut seat = reclaim.seat(zone.seat(CpuId(0)).unwrap());
+        let got = seat.alloc(order(9), Movable, Context::NOWAIT, &clients);
+        let drains = zone.stats().drains;
+        if is_costly {
+            assert_eq!((got, drains), (Err(AllocError::Fragmented), 0));
+        } else {
+            assert_eq!((got, drains), (Ok(Frame(0)), 1));
+        }
+        zone.verify().unwrap();
+    }
 }
