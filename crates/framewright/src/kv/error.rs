@@ -124,9 +124,9 @@ impl KvFreeError {
                 addr,
                 start: addr_of(start),
             },
-            RangeFreeError::WrongKind(_) | RangeFreeError::WrongLength { .. } => {
-                Self::Ranges(error)
-            }
+            RangeFreeError::WrongKind(_)
+            | RangeFreeError::WrongLength { .. }
+            | RangeFreeError::Poisoned => Self::Ranges(error),
         }
     }
 }

@@ -24,7 +24,8 @@ use core::mem;
 ///
 /// Whoever is inside calls the platform only where the seat is whole, and says so
 /// ([`calling_out`](Self::calling_out)): if what it calls unwinds, it has left, and nobody waits for it
-/// for ever.
+/// for ever. Where that cannot be, because a change is under way, all seats are claimed for good, and those
+/// who wait are told ([`wait_if_claimed_unless`](Self::wait_if_claimed_unless)).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn<'m> {
     busy: &'m AtomicU64,
@@ -59,22 +60,40 @@ impl<'m> Turn<'m> {
     /// first.
     #[inline]
     pub(crate) fn wait_if_claimed<P: Relax + Barrier>(self, platform: &P) {
-        if !self.is_unclaimed() {
-            self.wait_until_unclaimed(platform);
-        }
+        let entered = self.wait_if_claimed_unless(platform, || false);
+        debug_assert!(entered, "every claim ends");
+    }
+
+    /// The same, but for a claim that `is_given_up` says nobody will end: then the owner has left the
+    /// seat, and the answer is false.
+    #[inline]
+    #[must_use]
+    pub(crate) fn wait_if_claimed_unless<P: Relax + Barrier>(
+        self,
+        platform: &P,
+        is_given_up: impl Fn() -> bool,
+    ) -> bool {
+        self.is_unclaimed() || self.wait_until_unclaimed(platform, is_given_up)
     }
 
     #[cold]
-    fn wait_until_unclaimed<P: Relax + Barrier>(self, platform: &P) {
+    fn wait_until_unclaimed<P: Relax + Barrier>(
+        self,
+        platform: &P,
+        is_given_up: impl Fn() -> bool,
+    ) -> bool {
         let mut attempt = 0;
         loop {
             self.exit();
             while !self.is_unclaimed() {
+                if is_given_up() {
+                    return false;
+                }
                 platform.relax(attempt);
                 attempt = attempt.saturating_add(1);
             }
             if self.try_enter::<P>() {
-                return;
+                return true;
             }
         }
     }
@@ -99,23 +118,42 @@ impl<'m> Turn<'m> {
         platform: &P,
         turns: impl Fn() -> T,
     ) {
-        for turn in turns() {
-            turn.claimed.store(1, SeqCst);
-        }
-        platform.barrier_all();
-        for turn in turns() {
-            turn.wait_until_idle(platform);
-        }
+        Self::claim_all_unless(platform, turns, || false);
     }
 
-    /// After claim and barrier: waits until the owner has left.
-    fn wait_until_idle(self, platform: &impl Relax) {
+    /// The same; but where `is_given_up` says of an owner that it will not leave, nobody waits for it, and the
+    /// result is false.
+    pub(crate) fn claim_all_unless<P: Relax + Barrier, T: Iterator<Item = Self>>(
+        platform: &P,
+        turns: impl Fn() -> T,
+        is_given_up: impl Fn() -> bool,
+    ) -> bool {
+        turns().for_each(Self::claim);
+        platform.barrier_all();
+        turns().all(|turn| turn.wait_until_idle_unless(platform, &is_given_up))
+    }
+
+    /// A claim without a wait: its owner leaves at the next look.
+    pub(crate) fn claim(self) {
+        self.claimed.store(1, SeqCst);
+    }
+
+    /// After claim and barrier: waits until the owner has left, or is said not to leave: then false.
+    fn wait_until_idle_unless(
+        self,
+        platform: &impl Relax,
+        is_given_up: impl Fn() -> bool,
+    ) -> bool {
         let mut attempt = 0;
         // Acquire pairs with the Release with which the owner leaves.
         while self.busy.load(Acquire) != 0 {
+            if is_given_up() {
+                return false;
+            }
             platform.relax(attempt);
             attempt = attempt.saturating_add(1);
         }
+        true
     }
 
     /// Gives a claim up.

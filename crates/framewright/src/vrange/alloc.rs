@@ -81,12 +81,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Err(error) => return Err(error),
         };
         let header = Header::live(kind, need.pages, request.tag.0);
-        self.enter();
+        self.enter()?;
         let found = self.held().alloc_entered(&need, header, &mut self.frames);
         self.exit();
         let found = match found {
             None if request.context.may_block && !self.space.is_exhausted() => {
-                self.alloc_at_rest(&need, header)
+                self.alloc_at_rest(&need, header)?
             }
             found => found,
         };
@@ -101,7 +101,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// Counts a failure for want of space.
     pub(super) fn failed(&self, error: RangeError) -> RangeError {
-        self.enter();
+        if let Err(poisoned) = self.enter() {
+            return poisoned.into();
+        }
         self.words.count(Count::Failures, 1);
         self.exit();
         error

@@ -36,6 +36,8 @@ pub enum RangeError {
     Frames(AllocError),
     /// The platform could not map them.
     Map(MapError),
+    /// A call out of the space has unwound in the middle of a change: nothing of it can be used again.
+    Poisoned,
 }
 
 impl fmt::Display for RangeError {
@@ -55,11 +57,14 @@ impl fmt::Display for RangeError {
             }
             Self::Frames(error) => write!(f, "no frames for the area: {error}"),
             Self::Map(error) => write!(f, "the area cannot be mapped: {error}"),
+            Self::Poisoned => f.write_str(POISONED),
         }
     }
 }
 
 impl core::error::Error for RangeError {}
+
+const POISONED: &str = "the space is poisoned: a call out of it has unwound";
 
 /// Why an area was not freed or unmapped. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +93,8 @@ pub enum RangeFreeError {
         /// The area's, in pages.
         mapped: u64,
     },
+    /// A call out of the space has unwound in the middle of a change: nothing of it can be used again.
+    Poisoned,
 }
 
 impl fmt::Display for RangeFreeError {
@@ -112,6 +119,7 @@ impl fmt::Display for RangeFreeError {
             } => {
                 write!(f, "the area at page {page} has {mapped} pages, not {pages}")
             }
+            Self::Poisoned => f.write_str(POISONED),
         }
     }
 }
@@ -198,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_refused_request_says_what_was_asked_for() {
-        let texts: [(RangeError, &str); 7] = [
+        let texts: [(RangeError, &str); 8] = [
+            (RangeError::Poisoned, "the space is poisoned: "),
             (
                 RangeError::TooManyFrames {
                     pages: 9,
@@ -239,7 +248,11 @@ mod tests {
     #[test]
     fn a_refused_free_says_which_page_and_what_it_is() {
         let page = Page(0x8001);
-        let texts: [(RangeFreeError, &str); 6] = [
+        let texts: [(RangeFreeError, &str); 7] = [
+            (
+                RangeFreeError::Poisoned,
+                "the space is poisoned: a call out of it has unwound",
+            ),
             (
                 RangeFreeError::Outside(page),
                 "page 0x8001 is not in the window",

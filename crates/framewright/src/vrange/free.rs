@@ -47,7 +47,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     #[inline(never)]
     fn free_slowly(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
-        self.wait_if_claimed();
+        self.wait_if_claimed()?;
         if let Some(pages) = self.held().free_elsewhere(page, kind) {
             self.exit();
             return Ok(pages - kind.guard_pages());
@@ -91,8 +91,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     if !held.make_room(delta + pages, pages, &mut self.frames) && !helped {
                         helped = true;
                         self.exit();
-                        self.purge_others(pages);
-                        self.enter();
+                        self.purge_others(pages)?;
+                        self.enter()?;
                         continue;
                     }
                 }
@@ -104,8 +104,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                     // which is of what stays, is without it. Who found room leaves it to those who
                     // told of theirs since, and found none.
                     self.exit();
-                    self.purge_others(pages);
-                    self.enter();
+                    self.purge_others(pages)?;
+                    self.enter()?;
                 }
                 if header.pages() > self.space.small_max {
                     // Of long ones a few have many frames: they do not wait for the next request.

@@ -89,6 +89,10 @@
 //!   the next user, or in one step to lazy; never through live to lazy. So a second free is refused
 //!   at every moment, as long as nobody has been given the area anew.
 //!
+//! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a purge, the
+//!   space is *poisoned*: every later request is refused with that as its error, and nothing of the space
+//!   changes any more. All its seats are claimed for good, and nobody waits for one of them.
+//!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. Never
 //!   taken by a busy seat. Whoever holds it purges for others: so the platform's `unmap` and
@@ -139,6 +143,7 @@ mod layout;
 mod listing;
 mod node;
 mod pass;
+mod poison;
 mod pool;
 mod purge;
 mod ram;
@@ -168,6 +173,10 @@ mod ram_tests;
 #[cfg(all(test, not(any(loom, shuttle, miri))))]
 #[path = "tests/ram_threads.rs"]
 mod ram_threads_tests;
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+#[path = "tests/poison.rs"]
+mod poison_tests;
 
 pub use area::{AreaInfo, AreaKind, AreaState};
 pub use arena::{Arena, ArenaError, ArenaGuard, Gap};

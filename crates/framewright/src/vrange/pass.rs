@@ -318,7 +318,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let range = PageRange::new(self.space.page(start), u64::from(end - start))
             .expect("a window ends inside the number range");
         self.words.count(Count::Unmaps, 1);
+        let calling = self.space.calling_out();
         let unmapped = self.space.platform.unmap(range).is_ok();
+        calling.end();
         if !unmapped {
             self.words.count(Count::UnmapFailures, 1);
         }

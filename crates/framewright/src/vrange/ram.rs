@@ -2,6 +2,7 @@
 
 use super::alloc::{GIVES, Need};
 use super::inbox::lazy_pages;
+use super::poison::Poisoned;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{AreaKind, FrameSource, Header, RangeError, RangeFreeError, RangeSeat, bits};
@@ -121,23 +122,20 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             context,
         };
         let header = Header::live(AreaKind::Ram, pages as u32, 0);
-        self.enter();
+        self.enter()?;
         let found = self.held().alloc_ram(&need, header, &mut self.frames);
         self.exit();
         let found = match found {
             None if context.may_block && !self.space.is_exhausted() => {
-                self.alloc_ram_at_rest(&need, header)
+                self.alloc_ram_at_rest(&need, header)?
             }
             found => found,
         };
         found.ok_or_else(|| {
-            self.enter();
-            self.words.count(Count::Failures, 1);
-            self.exit();
-            RangeError::NoSpace {
+            self.failed(RangeError::NoSpace {
                 pages,
                 align_bytes: Page::BYTES,
-            }
+            })
         })
     }
 
@@ -173,7 +171,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 }
                 Err(error) => {
                     let had_spare = self.space.has_spare();
-                    self.free_part(at, reserved, context);
+                    self.free_part(at, reserved, context)
+                        .map_err(|poisoned| (poisoned.into(), false))?;
                     return Err((RangeError::Map(error), had_spare));
                 }
             }
@@ -193,7 +192,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if context.may_block || as_one_run(frames).is_some() {
             return Ok(None);
         }
-        self.enter();
+        self.enter()?;
         let held = self.held();
         let pages = u64::from(held.lazy_pages_of(at, held.header(at)));
         let fits = self.space.add_lazy(pages) <= self.space.lazy_max;
@@ -219,9 +218,14 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// A live slot of which something is mapped becomes lazy, and is as if it had never been live.
-    fn free_part(&mut self, at: u32, reserved: Option<u64>, context: Context) {
+    fn free_part(
+        &mut self,
+        at: u32,
+        reserved: Option<u64>,
+        context: Context,
+    ) -> Result<(), Poisoned> {
         let page = self.space.page(at);
-        self.enter();
+        self.enter()?;
         let held = self.held();
         let header = held.header(at);
         if let Some(reserved) = reserved {
@@ -234,9 +238,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         } else {
             self.exit();
             let freed = self.unmap_slowly(page, u64::from(header.pages()));
-            debug_assert!(freed.is_ok(), "{freed:?}: nobody else knows the slot");
+            let is_freed = freed.is_ok() || self.space.is_poisoned();
+            debug_assert!(is_freed, "{freed:?}: nobody else knows the slot");
         }
-        self.enter();
+        self.enter()?;
         self.words.count(Count::Undone, 2);
         self.words.count(Count::MapRam, 1u64.wrapping_neg());
         self.words.count(Count::UnmapRam, 1u64.wrapping_neg());
@@ -244,13 +249,15 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if context.may_block {
             self.purge();
         }
+        Ok(())
     }
 
-    /// A live slot of which nothing is mapped is as if it had not been cut.
+    /// A live slot of which nothing is mapped is as if it had not been cut; in a poisoned space it stays.
     fn undo_ram(&mut self, at: u32) {
-        self.enter();
-        self.held().uncut(at);
-        self.exit();
+        if self.enter().is_ok() {
+            self.held().uncut(at);
+            self.exit();
+        }
     }
 
     /// Unmaps what [`map_ram`](Self::map_ram) mapped, on any CPU: all of it \[`vm_unmap_ram`\].
@@ -299,7 +306,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[cold]
     #[inline(never)]
     fn unmap_slowly(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
-        self.enter();
+        self.enter()?;
         let check = |held: &Held<'_, '_, P>| {
             let header = held.check_free(page, AreaKind::Ram)?;
             let mapped = u64::from(header.pages());

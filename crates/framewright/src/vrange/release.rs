@@ -137,6 +137,11 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if header.kind() != AreaKind::Vmalloc {
             return;
         }
+        let mut give = |run| {
+            let calling = self.space.calling_out();
+            frames.free_run(run);
+            calling.end();
+        };
         let mut run: Option<Run> = None;
         for page in at..at + header.pages() - 1 {
             let Some(frame) = table.frame(page) else {
@@ -147,14 +152,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 Some(run) if run.end() == frame => Run::new(run.start(), run.frames() + 1),
                 _ => {
                     if let Some(run) = run {
-                        frames.free_run(run);
+                        give(run);
                     }
                     Run::new(frame, 1)
                 }
             };
         }
         if let Some(run) = run {
-            frames.free_run(run);
+            give(run);
         }
     }
 }

@@ -1,4 +1,5 @@
 use super::kept::{KEPT_WORDS, Kept};
+use super::poison::Poisoned;
 use super::span::Link;
 use super::table::Table;
 use super::{FrameSource, Space};
@@ -301,11 +302,15 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
 
     /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
     /// CPUs goes on. In between one must not wait for somebody who does.
+    ///
+    /// # Errors
+    /// The space is poisoned, and the seat is not entered.
     #[inline(always)]
-    pub(super) fn enter(&self) {
-        if !self.try_enter() {
-            self.wait_if_claimed();
+    pub(super) fn enter(&self) -> Result<(), Poisoned> {
+        if self.try_enter() {
+            return Ok(());
         }
+        self.wait_if_claimed()
     }
 
     /// Enters, but does not wait: see `Turn::try_enter`.
@@ -315,8 +320,13 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
     }
 
     /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
-    pub(super) fn wait_if_claimed(&self) {
-        self.words.turn().wait_if_claimed(&self.space.platform);
+    pub(super) fn wait_if_claimed(&self) -> Result<(), Poisoned> {
+        let space = self.space;
+        let turn = self.words.turn();
+        match turn.wait_if_claimed_unless(&space.platform, || space.is_poisoned()) {
+            true => Ok(()),
+            false => Err(Poisoned),
+        }
     }
 
     #[inline(always)]

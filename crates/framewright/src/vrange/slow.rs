@@ -2,6 +2,7 @@
 
 use super::alloc::Need;
 use super::bits;
+use super::poison::Poisoned;
 use super::purge::sum;
 use super::seat::{Count, Held, Own, SeatWords};
 use super::span::{Bits, Owner};
@@ -21,9 +22,7 @@ pub(super) struct Claims<'s, 'm, P> {
 
 impl<P> Drop for Claims<'_, '_, P> {
     fn drop(&mut self) {
-        for seat in self.space.all_seats() {
-            seat.turn().give_up();
-        }
+        self.space.give_up_claims();
     }
 }
 
@@ -42,11 +41,11 @@ impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
     }
 
     /// Claims one seat more.
-    fn claim(&self, cpu: u16) -> Held<'s, 'm, P> {
+    fn claim(&self, cpu: u16) -> Result<Held<'s, 'm, P>, Poisoned> {
         let held = self.seat(cpu);
         let turn = held.words.turn();
-        Turn::claim_all(&self.space.platform, || iter::once(turn));
-        held
+        self.space.claim_all(|| iter::once(turn))?;
+        Ok(held)
     }
 
     fn give_up(&self, held: Held<'s, 'm, P>) {
@@ -69,11 +68,25 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
     /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
     /// no seat.
-    pub(super) fn stop(&self) -> Claims<'_, 'm, P> {
+    ///
+    /// # Errors
+    /// The space is poisoned: who is in a seat may never leave it.
+    pub(super) fn stop(&self) -> Result<Claims<'_, 'm, P>, Poisoned> {
         // Made before the claims, so that they end also if the platform panics.
         let claims = self.claims();
-        Turn::claim_all(&self.platform, || self.all_seats().map(SeatWords::turn));
-        claims
+        self.claim_all(|| self.all_seats().map(SeatWords::turn))?;
+        Ok(claims)
+    }
+
+    /// Claims seats and waits until their owners have left them. Who leaves a seat by unwinding has poisoned the
+    /// space before that, and so has whoever left it to a claimer that did.
+    fn claim_all<T: Iterator<Item = Turn<'m>>>(&self, turns: impl Fn() -> T) -> Result<(), Poisoned> {
+        let are_idle = Turn::claim_all_unless(&self.platform, turns, || self.is_poisoned());
+        if are_idle && !self.is_poisoned() {
+            Ok(())
+        } else {
+            Err(Poisoned)
+        }
     }
 }
 
@@ -184,7 +197,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Purges what other CPUs hold, one after another and each in passes, until the bound is kept,
     /// and an eighth more, so that the next free need not do it again.
     #[cold]
-    pub(super) fn purge_others(&mut self, reserved: u64) {
+    pub(super) fn purge_others(&mut self, reserved: u64) -> Result<(), Poisoned> {
         let bound = self.space.lazy_max;
         let claims = self.space.claims();
         for cpu in 0..self.space.shape.cpus {
@@ -196,7 +209,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             {
                 continue;
             }
-            let held = claims.claim(cpu);
+            let held = claims.claim(cpu)?;
             self.space.look_at_lazy(reserved);
             held.collect_inbox();
             held.purge_down_to(bound - bound / 8);
@@ -204,23 +217,34 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             held.words.count(Count::Claims, 1);
             claims.give_up(held);
         }
+        Ok(())
     }
 
     /// The last resort: all CPUs stop, everything is purged and dissolved, and the arena has the
     /// last word.
     #[cold]
-    pub(super) fn alloc_at_rest(&mut self, need: &Need, header: Header) -> Option<u32> {
-        let claims = self.space.stop();
+    pub(super) fn alloc_at_rest(
+        &mut self,
+        need: &Need,
+        header: Header,
+    ) -> Result<Option<u32>, Poisoned> {
+        let claims = self.space.stop()?;
         let own = claims.seat(self.cpu);
-        let at = claims.cut_drained(own, need, &mut self.frames)?;
-        own.finish_in_arena(at, header);
-        Some(at)
+        let found = claims.cut_drained(own, need, &mut self.frames);
+        if let Some(at) = found {
+            own.finish_in_arena(at, header);
+        }
+        Ok(found)
     }
 
     /// The last resort of `map_ram`: a block of its own, or where slots are recycled just the pages.
     #[cold]
-    pub(super) fn alloc_ram_at_rest(&mut self, need: &Need, header: Header) -> Option<u32> {
-        let claims = self.space.stop();
+    pub(super) fn alloc_ram_at_rest(
+        &mut self,
+        need: &Need,
+        header: Header,
+    ) -> Result<Option<u32>, Poisoned> {
+        let claims = self.space.stop()?;
         let own = claims.seat(self.cpu);
         if need.pages <= self.space.slot_max {
             let all = self.space.spans.pages();
@@ -232,22 +256,26 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             if let Some(first) = claims.cut_drained(own, &block, &mut self.frames) {
                 let at = own.begin_block(first, need.pages.next_power_of_two());
                 own.finish_ram(at, header);
-                return Some(at);
+                return Ok(Some(at));
             }
             if !self.space.config.recycle {
-                return None;
+                return Ok(None);
             }
         }
-        let at = claims.cut_drained(own, need, &mut self.frames)?;
-        own.finish_in_arena(at, header);
-        Some(at)
+        let found = claims.cut_drained(own, need, &mut self.frames);
+        if let Some(at) = found {
+            own.finish_in_arena(at, header);
+        }
+        Ok(found)
     }
 
     /// Purges what this CPU made lazy, and flushes once \[`vm_unmap_aliases`\].
     ///
-    /// What the platform fails to unmap stays lazy.
+    /// What the platform fails to unmap stays lazy. A poisoned space stays as it is.
     pub fn purge(&mut self) {
-        self.enter();
+        if self.enter().is_err() {
+            return;
+        }
         self.space.look_at_lazy(0);
         self.held().purge_all(&mut self.frames);
         self.exit();
@@ -255,9 +283,11 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// Purges everything, of all CPUs, what is kept included, and dissolves all spans: what is free
     /// is the arena's then.
-    /// Stops all CPUs. O(spans).
+    /// Stops all CPUs. O(spans). A poisoned space stays as it is.
     pub fn drain(&mut self) {
-        let claims = self.space.stop();
+        let Ok(claims) = self.space.stop() else {
+            return;
+        };
         claims.drain(claims.seat(self.cpu), &mut self.frames);
     }
 }

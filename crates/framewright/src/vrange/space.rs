@@ -45,6 +45,8 @@ const FRUITLESS: usize = 28;
 const SPANS_OUT: usize = 29;
 /// The number of the origin of all seats' frames; zero until there is a first seat.
 const ORIGIN: usize = 30;
+/// One, once a call out of the space has not returned.
+const POISONED: usize = 31;
 const ARENA: usize = 32;
 const ARENA_ACCOUNT: usize = ARENA + Arena::WORDS;
 const DEPOT: usize = 64;
@@ -299,7 +301,9 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         // Pairs with the fence in `stamp`: whoever's stamp is at most this number did not see this
         // flush begin, so what it had unmapped before is seen here.
         fence(SeqCst);
+        let calling = self.calling_out();
         self.platform.flush_all();
+        calling.end();
         // Release pairs with the Acquire in `done`.
         self.words[DONE].fetch_max(number, AcqRel);
         // Of several flushes at a time, none takes off what another one did.
@@ -445,6 +449,10 @@ impl<'m, P> Space<'m, P> {
 
     pub(super) fn stop_lock(&self) -> &'m AtomicU64 {
         &self.words[STOP_LOCK]
+    }
+
+    pub(super) fn poisoned(&self) -> &'m AtomicU64 {
+        &self.words[POISONED]
     }
 
     pub(super) fn fruitless(&self) -> &'m AtomicU64 {

@@ -34,7 +34,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// # Errors
     /// The first one that does not hold.
     pub fn verify(&self) -> Result<(), Broken> {
-        let _stopped = self.stop();
+        let stopped = self.stop();
+        let _stopped = stopped.map_err(|_| self.broken("V11: not poisoned", 0))?;
         let held = self.lock_arena();
         let guard = &held.guard;
         guard

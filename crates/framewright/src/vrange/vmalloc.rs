@@ -16,6 +16,7 @@
 
 use super::depot::Spill;
 use super::kept::KEPT_MAX;
+use super::poison::Poisoned;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{AreaKind, AreaRequest, AreaState, FrameSource, Header, RangeError, RangeFreeError};
@@ -92,7 +93,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         if request.pages <= u64::from(KEPT_MAX) {
             let is_aligned = self.space.is_aligned(request.align_bytes);
-            self.enter();
+            self.enter()?;
             if self.held().fetch_kept(request.pages as u32, is_aligned)
                 && let Some(page) = self.take_constructed(request)
             {
@@ -104,7 +105,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let is_short = may_block && self.frames.is_short();
         if is_short {
             // The first sign of pressure: what this CPU keeps is worth less than free frames.
-            self.purge_kept();
+            self.purge_kept()?;
         }
         let (error, had_spare) = match self.construct(request, is_short) {
             Ok(page) => return Ok(page),
@@ -310,7 +311,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         // It may be entered, while somebody claims it.
         self.exit();
         loop {
-            self.enter();
+            self.enter()?;
             let held = self.held();
             let checked = held.check_free(page, AreaKind::Vmalloc);
             let header = match checked {
@@ -336,7 +337,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
             };
             self.exit();
             match evicted {
-                Some(kept) => self.evict(kept),
+                Some(kept) => self.evict(kept)?,
                 None => return self.free_kind(page, AreaKind::Vmalloc),
             }
         }
@@ -374,7 +375,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// An area that nobody has had yet, and nothing of which is mapped, is as if it had not been
     /// allocated.
     fn undo(&mut self, at: u32, context: Context) {
-        self.enter();
+        if self.enter().is_err() {
+            return;
+        }
         let undone = self.held().unalloc(at);
         self.exit();
         if !undone {
@@ -387,10 +390,13 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn free_unused(&mut self, at: u32, reserved: u64, context: Context) {
         if context.may_block {
             let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
-            debug_assert!(freed.is_ok(), "{freed:?}: nobody else knows the area");
+            let is_freed = freed.is_ok() || self.space.is_poisoned();
+            debug_assert!(is_freed, "{freed:?}: nobody else knows the area");
             return;
         }
-        self.enter();
+        if self.enter().is_err() {
+            return;
+        }
         let held = self.held();
         let header = held.header(at);
         let pages = u64::from(header.pages());
@@ -402,29 +408,34 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// A kept area that this seat took out of the lists becomes lazy. It is kept until it is lazy, so
     /// that whoever frees it a second time is told at every moment that it is free (V10).
-    fn evict(&mut self, at: u32) {
-        self.enter();
+    fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
+        self.enter()?;
         let page = self.space.page(at);
         let evicted = self.free_entered(page, AreaKind::Vmalloc, |held| Ok(held.header(at)));
-        debug_assert!(
-            evicted.is_ok(),
-            "{evicted:?}: it is in no list, and so this seat's"
-        );
+        match evicted {
+            Err(RangeFreeError::Poisoned) => return Err(Poisoned),
+            evicted => debug_assert!(
+                evicted.is_ok(),
+                "{evicted:?}: it is in no list, and so this seat's"
+            ),
+        }
+        Ok(())
     }
 
     /// What this CPU and the depot keep goes back, frames and all.
-    fn purge_kept(&mut self) {
+    fn purge_kept(&mut self) -> Result<(), Poisoned> {
         loop {
-            self.enter();
+            self.enter()?;
             let kept = self.held().kept().take_any();
             let kept = kept.or_else(|| self.space.take_from_depot());
             self.exit();
             match kept {
-                Some(at) => self.evict(at),
+                Some(at) => self.evict(at)?,
                 None => break,
             }
         }
         self.purge();
+        Ok(())
     }
 }
 

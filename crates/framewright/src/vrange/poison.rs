@@ -1,0 +1,86 @@
+//! A space after a call out of it that did not return.
+//!
+//! A purge calls the platform and the source of frames in the middle of a change (`unmap`, `flush_all`,
+//! `free_run`). If one of them unwinds, nobody can say what is mapped, lazy or given back: so nothing of
+//! the space is touched any more. All seats are claimed for good (V11): the frequent side learns of it by the
+//! claim that it looks at anyway.
+
+use super::seat::SeatWords;
+use super::{RangeError, RangeFreeError, Space};
+use crate::sync::Ordering::SeqCst;
+use crate::sync::fence;
+use core::mem;
+
+/// The space is poisoned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Poisoned;
+
+impl From<Poisoned> for RangeError {
+    fn from(_: Poisoned) -> Self {
+        Self::Poisoned
+    }
+}
+
+impl From<Poisoned> for RangeFreeError {
+    fn from(_: Poisoned) -> Self {
+        Self::Poisoned
+    }
+}
+
+/// In the middle of a change, what may unwind is called: the space is poisoned if this is dropped.
+#[must_use = "dropped at once, it poisons the space"]
+pub(super) struct CallingOut<'s, 'm, P>(&'s Space<'m, P>);
+
+impl<P> CallingOut<'_, '_, P> {
+    /// What was called has returned.
+    #[inline]
+    pub(super) const fn end(self) {
+        mem::forget(self);
+    }
+}
+
+impl<P> Drop for CallingOut<'_, '_, P> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.poison();
+    }
+}
+
+impl<'m, P> Space<'m, P> {
+    #[inline]
+    pub(super) const fn calling_out(&self) -> CallingOut<'_, 'm, P> {
+        CallingOut(self)
+    }
+
+    /// Whether a call of the platform's `unmap` or `flush_all`, or of a source's `free_run`, has unwound out
+    /// of the space: every request is refused then, and `verify` too.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned().load(SeqCst) != 0
+    }
+
+    #[cold]
+    fn poison(&self) {
+        self.poisoned().store(1, SeqCst);
+        self.claim_for_good();
+    }
+
+    fn claim_for_good(&self) {
+        self.all_seats().for_each(|seat| seat.turn().claim());
+    }
+
+    /// Claims end; but if the space is poisoned they stay.
+    pub(super) fn give_up_claims(&self) {
+        if self.is_poisoned() {
+            return;
+        }
+        self.all_seats()
+            .map(SeatWords::turn)
+            .for_each(|turn| turn.give_up());
+        // Either this look sees what `poison` wrote, or its claims come after what was given up.
+        fence(SeqCst);
+        if self.is_poisoned() {
+            self.claim_for_good();
+        }
+    }
+}

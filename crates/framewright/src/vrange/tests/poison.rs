@@ -1,0 +1,220 @@
+//! Calls out of a space that do not return (V11).
+
+extern crate std;
+
+use super::*;
+use crate::frame::AllocError;
+use crate::platform::{Barrier, Map, MapError, Relax, Zero};
+use crate::policy::RangeConfig;
+use crate::sync::{AtomicU64, Ordering::SeqCst, fence};
+use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::vec;
+
+/// What unwinds.
+const UNMAP: u64 = 1;
+const FLUSH: u64 = 2;
+const FREE: u64 = 3;
+const ALL: [u64; 3] = [UNMAP, FLUSH, FREE];
+
+/// A platform, and the source of as many frames as are asked for; one call of one kind unwinds.
+#[derive(Default)]
+struct Breaks {
+    which: AtomicU64,
+    next: AtomicU64,
+}
+
+impl Breaks {
+    fn at(&self, call: u64) {
+        if self.which.load(SeqCst) == call {
+            self.which.store(0, SeqCst);
+            panic!("call {call} unwinds");
+        }
+    }
+}
+
+impl Relax for Breaks {
+    fn relax(&self, attempt: u32) {
+        assert!(attempt < 1 << 22, "V11: somebody waits for ever");
+        thread::yield_now();
+    }
+}
+
+impl Barrier for Breaks {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {
+        fence(SeqCst);
+    }
+}
+
+impl Map for Breaks {
+    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+        Ok(())
+    }
+
+    fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
+        self.at(UNMAP);
+        Ok(())
+    }
+
+    fn flush_all(&self) {
+        self.at(FLUSH);
+    }
+}
+
+impl Zero for Breaks {
+    fn zero(&self, _frames: Run) {}
+}
+
+struct Frames<'p>(&'p Breaks);
+
+impl FrameSource for Frames<'_> {
+    fn origin(&self) -> Origin {
+        Origin::shared(self.0)
+    }
+
+    fn frames_in_all(&self) -> u64 {
+        1 << 20
+    }
+
+    fn alloc_run(&mut self, frames: u64, _context: Context) -> Result<Run, AllocError> {
+        let start = self.0.next.fetch_add(frames, SeqCst);
+        Ok(Run::new(Frame(start), frames).unwrap())
+    }
+
+    fn free_run(&mut self, _frames: Run) {
+        self.0.at(FREE);
+    }
+}
+
+const PAGES: u64 = 1024;
+const START: Page = Page(1 << 20);
+
+fn with_space(cpus: u16, test: impl for<'p> FnOnce(&Space<'_, &'p Breaks>, &'p Breaks)) {
+    let breaks = Breaks::default();
+    let layout = SpaceLayout::new(START, PAGES)
+        .with_cpus(cpus)
+        .with_span_pages(64);
+    let config = RangeConfig {
+        kept_pages_max: 0,
+        ..RangeConfig::for_cpus(cpus)
+    };
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let space = Space::new(&layout, &config, &mut memory, &breaks).unwrap();
+    test(&space, &breaks);
+}
+
+type Seat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Breaks, Frames<'p>>;
+
+/// Every call of a seat says that the space is poisoned.
+fn is_refused(seat: &mut Seat<'_, '_, '_>, live: [Page; 3]) {
+    let poisoned = Err(RangeError::Poisoned);
+    for pages in [1, 5, 40, 200] {
+        let request = AreaRequest::new(pages);
+        assert_eq!(seat.vmalloc(&request), poisoned);
+        assert_eq!(seat.alloc_area(&request), poisoned);
+    }
+    for context in [Context::ANY, Context::NOWAIT] {
+        assert_eq!(seat.map_ram(&[Frame(7)], context), poisoned);
+        assert_eq!(seat.map_ram(&[Frame(7), Frame(3)], context), poisoned);
+    }
+    let poisoned = Err(RangeFreeError::Poisoned);
+    let [area, plain, ram] = live;
+    assert_eq!(seat.vfree(area), poisoned);
+    assert_eq!(seat.free_area(plain), poisoned);
+    assert_eq!(seat.unmap_ram(ram, 1), poisoned);
+    // They have no answer, and wait for nobody.
+    seat.purge();
+    seat.drain();
+}
+
+#[test]
+fn v11_a_purge_that_unwinds_poisons_the_space_and_nobody_waits_for_its_seat() {
+    for call in ALL {
+        for stops_all in [false, true] {
+            with_space(2, |space, breaks| {
+                let [mut one, mut other] =
+                    [0, 1].map(|cpu| space.seat(CpuId(cpu), Frames(breaks)).unwrap());
+                let live = [&mut one, &mut other].map(|seat| {
+                    let [first, area] = [3, 5].map(|pages| {
+                        let area = seat.vmalloc(&AreaRequest::new(pages));
+                        area.unwrap()
+                    });
+                    let plain = seat.alloc_area(&AreaRequest::new(2)).unwrap();
+                    let ram = seat.map_ram(&[Frame(1)], Context::ANY).unwrap();
+                    seat.vfree(first).unwrap();
+                    [area, plain, ram]
+                });
+                space.verify().unwrap();
+                assert!(!space.is_poisoned());
+                breaks.which.store(call, SeqCst);
+                let unwound = catch_unwind(AssertUnwindSafe(|| match stops_all {
+                    false => one.purge(),
+                    true => one.drain(),
+                }));
+                assert!(unwound.is_err(), "{call}");
+                assert!(space.is_poisoned());
+                for seat in [&mut other, &mut one] {
+                    for live in live {
+                        is_refused(seat, live);
+                    }
+                }
+                let broken = space.verify().unwrap_err();
+                assert_eq!(broken.invariant, "V11: not poisoned");
+                _ = space.stats();
+                // Who takes the seat anew is told the same.
+                drop(one);
+                is_refused(&mut space.seat(CpuId(0), Frames(breaks)).unwrap(), live[0]);
+            });
+        }
+    }
+}
+
+#[test]
+fn v11_whoever_stops_all_cpus_or_works_meanwhile_ends_with_an_error() {
+    for call in ALL {
+        with_space(3, |space, breaks| {
+            thread::scope(|scope| {
+                for cpu in 1..3 {
+                    let mut seat = space.seat(CpuId(cpu), Frames(breaks)).unwrap();
+                    scope.spawn(move || {
+                        loop {
+                            let area = match seat.vmalloc(&AreaRequest::new(u64::from(cpu))) {
+                                Ok(area) => area,
+                                Err(error) => break assert_eq!(error, RangeError::Poisoned),
+                            };
+                            match seat.vfree(area) {
+                                Ok(_) => {}
+                                Err(error) => break assert_eq!(error, RangeFreeError::Poisoned),
+                            }
+                            // The other one unwinds; but it may be this one that makes the call.
+                            let drained = catch_unwind(AssertUnwindSafe(|| seat.drain()));
+                            if drained.is_err() {
+                                assert!(space.is_poisoned());
+                            }
+                        }
+                    });
+                }
+                let mut seat = space.seat(CpuId(0), Frames(breaks)).unwrap();
+                for round in 0..1000 {
+                    if round == 100 {
+                        breaks.which.store(call, SeqCst);
+                    }
+                    let worked = catch_unwind(AssertUnwindSafe(|| {
+                        if let Ok(area) = seat.vmalloc(&AreaRequest::new(4)) {
+                            _ = seat.vfree(area);
+                        }
+                        seat.purge();
+                    }));
+                    if worked.is_err() || space.is_poisoned() {
+                        break;
+                    }
+                }
+            });
+            assert!(space.is_poisoned(), "{call}");
+            assert!(space.verify().is_err());
+        });
+    }
+}
