@@ -195,6 +195,39 @@ fn c7_an_exclusive_get_whose_copy_panics_leaves_the_page_where_it_was() {
 }
 
 #[test]
+fn c1_a_load_or_a_write_that_panics_leaves_the_page_and_holds_no_gate() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
+    let toy = Toy(Arc::new(pages.collect()));
+    let hook: Hook = Default::default();
+    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
+    let mut memory = std::vec![0u64; layout.words_needed().unwrap()];
+    let reserve = Reserve::new(&layout, &mut memory, Hooked(toy, hook.clone())).unwrap();
+    let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
+    let [mut guest, mut other] = [0, 1].map(|cpu| reserve.guest(CpuId(cpu)).unwrap());
+    let mut out = [0; 512];
+    guest.put_dirty(key(pool, 0, 1), &page(7)).unwrap();
+    for round in 0..3 {
+        *hook.borrow_mut() = Some(Box::new(|| panic!("the platform's copy")));
+        let got = catch_unwind(AssertUnwindSafe(|| guest.get(key(pool, 0, 1), &mut out)));
+        assert!(got.is_err(), "{round}");
+        let write = |_: &Key, _| panic!("the device");
+        let written = catch_unwind(AssertUnwindSafe(|| guest.clean(1, write)));
+        assert!(written.is_err(), "{round}");
+        reserve.verify().unwrap();
+        // The page is there, and dirty: no owner takes its frame before it is written.
+        assert!(other.get(key(pool, 0, 1), &mut out), "{round}");
+        assert_eq!(stamp(&out), 7);
+        assert!(reserve.alloc_contig(64, 1).is_err());
+    }
+    // The cleaner's lock and all gates are free.
+    assert_eq!(other.clean(8, |_, _| true).written, 1);
+    let run = reserve.alloc_contig(64, 1).unwrap();
+    reserve.release(run).unwrap();
+    reserve.verify().unwrap();
+}
+
+#[test]
 fn c6_a_get_that_is_too_late_leaves_nothing_in_its_callers_page() {
     let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
     let toy = Toy(Arc::new(pages.collect()));
