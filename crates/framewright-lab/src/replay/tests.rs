@@ -1,6 +1,8 @@
+use super::engine::with_engine;
 use super::test_subject::NoGrouping;
 use super::*;
 use crate::trace::{InitClass, InitObject, Op, Trace};
+use framewright::policy::Fallback;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -350,6 +352,26 @@ fn p5_twice_the_rows_are_at_most_twice_the_steps() {
     assert!(once >= 100, "each row looks at what changed: {once}");
     // All chunks once, and then one a row.
     assert!(twice <= 2 * once + 2, "{twice} steps after {once}");
+}
+
+#[test]
+fn p5_a_row_of_the_engines_looks_at_each_pageblock_twice_and_at_what_changed() {
+    let all = a_row_a_free(64);
+    let pageblocks = all.nframes / 512;
+    let steps = |rows: usize| {
+        let mut trace = all.clone();
+        trace.ops.truncate(2 * rows);
+        let memory = Memory::new(&trace).unwrap();
+        let options = Options::new(Start::Imposed);
+        let replayed = |subject: &mut dyn Subject| {
+            let outcome = replay(subject, &memory, options, &AtomicU64::new(0)).unwrap();
+            assert_eq!(outcome.means.samples(), rows as u64);
+        };
+        crate::steps::of(|| with_engine(Fallback::Concentrated, &memory, replayed).unwrap())
+    };
+    let of_32_rows = steps(64) - steps(32);
+    let of_a_row = 2 * pageblocks + 1;
+    assert_eq!(of_32_rows, 32 * of_a_row, "{pageblocks} pageblocks");
 }
 
 #[test]
