@@ -33,9 +33,14 @@ impl Reverse {
         frame.0 - self.run.start().0 + 1
     }
 
+    /// Whether a page can be in front of `frame`.
+    pub(crate) fn has(&self, frame: Frame) -> bool {
+        self.run.contains(frame)
+    }
+
     /// The page in front of `frame`, which may be any.
     pub(crate) fn page_of(&self, frame: Frame) -> Option<usize> {
-        if !self.run.contains(frame) {
+        if !self.has(frame) {
             return None;
         }
         // Relaxed: believed only with the gate shut.

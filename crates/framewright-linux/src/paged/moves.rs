@@ -33,7 +33,7 @@ impl Migrate for Paged<'_> {
 impl Paged<'_> {
     /// Waits as long as the page in `frame` is on its way to the swap: for whoever wants the frame empty and has found it
     /// busy. Of a frame that has no page yet, until something has changed, if pages are on their way in. Whether there
-    /// was anything to wait for.
+    /// was anything to wait for: never for a frame that is none of the region's memory.
     pub fn await_frame(&self, frame: Frame) -> bool {
         let region = &self.region;
         let mut has_waited = false;
@@ -46,6 +46,7 @@ impl Paged<'_> {
                 state.is(BUSY) && region.table.frame(state) == Some(frame)
             });
             let is_arriving = !has_waited
+                && region.table.has(frame)
                 && region.table.page_of(frame).is_none()
                 && self.arriving.load(Relaxed) > 0;
             if !is_leaving && !is_arriving {

@@ -122,6 +122,11 @@ impl Table {
         State(state.0 & !FRAME)
     }
 
+    /// Whether a page can be in front of a frame.
+    pub(super) fn has(&self, frame: Frame) -> bool {
+        self.frames.has(frame)
+    }
+
     /// The page in front of a frame.
     pub(super) fn page_of(&self, frame: Frame) -> Option<usize> {
         self.frames.page_of(frame)

@@ -139,11 +139,7 @@ impl<'m> Turn<'m> {
     }
 
     /// After claim and barrier: waits until the owner has left, or is said not to leave: then false.
-    fn wait_until_idle_unless(
-        self,
-        platform: &impl Relax,
-        is_given_up: impl Fn() -> bool,
-    ) -> bool {
+    fn wait_until_idle_unless(self, platform: &impl Relax, is_given_up: impl Fn() -> bool) -> bool {
         let mut attempt = 0;
         // Acquire pairs with the Release with which the owner leaves.
         while self.busy.load(Acquire) != 0 {

@@ -80,7 +80,10 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
     /// Claims seats and waits until their owners have left them. Who leaves a seat by unwinding has poisoned the
     /// space before that, and so has whoever left it to a claimer that did.
-    fn claim_all<T: Iterator<Item = Turn<'m>>>(&self, turns: impl Fn() -> T) -> Result<(), Poisoned> {
+    fn claim_all<T: Iterator<Item = Turn<'m>>>(
+        &self,
+        turns: impl Fn() -> T,
+    ) -> Result<(), Poisoned> {
         let are_idle = Turn::claim_all_unless(&self.platform, turns, || self.is_poisoned());
         if are_idle && !self.is_poisoned() {
             Ok(())
