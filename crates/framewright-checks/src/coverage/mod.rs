@@ -23,8 +23,8 @@ const TIMES: u64 = 1000;
 const MERGED: &str = "all.profdata";
 const PROGRAMS: &str = "programs";
 
-/// Branches are counted by an option of the compiler that the stable one has, but calls unstable.
-const FLAGS: &str = "-Awarnings -Cinstrument-coverage -Zcoverage-options=branch";
+/// Builds the workspace's crates with counters.
+const WRAPPER: &str = "crates/framewright-checks/hook/rustc.sh";
 
 /// The command. Whether every place is reached often enough, or excused.
 ///
@@ -149,11 +149,12 @@ fn cargo(
         None => cargo.arg("--lib"),
     };
     let (flags, part) = match is_shuttle {
-        true => (format!("{FLAGS} --cfg shuttle"), "shuttle"),
-        false => (FLAGS.into(), "plain"),
+        true => ("-Awarnings --cfg shuttle", "shuttle"),
+        false => ("-Awarnings", "plain"),
     };
     let built = cargo
         .env("RUSTFLAGS", flags)
+        .env("RUSTC_WORKSPACE_WRAPPER", root.join(WRAPPER))
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")

@@ -366,6 +366,7 @@ fn limit_in_a_child(test: &str) -> Option<u64> {
 }
 
 #[test]
+#[cfg_attr(tsan, ignore = "the sanitizer needs mappings of its own at the limit")]
 fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
     let test = "at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped";
     let Some(limit) = limit_in_a_child(test) else {
@@ -409,6 +410,7 @@ fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
 }
 
 #[test]
+#[cfg_attr(tsan, ignore = "the sanitizer needs mappings of its own at the limit")]
 fn where_others_used_up_the_limit_it_is_named_and_nothing_is_lost() {
     let test = "where_others_used_up_the_limit_it_is_named_and_nothing_is_lost";
     let Some(limit) = limit_in_a_child(test) else {

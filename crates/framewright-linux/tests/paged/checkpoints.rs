@@ -624,3 +624,37 @@ fn f4_a_header_of_an_earlier_incarnation_does_not_count_though_it_is_whole_and_i
     assert_eq!((number, swap.load(1, &mut got)), (1, Ok(Loaded::Clean)));
     assert_eq!(got, page(100));
 }
+
+#[test]
+fn f3_each_header_of_a_fresh_start_says_that_there_is_no_checkpoint() {
+    let device = Zram::new(40, 1 << 20);
+    let first = Frontswap::durable(&device, 10).unwrap();
+    for round in 1..=2 {
+        first.store(&[1], &[page(round)]).unwrap();
+        assert_eq!(first.sync(), Ok(round));
+    }
+    drop(first);
+    _ = Frontswap::durable(&device, 10).unwrap();
+    // As if the power had failed in the first write of a header.
+    for which in 0..2 {
+        let mut header = [0; 512];
+        device.read(which, &mut header).unwrap();
+        device.write(which, &[!0; 512]).unwrap();
+        assert_eq!(Frontswap::restore(&device).unwrap_err(), RestoreError::None);
+        device.write(which, &header).unwrap();
+    }
+}
+
+#[test]
+fn f1_a_header_whose_sum_is_wrong_is_none() {
+    let device = Zram::new(40, 1 << 20);
+    let swap = Frontswap::durable(&device, 10).unwrap();
+    swap.store(&[1], &[page(5)]).unwrap();
+    assert_eq!(swap.sync(), Ok(1));
+    drop(swap);
+    let mut torn = forged(7, 0, 10, 0);
+    torn[5] ^= 1;
+    device.write(0, &torn).unwrap();
+    let restored = Frontswap::restore(&device).map(|(_, number)| number);
+    assert_eq!(restored, Ok(1));
+}
