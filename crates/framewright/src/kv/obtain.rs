@@ -40,7 +40,9 @@ where
     R: Relief<F>,
     F: FrameSource + Blocks,
 {
-    /// What will do for a request, if there can be anything.
+    /// What will do for a request, if there are as many frames. A block that the frames there are could never
+    /// give is left out by [`possible`](Self::possible), behind the first look: most requests need no such
+    /// question.
     #[inline]
     pub(super) fn need(
         &mut self,
@@ -56,7 +58,7 @@ where
         if frames > self.kv.shape.frames.min(source.frames_max()) {
             return Err(KvError::TooLong { bytes });
         }
-        let has_block = |order: &Order| source.could_have(*order);
+        let has_block = |order: &Order| *order <= source.max_order();
         // A block is aligned to its length from the start of the direct map on.
         let is_aligned = self.kv.direct & (align_bytes - 1) == 0;
         let order = order_of(bytes, align_bytes).filter(has_block);
@@ -89,6 +91,28 @@ where
         }
     }
 
+    /// What of that the frames that there are could ever give.
+    pub(super) fn possible(&mut self, request: &KvRequest, need: &Need) -> Result<Need, KvError> {
+        let &KvRequest {
+            bytes, align_bytes, ..
+        } = request;
+        let source = self.ranges.frames();
+        let has_block = |order: &Order| source.could_have(*order);
+        let order = need.order.filter(has_block);
+        if order.is_some() || need.pages.is_some() {
+            let class = need.class.filter(|_| order.is_some());
+            return Ok(Need {
+                class,
+                order,
+                ..*need
+            });
+        }
+        if !need.may_spill && order_of(bytes, 1).filter(has_block).is_some() {
+            return Err(KvError::AlignContiguous { bytes: align_bytes });
+        }
+        Err(KvError::TooLong { bytes })
+    }
+
     /// An object of what will do, filled with zeroes if that was asked for.
     #[inline]
     pub(super) fn obtain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
@@ -114,6 +138,7 @@ where
             context,
             ..
         } = request;
+        let need = &self.possible(request, need)?;
         let last = match need.order {
             Some(_) => Tried::Look,
             None => Tried::Nothing,

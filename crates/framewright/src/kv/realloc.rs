@@ -49,6 +49,7 @@ where
         let had = self.kvsize(addr);
         // What stays where it is needs nothing: neither that there could be another one like it.
         let need = self.need(request, true);
+        let need = need.and_then(|need| self.possible(request, &need));
         let (had, need) = match (had, need) {
             (Ok(had), need) => (had, need),
             (Err(_), Err(error)) => return Err(error),
