@@ -231,11 +231,11 @@ impl<'m, P> Zone<'m, P> {
         if free as i64 > 0 { free } else { 0 }
     }
 
-    /// Frames that nobody has, cached ones included; while CPUs work, at least as many as there were at
+    /// Frames that are not allocated, cached ones included; while CPUs work, at least as many as there were at
     /// some moment of the call. Time: O(CPUs).
     ///
     /// Both sums only grow, and all of what was allocated is read before any of what was freed.
-    pub(crate) fn frames_nobody_has(&self) -> u64 {
+    pub(crate) fn frames_not_allocated(&self) -> u64 {
         let present = self.present_frames();
         let allocated = |seat: SeatWords<'_>| Mobility::ALL.map(|of| seat.allocated(of));
         let allocated = self.all_seats().flat_map(allocated);

@@ -134,7 +134,7 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
 
     /// What nobody has, wherever it lies. Time: O(CPUs).
     fn frames_free(&self) -> u64 {
-        self.zone().frames_nobody_has()
+        self.zone().frames_not_allocated()
     }
 
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {

@@ -310,6 +310,16 @@ struct Slow<'g, 'r, 'm> {
     go_on: Barrier,
 }
 
+impl<'g, 'r, 'm> Slow<'g, 'r, 'm> {
+    fn new(guests: &'g Guests<'r, 'm, Platform>) -> Self {
+        Self {
+            guests,
+            copied: Barrier::new(2),
+            go_on: Barrier::new(2),
+        }
+    }
+}
+
 impl Tenancy for Slow<'_, '_, '_> {
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store)) {
         self.guests.with(work);
@@ -330,11 +340,7 @@ fn f2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_the
     let reserve = reserve(&mut words, &slots, 512);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let guests = Guests::new(&reserve, slots).unwrap();
-    let slow = Slow {
-        guests: &guests,
-        copied: Barrier::new(2),
-        go_on: Barrier::new(2),
-    };
+    let slow = Slow::new(&guests);
     let device = Zram::new(100, 1 << 20);
     // Got back before it is stored again, or stored over.
     for is_got_back in [true, false] {
@@ -371,11 +377,7 @@ fn f2_a_version_that_a_page_had_before_does_not_come_again_while_a_cleaner_is_at
     let reserve = reserve(&mut words, &slots, 512);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let guests = Guests::new(&reserve, slots).unwrap();
-    let slow = Slow {
-        guests: &guests,
-        copied: Barrier::new(2),
-        go_on: Barrier::new(2),
-    };
+    let slow = Slow::new(&guests);
     let device = Zram::new(100, 1 << 20);
     let swap = Frontswap::new(&device, 10).with_store(&slow, pool, 7, BACK);
     // As if it had been stored so often: this is the last version but one.

@@ -4,13 +4,6 @@ use super::apart::{Content, NotApart};
 use super::target::Room;
 use super::*;
 
-fn uncached() -> Config {
-    Config {
-        cache_permille: 0,
-        ..Config::default()
-    }
-}
-
 fn is_open(zone: &Zone<'_, SingleThread>, id: usize) -> bool {
     zone.pins_if_open(id).is_some()
 }
@@ -19,7 +12,7 @@ fn is_open(zone: &Zone<'_, SingleThread>, id: usize) -> bool {
 fn a1_a_pageblock_apart_is_one_owners_and_a2_not_what_is_pinned_or_kept() {
     let layout = ZoneLayout::new(Frame(0), 512 * 200);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     assert_eq!(zone.reserve_high_order(1), 1);
     let refused = |ids| zone.set_apart(ids).map(|_| ()).unwrap_err();
     assert_eq!(refused(0..2), NotApart::Reserved(0));
@@ -37,7 +30,7 @@ fn a1_a_pageblock_apart_is_one_owners_and_a2_not_what_is_pinned_or_kept() {
 fn a4_what_is_apart_stays_what_it_is_until_that_ends() {
     let layout = ZoneLayout::new(Frame(0), 512 * 8);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     let all_refused = |at: u64, isolated: bool| {
         let it = run(512 * at, 512);
         let refused = RangeError::Apart(Frame(512 * at));
@@ -96,7 +89,7 @@ fn a4_what_is_apart_stays_what_it_is_until_that_ends() {
 fn a3_however_it_ends_pageblocks_are_open_except_where_they_are_kept() {
     let layout = ZoneLayout::new(Frame(0), 512 * 8);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     zone.alloc_at(Frame(1030), order(0), Movable).unwrap();
     for (offset, size, there) in [
@@ -139,10 +132,7 @@ fn a3_however_it_ends_pageblocks_are_open_except_where_they_are_kept() {
 fn what_is_cached_goes_back_when_a_pageblock_is_set_apart_and_nothing_else_does() {
     let layout = ZoneLayout::new(Frame(0), 512 * 32).with_cpus(2);
     let mut memory = memory(&layout);
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let config = caching(100);
     let zone = full_zone(&layout, &config, &mut memory);
     let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
     for (cpu, seat) in seats.iter_mut().enumerate() {
@@ -239,7 +229,7 @@ fn the_next_taken_frame_and_what_it_belongs_to_are_found() {
 fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
     let layout = ZoneLayout::new(Frame(0), 512 * 8);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     // 0 not movable; 1 with 16 free frames in one block; 2 with four single ones; 3 to 7 free.
     zone.alloc_run(run(0, 500), Unmovable).unwrap();
     zone.alloc_run(run(512, 496), Movable).unwrap();
@@ -303,7 +293,7 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
 fn blocks_freed_at_once_into_a_held_pageblock_are_collected_by_its_holder() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let other = zone.seat(CpuId(1)).unwrap();
     let blocks = [(512, 3), (520, 0), (1024, 0), (530, 1)].map(|(frame, size)| {
@@ -322,7 +312,7 @@ fn blocks_freed_at_once_into_a_held_pageblock_are_collected_by_its_holder() {
 fn what_leaves_a_settled_pageblock_finds_room_in_none_that_is_settled_or_free() {
     let layout = ZoneLayout::new(Frame(0), 512 * 8);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     // Each with four free frames: 0 and 1 with an eighth and less that cannot move, 2 with none, 3 with nothing
     // else. 4 to 7 are free.
     zone.alloc_run(run(0, 64), Unmovable).unwrap();

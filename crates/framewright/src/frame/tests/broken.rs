@@ -12,10 +12,7 @@ type Broke = fn(&Zone<'_, SingleThread>, &Seat<'_, '_, SingleThread>);
 fn verdict(damage: Broke) -> Result<(), Broken> {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let config = caching(100);
     let zone = Zone::new(&layout, &config, &mut memory, SingleThread::new()).unwrap();
     zone.add(run(0, 512 * 4 - 100)).unwrap();
     zone.alloc_at(Frame(600), order(3), Unmovable).unwrap();

@@ -5,18 +5,11 @@ use crate::frame::seat::counter;
 use crate::frame::tag::Tag;
 use crate::platform::{Barrier, Relax};
 
-fn large_caches() -> Config {
-    Config {
-        cache_permille: 100,
-        ..Config::default()
-    }
-}
-
 /// Fills memory with small blocks and gives some back, one at a time.
 fn one_by_one<P: Relax + Barrier>(pageblock: u8, nonmovable: usize, platform: P) {
     let layout = ZoneLayout::new(Frame(0), 2048).with_orders(order(pageblock), order(10));
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &large_caches(), &mut memory, platform).unwrap();
+    let zone = Zone::new(&layout, &caching(100), &mut memory, platform).unwrap();
     zone.add(whole(&layout)).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut random = Random(u64::from(pageblock));
@@ -63,7 +56,7 @@ fn f5_blocks_that_are_given_back_one_by_one_keep_the_index_exact() {
 fn refused(taken: &[u64], frames: &[u64], mobility: Mobility) {
     let layout = ZoneLayout::new(Frame(0), 1024);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let zone = full_zone(&layout, &caching(100), &mut memory);
     let seat = zone.seat(CpuId(0)).unwrap();
     for &frame in taken {
         zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
@@ -111,7 +104,7 @@ fn f7_what_is_not_of_that_mobility_is_not_given_back() {
 fn of_two_blocks_of_a_word_the_one_that_is_not_free_is_given_back() {
     let layout = ZoneLayout::new(Frame(0), 1024);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let zone = full_zone(&layout, &caching(100), &mut memory);
     let seat = zone.seat(CpuId(0)).unwrap();
     for frame in [67, 68] {
         zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
@@ -215,7 +208,7 @@ fn of_a_block_that_reaches_out_only_the_frames_asked_for_are_freed() {
 fn f1_cached_blocks_of_pageblocks_64_apart_each_go_back_to_their_own() {
     let layout = ZoneLayout::new(Frame(0), 64 * 130).with_orders(order(6), order(8));
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let zone = full_zone(&layout, &caching(100), &mut memory);
     let seat = zone.seat(CpuId(0)).unwrap();
     for frame in [3, 64 * 64 + 7, 11, 64 * 128 + 9, 12] {
         zone.alloc_at(Frame(frame), order(0), Movable).unwrap();

@@ -34,6 +34,14 @@ fn config(fallback: Fallback) -> Config {
     }
 }
 
+/// The defaults, but for what CPUs may cache, in thousandths of the memory.
+fn caching(permille: u16) -> Config {
+    Config {
+        cache_permille: permille,
+        ..Config::default()
+    }
+}
+
 const ALL: [Fallback; 3] = [
     Fallback::LargestFirst,
     Fallback::SmallestWhenCostly,

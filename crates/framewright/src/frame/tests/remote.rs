@@ -4,17 +4,10 @@ use super::tag::Tag;
 use super::*;
 use crate::platform::{Barrier, Relax};
 
-fn uncached() -> Config {
-    Config {
-        cache_permille: 0,
-        ..Config::default()
-    }
-}
-
 fn holders_collect<P: Relax + Barrier>(platform: P) {
     let layout = ZoneLayout::new(Frame(512), 512 * 6).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &uncached(), &mut memory, platform).unwrap();
+    let zone = Zone::new(&layout, &caching(0), &mut memory, platform).unwrap();
     zone.add(whole(&layout)).unwrap();
     let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
     let [seat, other] = &mut seats;
@@ -74,7 +67,7 @@ fn f4_whoever_holds_a_pageblock_collects_what_others_free_there() {
 fn nobody_holds<P: Relax + Barrier>(platform: P) {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &uncached(), &mut memory, platform).unwrap();
+    let zone = Zone::new(&layout, &caching(0), &mut memory, platform).unwrap();
     zone.add(whole(&layout)).unwrap();
     let seat = zone.seat(CpuId(0)).unwrap();
     for offset in [3, 3 * 512 + 200] {
@@ -99,10 +92,7 @@ fn f4_what_is_left_behind_a_holder_that_is_gone_is_collected_at_once() {
 fn f6_a_cache_gives_back_into_held_pageblocks_too() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let config = caching(100);
     let zone = full_zone(&layout, &config, &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     // Sets the limits.
@@ -134,7 +124,7 @@ fn f6_a_cache_gives_back_into_held_pageblocks_too() {
 fn a_block_of_several_pageblocks_comes_back_although_one_is_held() {
     let layout = ZoneLayout::new(Frame(512), 512 * 9).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let other = zone.seat(CpuId(1)).unwrap();
     for id in [5, 6] {
@@ -160,10 +150,7 @@ fn a_block_of_several_pageblocks_comes_back_although_one_is_held() {
 fn f7_what_only_a_racing_double_free_explains_is_counted_and_not_handed_out() {
     let layout = ZoneLayout::new(Frame(0), 512 * 2).with_cpus(2);
     let mut memory = memory(&layout);
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let config = caching(100);
     let zone = full_zone(&layout, &config, &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let other = zone.seat(CpuId(1)).unwrap();
@@ -201,10 +188,7 @@ fn f7_what_only_a_racing_double_free_explains_is_counted_and_not_handed_out() {
 fn f7_of_several_cached_blocks_of_a_pageblock_its_own_go_back() {
     let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
     let mut memory = memory(&layout);
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let config = caching(100);
     let zone = full_zone(&layout, &config, &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let other = zone.seat(CpuId(1)).unwrap();
@@ -225,7 +209,7 @@ fn f7_of_several_cached_blocks_of_a_pageblock_its_own_go_back() {
 fn f3_a_free_that_comes_too_late_leaves_what_is_there_now() {
     let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     let seat = zone.seat(CpuId(0)).unwrap();
     let other = zone.seat(CpuId(1)).unwrap();
     // A larger block begins where this CPU saw a single frame.
@@ -247,10 +231,7 @@ fn f3_a_free_that_comes_too_late_leaves_what_is_there_now() {
 fn a_wrong_free_says_what_is_there() {
     let layout = ZoneLayout::new(Frame(512), 512 * 4);
     let mut memory = memory(&layout);
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let config = caching(100);
     let zone = full_zone(&layout, &config, &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     zone.alloc_at(Frame(1024 + 68), order(2), Movable).unwrap();
@@ -328,7 +309,7 @@ fn nobody_goes_on_while_all_cpus_are_stopped() {
 fn a_request_goes_on_where_all_pageblocks_of_a_kind_are_held() {
     let layout = ZoneLayout::new(Frame(0), 512 * 3).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     zone.set_label(run(0, 512), Label::Contiguous).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let other = zone.seat(CpuId(1)).unwrap();
@@ -347,7 +328,7 @@ fn a_request_goes_on_where_all_pageblocks_of_a_kind_are_held() {
 fn what_the_index_said_is_looked_at_again_under_the_lock() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &uncached(), &mut memory);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
     zone.alloc_run(run(0, 384), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     // As if its last block of that order had gone between the look and the lock.
@@ -372,7 +353,7 @@ fn what_the_index_said_is_looked_at_again_under_the_lock() {
 fn a_sum_that_is_below_zero_for_a_moment_counts_as_nothing() {
     let layout = ZoneLayout::new(Frame(0), 512);
     let mut memory = memory(&layout);
-    let zone = Zone::new(&layout, &uncached(), &mut memory, SingleThread::new()).unwrap();
+    let zone = Zone::new(&layout, &caching(0), &mut memory, SingleThread::new()).unwrap();
     let nobody = zone.nobodys_seat();
     for counter in [super::seat::counter::MIXED, super::seat::counter::LARGE] {
         nobody.count(counter, 8u64.wrapping_neg());

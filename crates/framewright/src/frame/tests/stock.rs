@@ -9,17 +9,10 @@ fn layout() -> ZoneLayout {
     ZoneLayout::new(Frame(0), 512 * 40).with_cpus(1)
 }
 
-fn large_caches() -> Config {
-    Config {
-        cache_permille: 100,
-        ..Config::default()
-    }
-}
-
 #[test]
 fn while_memory_abounds_a_refill_brings_a_pageblock_in_whole_words() {
     let mut memory = memory(&layout());
-    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let zone = full_zone(&layout(), &caching(100), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     for nth in 0..512 {
         let frame = seat.alloc(order(0), Movable).unwrap();
@@ -69,7 +62,7 @@ fn a_stock_is_half_of_what_a_cpu_may_hold_and_none_where_a_word_does_not_fit() {
 fn a_stock_goes_back_when_its_seat_may_hold_less_and_when_caches_are_drained() {
     let mut memory = memory(&layout());
     for drains in [false, true] {
-        let zone = full_zone(&layout(), &large_caches(), &mut memory);
+        let zone = full_zone(&layout(), &caching(100), &mut memory);
         let mut seat = zone.seat(CpuId(0)).unwrap();
         seat.alloc(order(0), Movable).unwrap();
         assert_eq!(seat.words.stock(Movable), Some((512 * 39 + 64, 7)));
@@ -91,7 +84,7 @@ fn a_stock_goes_back_when_its_seat_may_hold_less_and_when_caches_are_drained() {
 fn a_stock_goes_back_into_a_pageblock_that_is_held() {
     let layout = layout().with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let zone = full_zone(&layout, &caching(100), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
     let other = zone.seat(CpuId(1)).unwrap();
@@ -106,7 +99,7 @@ fn a_stock_goes_back_into_a_pageblock_that_is_held() {
 #[test]
 fn f3_frames_in_a_stock_are_free_to_everybody_who_frees_them() {
     let mut memory = memory(&layout());
-    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let zone = full_zone(&layout(), &caching(100), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
     for slot in [64, 65, 127, 511] {
@@ -130,7 +123,7 @@ fn f7_a_word_whose_first_frame_has_somebody_elses_tag_loses_that_frame_alone() {
     let layout = layout().with_cpus(2);
     let mut memory = memory(&layout);
     for gives_back in [false, true] {
-        let zone = full_zone(&layout, &large_caches(), &mut memory);
+        let zone = full_zone(&layout, &caching(100), &mut memory);
         let mut seat = zone.seat(CpuId(0)).unwrap();
         let mut frames = Vec::new();
         frames.push(seat.alloc(order(0), Movable).unwrap());
@@ -163,7 +156,7 @@ fn f7_a_word_whose_first_frame_has_somebody_elses_tag_loses_that_frame_alone() {
 #[test]
 fn a_batch_does_not_begin_a_word_that_a_stock_could_have() {
     let mut memory = memory(&layout());
-    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let zone = full_zone(&layout(), &caching(100), &mut memory);
     // One frame is left of the pageblock from which requests are served first.
     zone.alloc_run(run(512 * 39, 511), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
@@ -178,7 +171,7 @@ fn a_batch_does_not_begin_a_word_that_a_stock_could_have() {
 fn f3_each_word_of_a_stock_is_verified() {
     let layout = layout().with_cpus(2);
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &large_caches(), &mut memory);
+    let zone = full_zone(&layout, &caching(100), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
     zone.verify().unwrap();
@@ -199,7 +192,7 @@ fn f3_each_word_of_a_stock_is_verified() {
 #[test]
 fn a_stock_stays_as_long_as_it_is_not_more_than_its_seat_may_hold() {
     let mut memory = memory(&layout());
-    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let zone = full_zone(&layout(), &caching(100), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
     assert_eq!(seat.words.stock_limit(), 8);
@@ -214,7 +207,7 @@ fn a_stock_stays_as_long_as_it_is_not_more_than_its_seat_may_hold() {
 #[test]
 fn a_stock_becomes_smaller_with_memory_where_the_caches_do_not() {
     let mut memory = memory(&layout());
-    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let zone = full_zone(&layout(), &caching(100), &mut memory);
     let mut seat = zone.seat(CpuId(0)).unwrap();
     seat.alloc(order(0), Movable).unwrap();
     assert_eq!(seat.words.stock_limit(), 8);
@@ -230,7 +223,7 @@ fn a_stock_becomes_smaller_with_memory_where_the_caches_do_not() {
 #[test]
 fn a_batch_goes_on_as_long_as_there_are_parts_of_words() {
     let mut memory = memory(&layout());
-    let zone = full_zone(&layout(), &large_caches(), &mut memory);
+    let zone = full_zone(&layout(), &caching(100), &mut memory);
     for block in [38, 39] {
         zone.alloc_run(run(512 * block, 511), Movable).unwrap();
     }

@@ -96,10 +96,7 @@ fn a_label_and_the_end_of_isolation_are_something_that_becomes_free() {
 #[test]
 fn f8_a_costly_order_stops_nobody_unless_it_was_told_to_try_hard() {
     let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let config = caching(100);
     for (stop_order_max, is_costly) in [(order(3), true), (order(4), true), (order(9), false)] {
         let config = Config {
             stop_order_max,
@@ -129,10 +126,7 @@ fn f8_a_costly_order_stops_nobody_unless_it_was_told_to_try_hard() {
 #[test]
 fn a_costly_order_is_made_of_what_its_own_cpu_has_cached() {
     let layout = ZoneLayout::new(Frame(0), 512).with_cpus(2);
-    let config = Config {
-        cache_permille: 100,
-        ..Config::default()
-    };
+    let config = caching(100);
     let mut memory = memory(&layout);
     let zone = Zone::new(&layout, &config, &mut memory, Fenced).unwrap();
     zone.add(whole(&layout)).unwrap();

@@ -407,6 +407,20 @@ fn what_has_more_frames_than_there_are_is_refused_without_a_stop() {
     assert_eq!(full.machine.zone.stats().drains, drains);
 }
 
+#[test]
+fn what_is_served_at_once_asks_for_nothing_but_the_block() {
+    let mut full = Full::new(512, 4096);
+    full.free(0..64);
+    for bytes in [4096, 64 * K] {
+        let request = KvRequest::new(bytes);
+        full.log.take();
+        let addr = full.seat.kvmalloc(&request).unwrap();
+        assert_eq!(full.log.take().len(), 1, "{bytes}");
+        full.seat.kvfree(addr).unwrap();
+    }
+    assert_eq!(full.log.questions.get(), 0);
+}
+
 fn one(frame: u64) -> Run {
     Run::new(Frame(frame), 1).unwrap()
 }

@@ -26,6 +26,8 @@ pub(super) struct Log {
     fails: Cell<Option<u64>>,
     /// The next look for a block, or the next block that is given back, panics.
     pub(super) panics: Cell<bool>,
+    /// How often the source was asked what it could ever have.
+    pub(super) questions: Cell<u64>,
 }
 
 impl Log {
@@ -132,6 +134,7 @@ impl Blocks for Watched {
     }
 
     fn could_have(&self, order: Order) -> bool {
+        self.log.questions.set(self.log.questions.get() + 1);
         self.seat.could_have(order)
     }
 

@@ -1,6 +1,9 @@
 //! Histories in which an earlier version went wrong.
 
+use super::under_way::{At, hooked};
 use super::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 fn key(pool: PoolId, object: u64, index: u64) -> Key {
     Key {
         pool,
@@ -123,43 +126,13 @@ fn c7_invalidating_a_file_leaves_swapped_pages() {
     }
 }
 
-type Hook = std::rc::Rc<core::cell::RefCell<Option<Box<dyn FnMut()>>>>;
-#[derive(Clone)]
-struct Hooked(Toy, Hook);
-impl Relax for Hooked {
-    fn relax(&self, a: u32) {
-        self.0.relax(a)
-    }
-}
-impl Contents for Hooked {
-    fn store(&self, f: Frame, p: &PageWords) {
-        self.0.store(f, p)
-    }
-    fn load(&self, f: Frame, p: &mut PageWords) {
-        self.0.load(f, p);
-        let hook = self.1.borrow_mut().take();
-        if let Some(mut hook) = hook {
-            hook()
-        }
-    }
-}
-
 #[test]
 fn c6_an_exclusive_get_under_way_serves_nothing_that_was_invalidated() {
-    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
-    let toy = Toy(Arc::new(pages.collect()));
-    let hook: Hook = Default::default();
-    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
-    let memory = std::vec![0u64; layout.words_needed().unwrap()].leak();
-    let reserve: &'static _ = Box::leak(Box::new(
-        Reserve::new(&layout, memory, Hooked(toy, hook.clone())).unwrap(),
-    ));
+    let (reserve, hook, [mut a, mut b]) = hooked(64);
     let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
-    let mut a = reserve.guest(CpuId(0)).unwrap();
-    let mut b = reserve.guest(CpuId(1)).unwrap();
     let mut out = [0; 512];
     a.put(key(pool, 0, 1), &page(7)).unwrap();
-    *hook.borrow_mut() = Some(Box::new(move || b.invalidate_page(key(pool, 0, 1))));
+    hook.set(At::Load, move || b.invalidate_page(key(pool, 0, 1)));
     let hit = a.get(key(pool, 0, 1), &mut out);
     assert!(
         !hit,
@@ -170,22 +143,15 @@ fn c6_an_exclusive_get_under_way_serves_nothing_that_was_invalidated() {
 
 #[test]
 fn c7_an_exclusive_get_whose_copy_panics_leaves_the_page_where_it_was() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
-    let toy = Toy(Arc::new(pages.collect()));
-    let hook: Hook = Default::default();
-    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
-    let mut memory = std::vec![0u64; layout.words_needed().unwrap()];
-    let reserve = Reserve::new(&layout, &mut memory, Hooked(toy, hook.clone())).unwrap();
+    let (reserve, hook, [mut guest, _]) = hooked(64);
     let config = PoolConfig {
         exclusive: true,
         ..PoolConfig::SWAP
     };
     let pool = reserve.open_pool(&config).unwrap();
-    let mut guest = reserve.guest(CpuId(0)).unwrap();
     let mut out = [0; 512];
     guest.put_dirty(key(pool, 0, 1), &page(7)).unwrap();
-    *hook.borrow_mut() = Some(Box::new(|| panic!("the platform's copy")));
+    hook.set(At::Load, || panic!("the platform's copy"));
     let got = catch_unwind(AssertUnwindSafe(|| guest.get(key(pool, 0, 1), &mut out)));
     assert!(got.is_err());
     reserve.verify().unwrap();
@@ -196,19 +162,12 @@ fn c7_an_exclusive_get_whose_copy_panics_leaves_the_page_where_it_was() {
 
 #[test]
 fn c1_a_load_or_a_write_that_panics_leaves_the_page_and_holds_no_gate() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
-    let toy = Toy(Arc::new(pages.collect()));
-    let hook: Hook = Default::default();
-    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
-    let mut memory = std::vec![0u64; layout.words_needed().unwrap()];
-    let reserve = Reserve::new(&layout, &mut memory, Hooked(toy, hook.clone())).unwrap();
+    let (reserve, hook, [mut guest, mut other]) = hooked(64);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-    let [mut guest, mut other] = [0, 1].map(|cpu| reserve.guest(CpuId(cpu)).unwrap());
     let mut out = [0; 512];
     guest.put_dirty(key(pool, 0, 1), &page(7)).unwrap();
     for round in 0..3 {
-        *hook.borrow_mut() = Some(Box::new(|| panic!("the platform's copy")));
+        hook.set(At::Load, || panic!("the platform's copy"));
         let got = catch_unwind(AssertUnwindSafe(|| guest.get(key(pool, 0, 1), &mut out)));
         assert!(got.is_err(), "{round}");
         let write = |_: &Key, _| panic!("the device");
@@ -229,22 +188,15 @@ fn c1_a_load_or_a_write_that_panics_leaves_the_page_and_holds_no_gate() {
 
 #[test]
 fn c6_a_get_that_is_too_late_leaves_nothing_in_its_callers_page() {
-    let pages = (0..64).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
-    let toy = Toy(Arc::new(pages.collect()));
-    let hook: Hook = Default::default();
-    let layout = ReserveLayout::new(Run::new(Frame(FIRST), 64).unwrap()).with_cpus(2);
-    let memory = std::vec![0u64; layout.words_needed().unwrap()].leak();
-    let platform = Hooked(toy.clone(), hook.clone());
-    let reserve: &'static _ = Box::leak(Box::new(Reserve::new(&layout, memory, platform).unwrap()));
+    let (reserve, hook, [mut guest, _]) = hooked(64);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-    let mut guest = reserve.guest(CpuId(0)).unwrap();
     guest.put(key(pool, 0, 1), &page(7)).unwrap();
-    // The owner takes the frame while it is copied, and writes before the copy is over.
+    // The owner takes the frame and writes, before the guest copies.
     let owner = move || {
         let run = reserve.alloc_contig(64, 1).unwrap();
-        toy.fill(run, 0x5ec2e7);
+        reserve.platform().toy().fill(run, 0x5ec2e7);
     };
-    *hook.borrow_mut() = Some(Box::new(owner));
+    hook.set(At::Load, owner);
     let mut out = [0x5ec2e7; 512];
     assert!(!guest.get(key(pool, 0, 1), &mut out));
     assert_eq!(out, [0; 512]);

@@ -13,7 +13,7 @@ pub(super) enum At {
     Store,
     /// It copies out of a frame.
     Load,
-    /// It waits for somebody.
+    /// It waits for an owner or another guest.
     Wait,
 }
 
@@ -43,6 +43,12 @@ impl Hook {
 /// Calls a hook before it does what it is asked for.
 #[derive(Clone)]
 pub(super) struct Hooked(Toy, Hook);
+
+impl Hooked {
+    pub(super) fn toy(&self) -> &Toy {
+        &self.0
+    }
+}
 
 impl Relax for Hooked {
     fn relax(&self, attempt: u32) {
