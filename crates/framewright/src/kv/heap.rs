@@ -13,6 +13,7 @@ use crate::platform::{
     read_account,
 };
 use crate::raw::atomic_words;
+use crate::slots::Tree;
 use crate::stats::KvStats;
 use crate::sync::AtomicU64;
 use crate::units::{Addr, Frame, Page};
@@ -20,7 +21,7 @@ use crate::vrange::{FrameSource, RangeSeat};
 
 const STOP: usize = 0;
 const STOP_ACCOUNT: usize = 1;
-/// The records that no seat has: their list, and how many were ever taken.
+/// The records that no seat has: how often one was given back, and how many were ever taken.
 const POOL: usize = 8;
 const FRESH: usize = 9;
 /// What stopping all CPUs came to: by class, and as the last kind for blocks.
@@ -44,6 +45,7 @@ pub struct Kv<'m, P, R = NoRelief> {
     words: &'m [AtomicU64],
     seats: &'m [AtomicU64],
     pub(super) records: Records<'m>,
+    given: Tree<'m>,
     pub(super) table: Table<'m>,
     /// Where frame 0 lies, in wrapping arithmetic.
     pub(super) direct: u64,
@@ -107,7 +109,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             memory.fill(0);
         }
         let mut rest = atomic_words(memory);
-        let [words, seats, records, table] = shape.parts().map(|len| {
+        let [words, seats, records, given, table] = shape.parts().map(|len| {
             let (part, others) = rest.split_at(len);
             rest = others;
             part
@@ -120,6 +122,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             words,
             seats,
             records: Records::new(records),
+            given: Tree::new(given, shape.slabs + 1),
             table: Table::new(table, shape.start),
             direct: direct.0,
             first: direct
@@ -190,8 +193,9 @@ impl<'m, P, R> Kv<'m, P, R> {
     }
 
     pub(super) fn pool(&self) -> Pool<'m> {
-        let (head, fresh) = (&self.words[POOL], &self.words[FRESH]);
-        Pool::new(head, fresh, self.records, self.shape.cpus)
+        let (gives, fresh) = (&self.words[POOL], &self.words[FRESH]);
+        let records = self.records.count();
+        Pool::new(self.given, gives, fresh, records, self.shape.cpus)
     }
 
     pub(super) fn stop_lock(&self) -> &'m AtomicU64 {

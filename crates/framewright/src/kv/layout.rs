@@ -1,6 +1,7 @@
 use super::SetupError;
 use super::heap::KV_WORDS;
 use super::seat::SEAT_WORDS;
+use crate::slots::Tree;
 use crate::units::Frame;
 
 /// What an object allocator's metadata is sized by.
@@ -44,7 +45,7 @@ impl KvLayout {
         self
     }
 
-    /// How many words of metadata it needs: a word for each frame, 128 bytes for each slab, 1 KiB
+    /// How many words of metadata it needs: a word for each frame, 128 bytes and a bit for each slab, 1 KiB
     /// for each CPU; by default 1 % of memory.
     ///
     /// # Errors
@@ -98,13 +99,15 @@ impl Shape {
     }
 
     /// The lengths of the parts, in the order in which they lie: words of the allocator's own, the
-    /// seats, the slabs' records, the table.
-    pub(super) fn parts(&self) -> [usize; 4] {
+    /// seats, the slabs' records, which of them no seat has, the table.
+    pub(super) fn parts(&self) -> [usize; 5] {
         [
             KV_WORDS,
             usize::from(self.cpus) * SEAT_WORDS,
             // Number 0 is none.
             (self.slabs + 1) * RECORD_WORDS,
+            // Whole cache lines, so that a block's words in the table share none with another's.
+            Tree::words_needed(self.slabs + 1).next_multiple_of(8),
             self.frames as usize,
         ]
     }

@@ -1,36 +1,40 @@
 //! Records that are no slab's: a few in each seat's list, the rest in a list of all CPUs'.
 
-use super::slab::Records;
+use crate::slots::Tree;
 use crate::sync::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{Relaxed, SeqCst},
 };
 
 /// The most records that move between a seat and the pool at once.
 const BATCH_MAX: u32 = 16;
 
-/// The records that no seat has. Taken from and given to in batches, without a lock.
+/// The records that no seat has: a set, which CPUs take from and give to without a lock. A record is in it or
+/// not, and no link leads to it: so a CPU that was off for long between two steps takes nothing twice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pool<'m> {
-    /// The first record of the list, and above it how often the list has changed: so that who saw
-    /// it before does not take an old list for the present one.
-    head: &'m AtomicU64,
+    /// Those that were given back.
+    given: Tree<'m>,
+    /// How often one was given back: 64 bits.
+    gives: &'m AtomicU64,
     /// How many records have ever been taken; those above have not been touched.
     fresh: &'m AtomicU64,
-    records: Records<'m>,
+    records: u32,
     batch: u32,
 }
 
 impl<'m> Pool<'m> {
     pub(super) fn new(
-        head: &'m AtomicU64,
+        given: Tree<'m>,
+        gives: &'m AtomicU64,
         fresh: &'m AtomicU64,
-        records: Records<'m>,
+        records: u32,
         cpus: u16,
     ) -> Self {
-        let share = records.count() / (4 * u32::from(cpus));
+        let share = records / (4 * u32::from(cpus));
         Self {
-            head,
+            given,
+            gives,
             fresh,
             records,
             batch: share.clamp(1, BATCH_MAX),
@@ -44,19 +48,26 @@ impl<'m> Pool<'m> {
 
     /// Takes a record, if there is any.
     pub(super) fn take(self) -> Option<u32> {
-        // Acquire pairs with the Release in `give`: the link is seen.
-        let mut head = self.head.load(Acquire);
-        while let number @ 1.. = head as u32 {
-            // It may have been taken meanwhile, and the link be any number: then the count has
-            // changed, and so the exchange fails.
-            let rest = changed(head, self.records.get(number).next());
-            match self.head.compare_exchange_weak(head, rest, AcqRel, Acquire) {
-                Ok(_) => return Some(number),
-                Err(found) => head = found,
+        self.take_given().or_else(|| self.take_fresh())
+    }
+
+    /// Looks again only where another CPU took the record that was found, or gave one back meanwhile.
+    fn take_given(self) -> Option<u32> {
+        loop {
+            let gives = self.gives.load(SeqCst);
+            match self.given.first() {
+                // What its last slab wrote into the record is seen by the taker.
+                Some(number) if self.given.remove(number) => return Some(number as u32),
+                Some(_) => {}
+                None if self.gives.load(SeqCst) == gives => return None,
+                None => {}
             }
         }
+    }
+
+    fn take_fresh(self) -> Option<u32> {
         let mut fresh = self.fresh.load(Relaxed);
-        while fresh < u64::from(self.records.count()) {
+        while fresh < u64::from(self.records) {
             // Relaxed: nothing has been written into a fresh record.
             match self
                 .fresh
@@ -69,37 +80,22 @@ impl<'m> Pool<'m> {
         None
     }
 
+    /// Takes this record, if it was given back and no CPU took it since.
+    #[cfg(all(test, loom))]
+    pub(super) fn remove(self, number: u32) -> bool {
+        self.given.remove(number as usize)
+    }
+
     /// Gives a record back.
     pub(super) fn give(self, number: u32) {
-        let mut head = self.head.load(Relaxed);
-        loop {
-            self.records.get(number).set_next(head as u32);
-            let first = changed(head, number);
-            // Release: whoever takes it sees the link.
-            match self
-                .head
-                .compare_exchange_weak(head, first, AcqRel, Relaxed)
-            {
-                Ok(_) => return,
-                Err(found) => head = found,
-            }
-        }
+        self.given.insert(number as usize);
+        self.gives.fetch_add(1, SeqCst);
     }
 
-    /// How many records it has. Only where nobody takes or gives one meanwhile.
-    pub(super) fn recount(self) -> u32 {
-        let all = self.records.count();
-        let mut count = all - self.fresh.load(Acquire) as u32;
-        let mut next = self.head.load(Acquire) as u32;
-        while next != 0 && count <= all {
-            count += 1;
-            next = self.records.get(next).next();
-        }
-        count
+    /// How many records it has, if its set is whole. Only where no CPU takes or gives one meanwhile.
+    pub(super) fn recount(self) -> Option<u32> {
+        let fresh = self.records - self.fresh.load(Relaxed) as u32;
+        let given = self.given.iter().count() as u32;
+        self.given.is_consistent().then_some(fresh + given)
     }
-}
-
-/// The next head of the list: another record first, and changed once more.
-const fn changed(head: u64, number: u32) -> u64 {
-    ((head >> 32) + 1) << 32 | number as u64
 }

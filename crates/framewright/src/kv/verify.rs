@@ -60,7 +60,9 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
         while place < self.table.frames() {
             place += self.verify_frame(place)?;
         }
-        let mut listed = u64::from(self.pool().recount());
+        let given = self.pool().recount();
+        check("S3: the set of free records", 0, given.is_some())?;
+        let mut listed = u64::from(given.unwrap_or(0));
         for cpu in 0..self.shape.cpus {
             listed += self.verify_seat(self.held(cpu))?;
         }

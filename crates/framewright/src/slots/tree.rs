@@ -20,8 +20,8 @@ use crate::sync::{
 /// # How a summary bit is cleared
 /// Whoever removes the last integer of a word clears the word's summary bit and then looks at the
 /// word again: if an integer has come in between, it sets the bit again. So the bit can be 0 for a
-/// moment although its word is not zero. While that may be, the `flux` word counts it: its low
-/// half is the number of removals in that step, its high half the number of those that ever
+/// moment although its word is not zero. While that may be, the `flux` word counts it: its lower
+/// 12 bits are the number of removals in that step, the others the number of those that ever
 /// began. A search that found nothing while `flux` was not at rest, or moved, reads all words of
 /// level 0 instead.
 ///
@@ -40,8 +40,9 @@ pub struct Tree<'m> {
 /// Level 0 and three summaries: 64^4 integers, 64 GiB of frames, under a top of one word; above
 /// that the top level has several.
 const MAX_LEVELS: usize = 4;
-const FLUX_BEGIN: u64 = (1 << 32) | 1;
-const FLUX_BUSY: u64 = 0xffff_ffff;
+/// The lower bits count CPUs, the upper ones come round after more than a year.
+const FLUX_BEGIN: u64 = (1 << 12) | 1;
+const FLUX_BUSY: u64 = (1 << 12) - 1;
 
 /// The direction of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -170,7 +171,7 @@ impl<'m> Tree<'m> {
             }
             index /= WORD_SLOTS;
         }
-        // The low half only: it was raised by this call, so nothing is borrowed from the high half.
+        // The lower bits only: this call raised them, so nothing is borrowed from the upper ones.
         self.flux().fetch_sub(1, SeqCst);
     }
 

@@ -116,6 +116,31 @@ fn a_record_that_is_given_back_between_two_looks_is_not_taken_twice() {
 }
 
 #[test]
+fn a_pool_that_was_never_empty_is_found_to_have_a_record() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.max_branches = 100_000;
+    model.check(|| {
+        let layout = KvLayout::new(Frame(0), 64).with_cpus(3).with_slabs_max(64);
+        let memory = vec![0; layout.words_needed().unwrap()].leak();
+        let kv = Kv::new(&layout, memory, Bare, NoRelief).unwrap();
+        let kv: TestKv = Box::leak(Box::new(kv));
+        // The last record is there, in another word than the first.
+        let all = (0..64).map(|_| kv.pool().take());
+        assert_eq!(all.flatten().last(), Some(64));
+        kv.pool().give(64);
+        let other = thread::spawn(move || {
+            kv.pool().give(1);
+            // False where this model's other CPU has it.
+            _ = kv.pool().remove(64);
+        });
+        let mine = kv.pool().take();
+        other.join().unwrap();
+        assert!(mine.is_some(), "K3");
+    });
+}
+
+#[test]
 fn of_slabs_that_are_sent_one_after_another_each_arrives() {
     loom::model(|| {
         let kv = kv();
