@@ -1,24 +1,36 @@
-//! Puts the programs that stand in the README where the tests compile and run them, so that they say what is so.
+//! Puts the programs that stand in README.md and docs/library.md where the tests compile and run them, so that they
+//! say what is so.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs, io};
 
+/// Each file with programs, what a test's name calls it, and how many programs it has: none drops out unseen.
+const FILES: [(&str, &str, usize); 2] = [
+    ("README.md", "the_readme", 1),
+    ("docs/library.md", "the_library_page", 3),
+];
+
 fn main() -> io::Result<()> {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    println!("cargo::rerun-if-changed={}", readme.display());
-    let text = fs::read_to_string(readme)?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut tests = String::new();
-    // Behind each opening mark a program up to the closing one.
-    for (nth, rest) in text.split("\n```rust\n").skip(1).enumerate() {
-        let program = rest.split("\n```").next().unwrap_or_default();
-        let _ = write!(
-            tests,
-            "#[test]\nfn program_{}_of_the_readme_runs() -> Result<(), Box<dyn std::error::Error>> {{\n\
-             {program}\nOk(())\n}}\n\n",
-            nth + 1
-        );
+    for (file, name, expected) in FILES {
+        let path = root.join(file);
+        println!("cargo::rerun-if-changed={}", path.display());
+        let text = fs::read_to_string(path)?;
+        // Behind each opening mark a program up to the closing one.
+        let programs: Vec<_> = text.split("\n```rust\n").skip(1).collect();
+        assert_eq!(programs.len(), expected, "programs in {file}");
+        for (nth, rest) in programs.iter().enumerate() {
+            let program = rest.split("\n```").next().unwrap_or_default();
+            let _ = write!(
+                tests,
+                "#[test]\nfn program_{}_of_{name}_runs() -> Result<(), Box<dyn std::error::Error>> {{\n\
+                 {program}\nOk(())\n}}\n\n",
+                nth + 1
+            );
+        }
     }
     let out = env::var_os("OUT_DIR").unwrap_or_default();
-    fs::write(Path::new(&out).join("readme.rs"), tests)
+    fs::write(Path::new(&out).join("programs.rs"), tests)
 }
