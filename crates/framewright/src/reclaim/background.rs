@@ -1,4 +1,5 @@
-//! The background: what Linux has kswapd and kcompactd for, as a function that somebody calls.
+//! The background: the work of Linux's kswapd and kcompactd, as a function that a thread or a CPU
+//! calls.
 //!
 //! ```text
 //!              woken, below a low target
@@ -8,9 +9,9 @@
 //!        └──────────────────────────────── Naps ────┘
 //! ```
 //!
-//! The engine has no clock here: how long a nap is, is the caller's business (a tenth of a second in
-//! Linux). What is counted is what happened between a call that returned [`Background::Naps`] and the
-//! next one.
+//! The engine has no clock here: the caller decides how long a nap is (a tenth of a second in
+//! Linux). The engine counts what happened between a call that returned [`Background::Naps`] and
+//! the next one.
 
 use super::Clients;
 use super::compact::{CompactEffort, Compaction};
@@ -24,10 +25,10 @@ use crate::policy::{Targets, boost_after, gap, held_back};
 use crate::sync::Ordering::{AcqRel, Relaxed};
 use crate::units::{Context, Mobility, Order};
 
-/// What the background wants of whoever calls it.
+/// What the background wants of its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Background {
-    /// To be called again at once: the budget is used up, the work is not.
+    /// To be called again at once: the budget is used up, but the work is not done.
     Works,
     /// To be called again after a short sleep, or as soon as it [is wanted](Reclaim::is_wanted).
     Naps,
@@ -35,33 +36,33 @@ pub enum Background {
     Sleeps,
 }
 
-/// How a run of the background stands.
+/// What the next step of the background is to work on.
 enum Standing {
     /// Below the high target in frames, by so many.
     Frames(u64),
     /// Below that in pageblocks.
     Pageblocks,
-    /// Below the zone's high watermark in frames for what cannot move.
+    /// Below the zone's high watermark in frames that unmovable contents may use.
     Ordinary,
-    /// Below the high target in free frames where what cannot move has settled: what moves is to leave
-    /// this pageblock. So much is free there.
+    /// Below the high target in free frames where unmovable contents have settled. Movable contents
+    /// are to leave this pageblock; with the number of frames free there.
     Stock(usize, u64),
     Reached,
 }
 
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
-    /// One step of the background. First clients give frames back until there is room for requests and
-    /// for compaction; then pieces are emptied for what cannot move, if too little is free but what is lent;
-    /// then pageblocks, until as many are whole as its high target says; then what is missing of that in
-    /// frames is given back, too. Both targets are raised for a while after a fallback that polluted. For
-    /// one caller at a time.
+    /// One step of the background. First clients give frames back until there is room for requests
+    /// and for compaction. Then pieces are emptied for unmovable contents, if too little is free
+    /// that is not lent. Then pageblocks are emptied until as many are whole as the high target
+    /// says. Then the frames still missing for that target are given back, too. A fallback that
+    /// polluted raises both targets for a while. For one caller at a time.
     ///
-    /// Ends when that is reached, when nothing helps any more (it is not woken for the same reason
-    /// for a while then), or after about `budget` looks: at frames that clients are asked about, and of
-    /// compaction's scanners. The last call of a client, or pageblock, is finished.
+    /// Ends when the targets are reached, when nothing further helps (it is then not woken for the
+    /// same reason for a while), or after about `budget` looks: at frames that clients are asked
+    /// about, and of compaction's scanners. The last call of a client, or the last pageblock, is
+    /// finished.
     ///
-    /// What clients free goes into `frames`. It obeys no watermark itself, and its context allows
-    /// everything.
+    /// Clients free into `frames`. It obeys no watermark itself, and its context allows everything.
     pub fn background(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -86,13 +87,13 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                     let piece = piece_of(self.zone().pageblock_order());
                     self.empty_one(frames, clients, piece, Lack::Ordinary)
                 }
-                // Somebody who saw it work wants more than it saw: it looks once more. Who does after this
-                // finds it wanted when it rests.
+                // A CPU that woke it while it worked wants more than it saw, so it looks once more.
+                // A CPU that wakes it after this finds it wanted when it rests.
                 _ if self.word(word::WOKEN).swap(0, AcqRel) != 0 => 1,
                 Standing::Reached => break true,
                 _ => break false,
             };
-            // However little a step says it was, it was one.
+            // Each step counts as at least one look, so that the loop ends.
             left = left.saturating_sub(used.max(1));
             if left == 0 {
                 return Background::Works;
@@ -126,7 +127,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         true
     }
 
-    /// Goes to sleep: for a short time if the targets stand.
+    /// Goes to sleep; only naps if the targets are reached.
     fn rest(&self, is_reached: bool) -> Background {
         let boost = self.word(word::BOOST);
         boost.store(boost_after(boost.load(Relaxed), is_reached), Relaxed);
@@ -139,13 +140,13 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         rests
     }
 
-    /// What is to be done first: frames for requests, and for compaction to have room; then pageblocks,
-    /// as long as any can be emptied; then what else is missing of the targets.
+    /// What to work on first: frames for requests, and for compaction to have room; then
+    /// pageblocks, as long as any can be emptied; then what else the targets lack.
     fn standing(&self, targets: Targets) -> Standing {
         let zone = self.zone();
         let (marks, free) = (zone.watermarks(), zone.free_in_pageblocks());
         let whole = zone.pageblock_order();
-        // And something for requests to take while one is emptied.
+        // And some frames for requests to take while a pageblock is emptied.
         let room = marks.min + gap(whole) + whole.frames();
         let first = marks.high.max(room).min(targets.frames.high);
         let settled = if self.keeps_stock() {
@@ -153,7 +154,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         } else {
             Settled::default()
         };
-        // What is in stock is not for what moves.
+        // The stock that is held back does not count as free for movable contents.
         let held_back = held_back(settled.free, &targets);
         let free = free.saturating_sub(held_back);
         if free < first && self.may_ask() {
@@ -190,7 +191,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         self.word(word::GIVEN_UP).load(Relaxed) >> lack as u64 & 1 != 0
     }
 
-    /// For the rest of this run nothing more is tried about `lack`, nor for some time after it.
+    /// Tries no more about `lack` in the rest of this run, nor for some time after it.
     pub(super) fn give_up(&self, lack: Lack) {
         let given_up = self.word(word::GIVEN_UP);
         given_up.store(given_up.load(Relaxed) | 1 << lack as u64, Relaxed);
@@ -205,7 +206,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         !self.has_given_up(Lack::Pageblocks)
     }
 
-    /// One round of asking; how many looks it took.
+    /// One round of asking; returns how many looks it took.
     fn ask_once(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -233,8 +234,9 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             },
             Relaxed,
         );
-        // Where its budget ends each step before a round does, no round is ever seen to be the last one:
-        // who gave nothing when all was looked at twice, as a second chance takes, gives nothing.
+        // If the budget ends each step before a round does, no round ever counts as the last one.
+        // So after looking at everything twice, as a second chance takes, without a gain, it gives
+        // up.
         let all_twice = clients.holding().saturating_mul(2);
         let is_hopeless = in_vain.load(Relaxed) > all_twice;
         if shrunk.freed == 0 && (priority == 0 && shrunk.scanned < left || is_hopeless) {
@@ -245,7 +247,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         shrunk.scanned
     }
 
-    /// Empties one more block, for what cannot move if that is what is lacking; how many looks it took.
+    /// Empties one more block, for unmovable contents if they lack it. Returns how many looks it
+    /// took.
     fn empty_one(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -273,7 +276,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                 if self.stands(lack) > stood {
                     self.take_up(lack);
                 } else {
-                    // Others are faster, or it only goes round: either way it must end (R3).
+                    // Other CPUs use up the gain, or contents only go round: either way it must end
+                    // (R3).
                     self.give_up(lack);
                 }
             }
@@ -282,7 +286,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         self.looks().saturating_sub(before)
     }
 
-    /// What there is at the moment of what is lacking.
+    /// How much there is at the moment of what `lack` is about.
     fn stands(&self, lack: Lack) -> u64 {
         let zone = self.zone();
         match lack {
@@ -299,5 +303,5 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 }
 
-/// In [`word::GIVEN_UP`], beside the bits of what was given up.
+/// In [`word::GIVEN_UP`], above the bits of what was given up.
 const HAS_COMPACTED: u64 = 1 << 4;

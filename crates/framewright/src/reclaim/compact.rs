@@ -8,53 +8,55 @@ use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
 use core::ops::Range;
 
-/// How many pageblocks are tried to be emptied in one attempt, the cheapest first.
+/// How many pageblocks one attempt tries to empty, the cheapest first.
 const TRIES: usize = 16;
 
-/// The same if a request waits: each is two stops of all CPUs, and what the first ones do not give the
-/// others hardly do. Of 564 requests that got their block, 505 had it from the first pageblock and 562 from
-/// one of eight; 59 tries beyond gave two (`mixC`, with 100,000 frames less).
+/// The same if a request waits: each try is two stops of all CPUs, and where the first ones gain
+/// nothing the others hardly do. Of 564 requests that got their block, 505 had it from the first
+/// pageblock and 562 from one of eight; 59 tries beyond that gained two (`mixC`, with 100,000
+/// frames less).
 const TRIES_DIRECT: usize = 8;
 
-/// Descriptors among which the cheapest are chosen: 8 GiB of usual pageblocks, some 30 µs. Beyond it,
-/// the next ones are looked at only if these gave nothing.
+/// Descriptors among which the cheapest are chosen: 8 GiB of usual pageblocks, some 30 µs. The ones
+/// beyond are looked at only if these gained nothing.
 const WINDOW: usize = 4096;
 
 /// The same for movable contents and a small block, shifted by its order: 64 for order 2.
 const WINDOW_SMALL: usize = 16;
 
-/// How much an attempt of compaction goes into.
+/// How much work an attempt of compaction takes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompactEffort {
-    /// A request waits: where attempts were in vain lately, it leaves off, and it counts as a stall.
+    /// A request waits. The attempt is left off where attempts failed lately, and counts as a
+    /// stall.
     Direct,
-    /// Nobody waits, and what is made is for everybody: not in a contiguous area.
+    /// No request waits, and the result is for all users: so it is not made in a contiguous area.
     Background,
 }
 
 /// What came of an attempt of compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compaction {
-    /// There is a block of the order: the caller's, live, with the mobility asked for.
+    /// There is a block of the order. It is the caller's, allocated with the mobility asked for.
     Captured(Frame),
-    /// Not tried: it was in vain lately.
+    /// Not tried: recent attempts failed.
     Deferred,
-    /// Not tried: too little is free, or by the counts nothing can be emptied.
+    /// Not tried: too little is free, or the counts say that nothing can be emptied.
     Skipped,
-    /// What was tried gave nothing; there is more, which was not tried yet.
+    /// The tries gained nothing; some places have not been tried yet.
     Partial,
-    /// All that there is was tried, and gave nothing.
+    /// Every place was tried, and none gained anything.
     Complete,
 }
 
-/// The cheapest that were found, cheapest first.
+/// The cheapest places found, cheapest first.
 struct Candidates {
     costs: [u32; TRIES],
     ids: [usize; TRIES],
     len: usize,
-    /// There are more.
+    /// There were more.
     more: bool,
-    /// Some were passed over because they gave nothing before.
+    /// Some were passed over because they gained nothing before.
     skipped: bool,
     /// Free frames to which contents could be moved, in all pageblocks that were looked at.
     room: u64,
@@ -70,7 +72,7 @@ impl Candidates {
         room: 0,
     };
 
-    /// Puts it behind those that cost the same: who is seen first is taken first.
+    /// Inserts it behind those of the same cost, so the place seen first is tried first.
     fn add(&mut self, id: usize, cost: u32) {
         self.more = self.len == TRIES;
         if self.more && cost >= self.costs[TRIES - 1] {
@@ -86,7 +88,7 @@ impl Candidates {
     }
 }
 
-/// The kind of skip bits behind those for whole pageblocks and for smaller blocks.
+/// The kind of the skip bits behind those for whole pageblocks and for smaller blocks.
 const SETTLED: usize = 2;
 
 /// Where a block may be made: numbered by its first pageblock.
@@ -101,20 +103,22 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     /// Tries once to make a free block of `order` for contents of `mobility`, by moving what lies
     /// between free frames; the block is the caller's then.
     ///
-    /// The pageblock is chosen in which that costs least, by the counts in the descriptors; of an order
-    /// below the pageblocks', its cheapest block is emptied, of one above, several pageblocks are. It is
-    /// set apart meanwhile, so nobody else gets what becomes free there. Contents go to the smallest free
-    /// blocks that suffice, in the fullest pageblocks with movable contents, and there never to a block as
-    /// large as what is to be made; where that is not for what moves, or is for everybody, first of all to
-    /// contiguous areas, however large the free blocks are there. What could not be emptied is passed over
-    /// until all has been tried.
+    /// It chooses the pageblock in which that costs least, by the counts in the descriptors. For an
+    /// order below the pageblocks' it empties the cheapest block in it, for an order above it
+    /// empties several pageblocks. The pageblock is set apart meanwhile, so no other CPU gets what
+    /// becomes free there. Contents go to the smallest free blocks that suffice, in the fullest
+    /// pageblocks with movable contents, but never to a block there that is as large as the one to
+    /// be made. If the block is not for movable contents, or for all users, contents go first to
+    /// contiguous areas, however large the free blocks are there. A place that could not be emptied
+    /// is passed over until all have been tried.
     ///
-    /// With [`Direct`](CompactEffort::Direct) effort what is not [deferred](Compaction::Deferred) or
-    /// [skipped](Compaction::Skipped) is counted as a stall. Stops all CPUs twice for each pageblock that is
-    /// tried, or each run of them for a larger order: 8 at most, and 16 with
-    /// [`Background`](CompactEffort::Background) effort; twice more for blocks that reach beyond it. Time:
-    /// O(pageblocks), 4096 of them at most if one of the cheapest can be emptied, and for each frame moved
-    /// what clients take for it, and of a whole pageblock less than 0.1 µs.
+    /// With [`Direct`](CompactEffort::Direct) effort, an attempt that is not
+    /// [deferred](Compaction::Deferred) or [skipped](Compaction::Skipped) counts as a stall. Stops
+    /// all CPUs twice for each pageblock that it tries, or for each run of them for a larger order,
+    /// and twice more for blocks that reach beyond it. It tries 8 at most, and 16 with
+    /// [`Background`](CompactEffort::Background) effort. Time: O(pageblocks), 4096 of them at most
+    /// if one of the cheapest can be emptied; for each frame moved what clients take for it; and
+    /// for each other frame of a whole pageblock less than 0.1 µs.
     ///
     /// # Panics
     /// If `seat` is in another zone.
@@ -157,7 +161,8 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         result
     }
 
-    /// Whether enough is free for sources and targets to be there side by side, and `min` beside them.
+    /// Whether enough is free for sources and targets to exist side by side, with `min` beside
+    /// them.
     fn has_enough_free(&self, order: Order) -> bool {
         let zone = self.zone();
         zone.free_in_pageblocks() >= zone.watermarks().min + gap(order)
@@ -165,7 +170,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
 
     fn is_deferred(&self, order: Order) -> bool {
         let word = self.word(word::DEFERRED);
-        // Relaxed, and not one step: of two requests that come at once one may be forgotten.
+        // Relaxed, and not one atomic step: of two simultaneous requests one may be forgotten.
         let mut deferral = Deferral::from_word(word.load(Relaxed));
         if deferral.defers(order) {
             word.store(deferral.to_word(), Relaxed);
@@ -177,7 +182,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         false
     }
 
-    /// Counts the attempt, and sets how long to leave off.
+    /// Counts the attempt, and sets how long to leave compaction off.
     fn remember(&self, result: Compaction, order: Order, is_direct: bool) {
         let word = self.word(word::DEFERRED);
         let mut deferral = Deferral::from_word(word.load(Relaxed));
@@ -224,10 +229,11 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         }
     }
 
-    /// Among how many places the cheapest are chosen.
+    /// How many places to choose the cheapest from.
     fn window(&self, places: &Places, order: Order, mobility: Mobility) -> usize {
-        // A small block is emptied with a few copies nearly anywhere: looking further for one costs
-        // more than it could spare. What cannot move looks for where it does not contaminate.
+        // A small block is emptied with a few copies nearly anywhere: a longer search costs more
+        // than it could spare. Unmovable contents are worth a search for a place that they do not
+        // contaminate.
         let descriptors = if mobility.is_movable() && order < self.zone().pageblock_order() {
             WINDOW.min(WINDOW_SMALL << order.get())
         } else {
@@ -236,8 +242,8 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         (descriptors / places.run).max(1)
     }
 
-    /// Goes through all places, from where the last attempt ended, in windows, and tries the cheapest
-    /// of each.
+    /// Goes through all places in windows, from where the last attempt ended, and tries the
+    /// cheapest of each.
     fn try_places(
         &self,
         emptying: &mut Emptying<'_, '_, 'm, P>,
@@ -270,7 +276,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
                     }
                     let is_known = order == self.zone().pageblock_order() && window >= places.count;
                     if is_known && !self.has_room(id, candidates.room) {
-                        // Half of it would be moved in vain.
+                        // Moving half of it would gain nothing.
                         continue;
                     }
                     tried += 1;
@@ -285,7 +291,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
                 }
             }
             if skipped || tried > 0 {
-                // A complete pass: what gave nothing may give something next time.
+                // The pass is complete: places that gained nothing may gain something next time.
                 self.drop_skips();
             }
             if tried > 0 {
@@ -298,7 +304,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         }
     }
 
-    /// Whether what lies in pageblock `id` finds room, when there is `room` in all pageblocks together.
+    /// Whether the contents of pageblock `id` fit, when there is `room` in all pageblocks together.
     fn has_room(&self, id: usize, room: u64) -> bool {
         let facts = self.zone().pageblock(id);
         let its_own = if takes_contents(&facts, self.zone().is_labelled()) {
@@ -309,7 +315,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         u64::from(facts.movable()) <= room.saturating_sub(u64::from(its_own))
     }
 
-    /// The cheapest of the `nths` places, counted from `begin` on.
+    /// The cheapest of the places `nths`, counted from `begin` on.
     fn candidates(
         &self,
         emptying: &mut Emptying<'_, '_, 'm, P>,
@@ -321,7 +327,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let zone = self.zone();
         let pageblock_order = zone.pageblock_order();
         let mut found = Candidates::NONE;
-        // Then what is lent is room, and nothing to be emptied.
+        // Then lent pageblocks are room, and not to be emptied.
         let is_for_all = matches!(emptying.room, Room::BelowOrLent(_));
         let takes_pure = emptying.room.takes_pure(pageblock_order) && !zone.is_labelled();
         for nth in nths {
@@ -357,7 +363,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         found
     }
 
-    /// Tries to empty what makes a block of `order` in the pageblocks `ids`.
+    /// Tries to empty enough for a block of `order` in the pageblocks `ids`.
     fn try_place(
         &self,
         emptying: &mut Emptying<'_, '_, 'm, P>,
@@ -368,7 +374,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let zone = self.zone();
         let area = if order < zone.pageblock_order() {
             let looks = &mut emptying.tally.migrate_scanned;
-            // For everybody, or for frames of a kind: what is free already is there already.
+            // For all users, or for frames of a kind, a block that is free already is no gain.
             let another = matches!(emptying.room, Room::BelowOrLent(_));
             let Some(area) = cheapest_block(zone, ids.start, order, another, looks) else {
                 self.skip(ids.start, order);
@@ -380,7 +386,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         };
         let apart = match zone.set_apart(ids) {
             Ok(apart) => apart,
-            // It is somebody else's, who will see what it gives.
+            // Another CPU is emptying it, and will see the result.
             Err(NotApart::Isolated(_)) => return None,
             Err(NotApart::Pinned(id) | NotApart::Reserved(id)) => {
                 self.skip(id, order);

@@ -1,4 +1,5 @@
-//! A run of any length made free where it lies, and taken: what is clean is dropped, the rest moves.
+//! Makes a run of any length free where it lies, and takes it: clean contents are dropped, the rest
+//! moves.
 //!
 //! ```text
 //!             one batch
@@ -18,11 +19,11 @@ use core::ops::Range;
 /// What it took to take a run, or to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RunEffort {
-    /// Frames whose contents moved.
+    /// Frames with contents that moved.
     pub moved: u64,
-    /// Frames whose contents were dropped.
+    /// Frames with contents that were dropped.
     pub discarded: u64,
-    /// Frames offered to be moved whose contents stayed, each time counted.
+    /// Frames that were offered to be moved and stayed, counted each time.
     pub stayed: u64,
     /// Tries, of all batches together.
     pub tries: u64,
@@ -31,21 +32,22 @@ pub struct RunEffort {
 }
 
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
-    /// Empties the frames of `run` and takes them, as the fewest unmovable allocations: whoever has them
-    /// frees them, together or in parts ([`Seat::free_frames`]). What it takes is added to `effort`.
+    /// Empties the frames of `run` and takes them, as the fewest unmovable allocations. The caller
+    /// frees them, together or in parts ([`Seat::free_frames`]). Adds what that took to `effort`.
     ///
-    /// The pageblocks of the run are set apart meanwhile, and what CPUs had cached of them goes back: in
-    /// their parts outside the run contents stay, and what is free there is everybody's again when this
-    /// returns. Contents go wherever movable requests are served; where too little is free beside the
-    /// min watermark, clients are asked to give frames back first.
+    /// The pageblocks of the run are set apart meanwhile, and what CPUs had cached of them goes
+    /// back. In their parts outside the run contents stay, and free frames can be allocated again
+    /// when this returns. Contents go wherever movable requests are served. Where too little is
+    /// free above the min watermark, clients are asked to give frames back first.
     ///
     /// Stops all CPUs twice, and twice more for a block that reaches into pageblocks beside the run's.
     /// Time: O(frames of the pageblocks), and for each frame in use what clients take for it.
     ///
     /// # Errors
-    /// What is in the way, or what is wrong with the run: [`RangeError::Isolation`] if somebody else is
-    /// emptying one of its pageblocks. Nothing is taken and nothing isolated then; contents that have moved stay
-    /// moved, and those dropped are gone.
+    /// # Errors
+    /// What is in the way, or what is wrong with the run: [`RangeError::Isolation`] if another CPU
+    /// is emptying one of its pageblocks. Nothing is taken and nothing isolated then; contents that
+    /// have moved stay moved, and those dropped are gone.
     ///
     /// # Panics
     /// If `seat` is in another zone.
@@ -81,7 +83,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                 } else {
                     Room::Anywhere
                 },
-                // What does not exist cannot be taken.
+                // A frame that does not exist cannot be taken.
                 holes: false,
                 tally: Tally::default(),
             },
@@ -98,13 +100,13 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         if apart.open_with_run(&area, Mobility::Unmovable) {
             return Ok(());
         }
-        // On its way to be free when last looked at: somebody allocated it before it was set apart, and
-        // may still be using it.
+        // The frame was about to be free when last looked at: its user allocated it before it was
+        // set apart, and may still be using it.
         Err(in_the_way(run.start(), Obstacle::Busy))
     }
 }
 
-/// Somebody's taking of a run.
+/// One call's taking of a run.
 struct Taking<'e, 'z, 'm, P> {
     reclaim: &'e Reclaim<'z, 'm, P>,
     emptying: Emptying<'e, 'z, 'm, P>,
@@ -121,7 +123,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
             let mut at = area.start;
             while self.emptying.next_block(area, &mut at)?.is_some() {}
         }
-        // Again for what was on its way to be free.
+        // Once more for each frame that was about to be free.
         for _ in 0..self.config.tries {
             let mut at = area.start;
             loop {
@@ -145,7 +147,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
         }
     }
 
-    /// Drops or moves one batch, or says what stays after the last try.
+    /// Drops or moves one batch. After the last try, returns what stays.
     fn clear(&mut self, apart: &Apart<'_, 'm, P>, batch: &mut Batch) -> Result<(), InTheWay> {
         let mut stays = None;
         for _ in 0..self.config.tries {
@@ -165,7 +167,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
                 batch.offer(self.clients.migrate);
                 stays = self.emptying.settle(batch);
                 self.keep_those_that_stay(batch);
-                // Whom nobody knows may not yet have been made known by who took it just now.
+                // A frame that was just allocated may be unknown to its client for a moment.
                 let is_final = !self.config.retries_pinned;
                 if let Some(pinned) =
                     stays.filter(|stays| is_final && stays.why == Obstacle::Pinned)
@@ -181,7 +183,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
         }
     }
 
-    /// Has clients drop what is clean, and frees it. What remains is to be moved.
+    /// Has clients drop clean contents, and frees their frames. What remains is to be moved.
     fn discard(&mut self, batch: &mut Batch) {
         let none = Discard {
             frame: Frame(0),
@@ -199,7 +201,8 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
                 };
             }
             mover.discard(&mut asked[..len]);
-            // The answer counts for the block beside which it stands (R8); its order is ours.
+            // The answer counts for the block beside which it stands (R8); the order is ours, not
+            // the client's.
             let is_dropped = |nth: usize, of: &Move| {
                 answer_for(&asked[..len], nth, |ask| ask.frame == of.from)
                     .is_some_and(|ask| ask.is_dropped)
@@ -222,7 +225,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
         }
     }
 
-    /// Takes a target for each, after clients have given frames back where too few are free.
+    /// Takes a target for each move, after clients have given frames back where too few are free.
     fn find_targets(
         &mut self,
         apart: &Apart<'_, 'm, P>,
@@ -232,7 +235,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
         let sizes = || batch.moves().iter().map(|of| of.order);
         let wanted: u64 = sizes().map(Order::frames).sum();
         let largest = sizes().max().unwrap_or(Order::ZERO);
-        // What is free in pageblocks apart is no room.
+        // Free frames in pageblocks apart are no room.
         let here: u64 = apart
             .ids()
             .map(|id| u64::from(zone.pageblock(id).free))
@@ -263,8 +266,8 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
         freed
     }
 
-    /// Only what stays and is still there is offered again. In a pageblock apart nothing new can
-    /// have come to its place.
+    /// Keeps only blocks that stayed and are still there, to be offered again. In a pageblock apart
+    /// nothing new can have come to their place.
     fn keep_those_that_stay(&self, batch: &mut Batch) {
         let zone = self.reclaim.zone();
         batch.keep(|of| {

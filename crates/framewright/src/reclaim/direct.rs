@@ -1,4 +1,4 @@
-//! Direct reclaim: what a request does itself, while somebody waits for it.
+//! Direct reclaim: the work that a request does itself, while its caller waits.
 
 use super::compact::{CompactEffort, Compaction};
 use super::state::{Counter, Reclaim, word};
@@ -18,12 +18,12 @@ pub(super) struct Request {
     pub(super) context: Context,
 }
 
-/// On whose behalf clients are asked.
+/// Whether clients are asked for a request or for the background.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Behalf {
     /// A request waits.
     Direct,
-    /// Nobody waits.
+    /// No request waits.
     Background,
 }
 
@@ -43,21 +43,21 @@ pub(super) struct Round {
 /// What a request has done so far.
 struct Efforts {
     priority: u8,
-    /// The deepest round came to nothing, or was one too many.
+    /// The deepest round brought nothing, or the request has had all its rounds.
     is_over: bool,
     rounds: u16,
     compactions: u8,
     freed: u64,
-    /// Of these, those since the last compaction.
+    /// Of these, the frames that came since the last compaction.
     since: u64,
-    /// A whole pageblock was asked for instead of a smaller block.
+    /// It has asked for a whole pageblock instead of a smaller block.
     has_asked_for_whole: bool,
-    /// A block was asked for that serves others, too.
+    /// It has asked for a block that serves other requests, too.
     has_asked_for_more: bool,
 }
 
 impl Efforts {
-    /// Nothing has been done yet.
+    /// A request that has done nothing yet.
     const fn new(priority: u8) -> Self {
         Self {
             priority,
@@ -74,9 +74,9 @@ impl Efforts {
 
 /// What a request does next.
 enum Next {
-    /// Compacts, for a block of that order.
+    /// Compact, for a block of that order.
     Compact(Order),
-    /// Has so many frames given back.
+    /// Have that many frames given back.
     Reclaim(u64),
     GiveUp,
 }
@@ -84,9 +84,9 @@ enum Next {
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// Serves a request that may reclaim, and for which there is no block, or too little is free.
     ///
-    /// Ends after `rounds_max` rounds and `compactions_max` attempts of compaction, one for a whole
-    /// pageblock and one for half of one not counted (R3), and fails only when these are over, or
-    /// neither can bring anything any more (R7).
+    /// Ends after `rounds_max` rounds and `compactions_max` attempts of compaction, not counting
+    /// one for a whole pageblock and one for half of one (R3). Fails only when these are used up,
+    /// or neither can help further (R7).
     #[cold]
     pub(super) fn obtain(
         &self,
@@ -104,8 +104,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         loop {
             let lacking = self.lacking(request);
             if lacking == 0 {
-                // Before the first stall, and after all that was tried last, what lies in any CPU's
-                // cache counts: there must be no stall where there is a block.
+                // Before the first stall, and after every last try, the blocks in all CPUs' caches
+                // count: there must be no stall where there is a block.
                 let is_first = efforts.rounds == 0 && efforts.compactions == 0;
                 let found = match frames.try_alloc(order, mobility) {
                     None if is_first => frames.alloc_at_rest(order, mobility).ok(),
@@ -118,7 +118,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             match self.next(request, lacking, &efforts, clients) {
                 Next::Compact(of) => {
                     let is_whole = of == self.zone().pageblock_order() && of > order;
-                    // Each of them once; a piece may be as large as a whole pageblock (R3).
+                    // Each of them only once; a piece may be as large as a whole pageblock (R3).
                     if is_whole && !efforts.has_asked_for_whole {
                         efforts.has_asked_for_whole = true;
                     } else if Some(of) == self.more_than(order) && !efforts.has_asked_for_more {
@@ -141,8 +141,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             }
         }
         if self.lacking(request) > 0 && efforts.freed < order.frames() {
-            // Below the min watermark only those may allocate who will free; and this one has not
-            // even brought what it takes.
+            // Below the min watermark only CPUs that will free may allocate; and this request has
+            // not even brought the frames it takes.
             frames.count_failure(order, AllocError::Exhausted);
             return Err(AllocError::Exhausted);
         }
@@ -171,9 +171,9 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let may_compact = efforts.compactions < config.compactions_max;
         let min = zone.watermarks().min;
         if lacking > 0 {
-            // Free frames that this request cannot have, those lent to what moves, are room for what
-            // moves: to free more of them would not help. A whole pageblock, if one can be emptied, and
-            // else pieces.
+            // Free frames that this request cannot have, because they are lent to movable contents,
+            // are room for those: freeing more of them would not help. A whole pageblock helps, if
+            // one can be emptied, and else pieces.
             let whole = zone.pageblock_order();
             let piece = piece_of(whole).max(order);
             let has_room = zone.free_in_pageblocks() >= min + gap(piece);
@@ -196,7 +196,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let needed = min + gap(order);
         let free = zone.free_frames_for(mobility);
         match remedy(order, free, min, clients.holding()) {
-            // Again only if there is more to compact than the last time.
+            // Compacts again only if there is more to compact than the last time.
             Remedy::Compact if !may_compact => Next::GiveUp,
             Remedy::Compact
                 if !efforts.has_asked_for_more
@@ -213,15 +213,15 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                 Self::reclaim_or_not(efforts, wanted.max(batch))
             }
             Remedy::Reclaim => Self::reclaim_or_not(efforts, (needed - free).max(batch)),
-            // It may do with less room than is usual.
+            // Compaction may succeed with less room than is usual.
             Remedy::Nothing if efforts.compactions == 0 => Next::Compact(order),
             Remedy::Nothing => Next::GiveUp,
         }
     }
 
-    /// Whether a small block for what cannot move would have to be made in a pageblock in which
-    /// everything can: then rather the whole of the one that is cheapest to empty, which serves those
-    /// after it, too. Time: O(pageblocks), where a request has to wait anyway.
+    /// Whether a small block for unmovable contents would have to be made in a pageblock whose
+    /// contents all move. Then it is better to empty the whole of the cheapest pageblock, which
+    /// serves later requests too. Time: O(pageblocks), where a request has to wait anyway.
     fn would_compact_in_clean(&self, request: &Request) -> bool {
         let &Request {
             order, mobility, ..
@@ -237,13 +237,14 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         })
     }
 
-    /// The order of the block that a request of `order` has made, if that can be done: half a pageblock,
-    /// the rest of which serves those after it.
+    /// The order of the block to make for a request of `order`, if one that large can be made: half
+    /// a pageblock, so that the rest of it serves later requests.
     ///
-    /// Orders that are not there are rarely asked for once: a burst of kernel stacks had a stall each,
-    /// with three frames moved and all descriptors looked at, and who must not wait found nothing in
-    /// between. Half a pageblock at a time it has a fifteenth of the stalls and a fifth of the looks, and
-    /// moves a sixth more frames (`mixC`, with 100,000 frames less).
+    /// Requests of an order that has run out rarely come alone. A burst of kernel stacks had a
+    /// stall each, with three frames moved and all descriptors looked at, and requests that must
+    /// not wait found no block in between. With half a pageblock at a time the burst has a
+    /// fifteenth of the stalls and a fifth of the looks, and moves a sixth more frames (`mixC`,
+    /// with 100,000 frames less).
     fn more_than(&self, order: Order) -> Option<Order> {
         let half = self.zone().pageblock_order().get().saturating_sub(1);
         Order::new(half).filter(|&half| half > order)
@@ -257,8 +258,9 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         }
     }
 
-    /// Rounds, each deeper than the one before, until as many frames came as are wanted, or none more
-    /// do. Not only until the request can be served: what is brought for once should last for some.
+    /// Runs rounds, each deeper than the one before, until `wanted` frames came, or no more do. It
+    /// does not stop as soon as the request can be served: one effort should last for several
+    /// requests.
     fn reclaim_some(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -289,7 +291,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         }
     }
 
-    /// Has clients give `wanted` frames back for contents of `order` that are to move; how many came.
+    /// Has clients give `wanted` frames back for contents of `order` that are to move. Returns how
+    /// many came.
     pub(super) fn bring(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -307,8 +310,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         efforts.freed
     }
 
-    /// Asks the clients in turn, each for its [share], until there is enough. Who is asked first
-    /// changes with each round, so that nobody is always.
+    /// Asks the clients in turn, each for its [share], until there is enough. Each round begins
+    /// with another client, so that none is always first.
     pub(super) fn ask_all(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -347,7 +350,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                 break;
             }
         }
-        // Rounds in which nobody is asked are nobody's turn.
+        // A round in which no client is asked does not count as a turn.
         turn.fetch_add(u64::from(is_asked), Relaxed);
         let (scan, steal) = match round.behalf {
             Behalf::Direct => (Counter::ScanDirect, Counter::StealDirect),
@@ -361,8 +364,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         sum
     }
 
-    /// One attempt of compaction for which a request waits, counted as a stall if it was one: what is
-    /// left off, or hopeless by the counts, costs nothing and is none, as in Linux.
+    /// One attempt of compaction for which a request waits, counted as a stall if it was one. As in
+    /// Linux, an attempt that is deferred, or hopeless by the counts, costs nothing and is none.
     pub(super) fn stall_to_compact(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -377,9 +380,9 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         }
     }
 
-    /// A block for a request that cannot move and would otherwise contaminate a pageblock: out of the
-    /// one that is cheapest to empty, so that what comes after it finds room there, too. `None` if
-    /// that cannot be done at once: then it falls back as before.
+    /// A block for an unmovable request that would otherwise contaminate a pageblock. It comes from
+    /// the pageblock that is cheapest to empty, so that later requests find room there, too. `None`
+    /// if that cannot be done at once: then the request falls back as before.
     pub(super) fn make_room(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -392,7 +395,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 }
 
-/// Of that order are the blocks that are emptied when frames of a kind are wanted, and not a block: 32
+/// The order of the blocks that are emptied when frames of a kind are wanted, and not a block: 32
 /// frames, or a whole pageblock if that is less.
 pub(super) fn piece_of(whole: Order) -> Order {
     const PIECE: u8 = 5;

@@ -8,12 +8,12 @@ use core::fmt;
 /// What it took to empty a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Evacuated {
-    /// Frames whose contents moved.
+    /// Frames with contents that moved.
     pub moved: u64,
 }
 
-/// Why a run was not emptied. Nothing of it is isolated because of the call; what had moved until then
-/// stays where it is now.
+/// Why a run was not emptied. The call leaves no part of it isolated; contents that had moved until
+/// then stay where they are now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EvacuateError {
     /// It is not a run of whole pageblocks, or one of them is isolated already.
@@ -40,11 +40,11 @@ impl core::error::Error for EvacuateError {}
 
 impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     /// Empties the whole pageblocks of `run` and leaves them isolated and free, until
-    /// [`unisolate`](crate::frame::Zone::unisolate): what lies there is moved elsewhere, wherever the
-    /// policy has room for it. Frames that do not exist are no obstacle.
+    /// [`unisolate`](crate::frame::Zone::unisolate). Their contents move to wherever the policy has
+    /// room. Frames that do not exist are no obstacle.
     ///
-    /// Stops all CPUs twice, and twice more for a block that reaches into pageblocks beside the run: no
-    /// contents move out of those if they are pinned. Time: O(frames of the run), and for each frame moved
+    /// Stops all CPUs twice, and twice more for a block that reaches into pageblocks beside the
+    /// run: those must not be pinned either. Time: O(frames of the run), and for each frame moved
     /// what clients take for it.
     ///
     /// # Errors

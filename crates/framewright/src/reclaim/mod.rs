@@ -1,4 +1,4 @@
-//! Reclaim and compaction: frames back from those who hold them, and whole blocks out of frames.
+//! Reclaim and compaction: frames back from their holders, and whole blocks out of frames.
 //!
 //! ```text
 //!   free frames                            entirely free pageblocks
@@ -15,21 +15,21 @@
 //! ```
 //!
 //! Clients register by trait and are handed in with each call: [`Shrink`] gives frames back,
-//! [`Migrate`] moves what a frame holds to another. `Reclaim` is what a zone remembers of all this:
-//! where the migrate scanner was, what to pass over, how long to leave off, and the counters. A
-//! `Seat` serves a CPU's requests with it: from the frames' own seat as long as that has
-//! something, then by the watermarks. The background is a function that somebody calls from a
-//! thread or a CPU of its own; the engine has neither.
+//! [`Migrate`] moves the contents of a frame to another. `Reclaim` is what a zone remembers of all
+//! this: where the migrate scanner was, what to pass over, how long to leave off, and the counters.
+//! A `Seat` serves a CPU's requests with it: from the frames' own seat as long as that has any,
+//! then by the watermarks. The background is a function that a thread or a CPU of its own calls;
+//! the engine has neither.
 //!
 //! # Compaction
 //! The *migrate scanner* chooses what to empty, by the scale of [evacuation
-//! cost](crate::policy::EvacuationCost), from the descriptors of the pageblocks. Among equals it goes on
-//! from where it was, and what gave nothing has a skip bit until all has been tried. The *free scanner*
-//! finds frames to move to, where movable contents lie already and no block of the order asked for is
-//! broken; where what is made is not for what moves, first of all in what is lent to that. It has no
-//! position: the index of the frames names the pageblocks. A pageblock that is being emptied is set
-//! apart: nothing is allocated there meanwhile, and what was made of it is the caller's before anybody
-//! else sees it.
+//! cost](crate::policy::EvacuationCost), from the descriptors of the pageblocks. Among equals it
+//! goes on from where it was. A place that gained nothing has a skip bit until all have been tried.
+//! The *free scanner* finds frames to move to, where movable contents lie already, without breaking
+//! a block of the order asked for. If the block is not for movable contents, it looks first in what
+//! is lent to them. It has no position: the index of the frames names the pageblocks. A pageblock
+//! that is being emptied is set apart: nothing is allocated there meanwhile, and the block that
+//! results belongs to the caller before any other CPU can see it.
 //!
 //! # Settled pageblocks and their stock
 //! ```text
@@ -39,49 +39,51 @@
 //!         ▲                                │   ▲                                │
 //!         └── less than an eighth is left ─┘   └── requests take what is free ──┘
 //! ```
-//! A pageblock is *settled* while an eighth of it cannot move: a fact of its descriptor at that moment,
-//! which nobody records. The *stock* is what is free in all of them together. It has a target in the
-//! background's [`Targets`](crate::policy::Targets), and grows where something there is freed, where a pageblock
-//! settles that has free frames, and where what moves leaves for pageblocks that hold something and are not
-//! settled: the one first in which most cannot move. The
-//! background does that when a request had to spread or the target is not met, and never where labels
-//! decide; a request of order 0 or 1 that may wait does it for one pageblock before it contaminates
-//! another.
+//! A pageblock is *settled* while an eighth of it cannot move: a fact that its descriptor shows at
+//! that moment, and that is recorded nowhere. The *stock* is all free frames in settled pageblocks.
+//! It has a target in the background's [`Targets`](crate::policy::Targets). It grows where
+//! something there is freed, where a pageblock with free frames settles, and where movable contents
+//! leave for pageblocks that are not empty and not settled; the pageblock in which most cannot move
+//! is cleared first. The background does that when a request had to spread or the target is not
+//! met, and never where labels decide. A request of order 0 or 1 that may wait does it for one
+//! pageblock before it contaminates another.
 //!
-//! Anybody may allocate from the stock. What cannot move looks there first, by the frames' policy; what moves
-//! goes there last, and to leave it is worth more to the zone than to be served there: up to
-//! eight times its target is [held back](crate::policy::held_back), which does not count as free for the
-//! background, so that it has frames given back elsewhere. Compaction moves contents to where some that move lie,
-//! settled or not; to where none do any more only if a request waits for a whole movable pageblock.
+//! Any request may take from the stock. Unmovable requests look there first, by the frames' policy;
+//! movable ones go there last, because the zone gains more by leaving it. Up to eight times the
+//! target is [held back](crate::policy::held_back): the background does not count it as free, and
+//! has frames given back elsewhere. Compaction moves contents to where some movable ones lie,
+//! settled or not; it moves to pageblocks without any only if a request waits for a whole movable
+//! pageblock.
 //!
 //! # Invariants
-//! - **R1** When a call returns, on every way, no pageblock is apart because of it but those that it
-//!   was asked to isolate, and it holds no frame but what it returns.
-//! - **R2** A frame's contents are in one place: the source is freed only after the client said that
-//!   it moved, the target only if it did not.
-//! - **R3** Every call ends: priorities deepen, rounds, attempts of compaction and the pageblocks of
-//!   each are counted, a scanner that has seen everything without a gain stops, and the background
-//!   gives up what a step did not bring nearer. To stock is a step nearer only if more was free in settled
-//!   pageblocks after it; one that gave nothing is passed over until all have been tried.
-//! - **R4** No recursion: clients are handed the frames' own seat, which knows nothing of reclaim.
+//! - **R1** When a call returns, on every way, it leaves no pageblock apart but those that it was
+//!   asked to isolate, and it holds no frame but those it returns.
+//! - **R2** A frame's contents are in one place: the source is freed only after the client said
+//!   that it moved, the target only if it did not.
+//! - **R3** Every call ends: priorities deepen; rounds, attempts of compaction and the pageblocks
+//!   of each are counted; a scanner that has seen everything without a gain stops; and the
+//!   background gives up what a step did not bring nearer. A step for the stock counts as nearer
+//!   only if more was free in settled pageblocks after it; a pageblock that gained nothing is
+//!   passed over until all have been tried.
+//! - **R4** No recursion: clients are handed the frames' own seat, which does not know reclaim.
 //! - **R5** No client is called while a seat is busy or a lock is held.
-//! - **R6** What is pinned is not moved: a pageblock with a pin is never set apart, and of what a
-//!   client calls pinned neither frame nor bytes change. While contents are on their way nobody can pin
-//!   where they lie.
-//! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or its
-//!   rounds or its attempts of compaction were over, or neither more free frames nor another attempt
-//!   could help it, or its context forbids to try.
-//! - **R8** What a client says is a claim about what it names: an answer counts for the source, or the
-//!   block, beside which it stands, wherever the client has left it, and never for a neighbour. A number
-//!   that it makes up bends how long others try, and overflows nothing.
+//! - **R6** Pinned contents are not moved: a pageblock with a pin is never set apart, and neither
+//!   frame nor bytes change of what a client calls pinned. While contents are on their way, the
+//!   place where they lie cannot be pinned.
+//! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or
+//!   its rounds or its attempts of compaction were over, or neither more free frames nor another
+//!   attempt could help it, or its context forbids to try.
+//! - **R8** What a client says is a claim about what it names: an answer counts for the source, or
+//!   the block, beside which it stands, wherever the client has left it, and never for a neighbour.
+//!   A number that a client makes up changes how long others try, and overflows nothing.
 //!
 //! # Locks
 //! None of its own. Setting a pageblock apart stops all CPUs for a moment (rank 1 of the
-//! [frames](crate::frame)); who has set it apart owns it. What is remembered between calls are hints
-//! in atomic words: who reads an old one scans a little more or less.
+//! [frames](crate::frame)); the CPU that has set it apart owns it. What is remembered between calls
+//! are hints in atomic words: a CPU that reads an old one scans a little more or less.
 //!
 //! # What is not here
-//! What clients hold and in which order they give it back; I/O, which is theirs; a thread.
+//! What clients hold and in which order they give it back; I/O, which is the clients'; a thread.
 //!
 //! # Sources
 //! Two scanners that meet, isolation, deferral: memory compaction in Linux (M. Gorman, 2010).

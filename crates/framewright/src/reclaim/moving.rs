@@ -1,4 +1,4 @@
-//! Emptying a range of frames: what lies in it is moved elsewhere, in batches.
+//! Empties a range of frames: its contents move elsewhere, in batches.
 
 use super::{Migrate, Move, MoveState};
 use crate::frame::{Apart, Beyond, Content, NotApart, Room, Seat, Zone};
@@ -7,11 +7,11 @@ use crate::units::{Frame, Mobility, Order};
 use core::fmt;
 use core::ops::Range;
 
-/// Moves offered to clients at a time: what a client does once for all of them costs each little, and
-/// the caller's stack holds them (2 KiB).
+/// Moves offered to clients at a time. What a client does once for all of them costs each move
+/// little, and the caller's stack can hold them (2 KiB).
 pub(super) const BATCH: usize = 64;
 
-/// How often a range is gone through: once, and again for what was busy, or on its way to be free.
+/// How often to go through a range: once, and again for what was busy, or about to be free.
 const PASSES: usize = 3;
 
 /// Why the contents of a frame stay where they are.
@@ -23,7 +23,7 @@ pub enum Obstacle {
     Busy,
     /// Its contents cannot be moved: by their mobility, or because no client knows them.
     Unmovable,
-    /// There is no free block of its order to move it to: of those that may be broken.
+    /// No free block of its order, among those that may be broken, is left to move it to.
     NoRoom,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct InTheWay {
     pub(super) why: Obstacle,
 }
 
-/// What was looked at and moved, in frames but for looks at descriptors.
+/// What was looked at and moved, in frames except for looks at descriptors.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     pub(super) migrate_scanned: u64,
@@ -55,11 +55,11 @@ pub(super) struct Tally {
     pub(super) stayed: u64,
 }
 
-/// Somebody's emptying of ranges.
+/// One call's emptying of ranges.
 pub(super) struct Emptying<'e, 'z, 'm, P> {
     pub(super) seat: &'e mut Seat<'z, 'm, P>,
     pub(super) movers: &'e [&'e dyn Migrate],
-    /// Where to.
+    /// Where contents may go.
     pub(super) room: Room,
     /// Whether frames that do not exist count as empty.
     pub(super) holes: bool,
@@ -97,7 +97,8 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Keeps those of which `is_kept` is true, in their order, as if they had never been offered.
+    /// Keeps the moves for which `is_kept` is true, in their order, as if the others had never been
+    /// in the batch.
     pub(super) fn keep(&mut self, mut is_kept: impl FnMut(&Move) -> bool) {
         let mut len = 0;
         for nth in 0..self.len {
@@ -114,9 +115,10 @@ impl Batch {
         self.len = len;
     }
 
-    /// Offers to each client what those before it did not know. No client sees others' moves; of
-    /// those that it sees, it changes states, and may exchange targets. Its answer counts for the
-    /// source beside which it stands (R8); a source that it took out stays, with its own target.
+    /// Offers to each client the moves that no client before it knew. A client never sees the
+    /// others' moves. Of those that it sees, it changes states, and may exchange targets. Its
+    /// answer counts for the source beside which it stands (R8); a source that it took out stays,
+    /// with its own target.
     pub(super) fn offer(&mut self, movers: &[&dyn Migrate]) {
         let mut places = [0; BATCH];
         let mut offered = Self::EMPTY;
@@ -156,15 +158,15 @@ impl Batch {
     }
 }
 
-/// What a client says of the `nth` thing that it was asked about: mostly at that place, and else
-/// wherever it has left it. `None` if it is not there any more.
+/// A client's answer for the `nth` thing that it was asked about: mostly at that place, else
+/// wherever the client has left it. `None` if the client has removed it.
 pub(super) fn answer_for<T>(answers: &[T], nth: usize, is_it: impl Fn(&T) -> bool) -> Option<&T> {
     let at_its_place = answers.get(nth).filter(|answer| is_it(answer));
     at_its_place.or_else(|| answers.iter().find(|answer| is_it(answer)))
 }
 
-/// Summed up, equal for the same targets in another sequence, and hardly for others: whoever hands back
-/// other targets than it was given does not have them freed.
+/// The sum of these is equal for the same targets in another sequence, and hardly for other
+/// targets: so targets that a client makes up are not freed.
 const fn target_hash(to: Frame, order: Order) -> u64 {
     // SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014).
     let mut z = to.0 ^ (order.get() as u64) << 56;
@@ -174,10 +176,11 @@ const fn target_hash(to: Frame, order: Order) -> u64 {
 }
 
 impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
-    /// Empties `area`, which lies in the pageblocks `apart`. Afterwards all of its frames are free, or
-    /// do not exist where that is allowed. Clients are called under no lock and in no busy seat (R5).
+    /// Empties `area`, which lies in the pageblocks `apart`. Afterwards all of its frames are free,
+    /// or do not exist where that is allowed. Clients are called under no lock and in no busy seat
+    /// (R5).
     ///
-    /// Nothing moves if something is seen that cannot move at all.
+    /// Moves nothing if it sees something that cannot move at all.
     pub(super) fn empty(
         &mut self,
         apart: &Apart<'_, 'm, P>,
@@ -214,8 +217,8 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         left
     }
 
-    /// Moves what can move out of the pageblocks `apart`, as far as there is room for it elsewhere.
-    /// What does not move, or is as large as a pageblock, is passed by.
+    /// Moves what can move out of the pageblocks `apart`, as far as there is room elsewhere. Passes
+    /// by what does not move, or is as large as a pageblock.
     pub(super) fn move_out(&mut self, apart: &Apart<'_, 'm, P>) {
         let zone = self.seat.zone();
         let area = zone.offsets_of(&apart.ids());
@@ -245,7 +248,8 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         }
     }
 
-    /// Nobody pins what is apart; nor, from here on, what else the blocks reach into that are to move.
+    /// What is apart cannot be pinned. From here on, neither can the pageblocks outside that the
+    /// blocks to be moved reach into.
     pub(super) fn keep_unpinned<'z>(
         &self,
         apart: &Apart<'z, 'm, P>,
@@ -270,7 +274,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         })
     }
 
-    /// The next movable block in `area` from `at` on, which then is behind it.
+    /// The next movable block in `area` at or after `at`; sets `at` behind it.
     pub(super) fn next_block(
         &self,
         area: &Range<usize>,
@@ -343,8 +347,8 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         Ok(batch)
     }
 
-    /// Takes a target for each move, none of which has one: for all, or for none. A larger block is not moved
-    /// in pieces: it is one allocation.
+    /// Takes a target for each move, of which none has one yet: for all, or for none. A larger
+    /// block is one allocation, so it is not moved in pieces.
     pub(super) fn find_targets(&mut self, batch: &mut Batch) -> Result<(), InTheWay> {
         let mut targets = [Frame(0); BATCH];
         let mut orders = batch
@@ -374,7 +378,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
             if let Some(from) = in_the_way {
                 let taken = batch.moves().iter().filter(|of| of.to != of.from);
                 self.seat.free_at_once(taken.map(|of| (of.to, of.order)));
-                // Somebody else's from here on: who tries again must not free them a second time.
+                // These frames are free from here on: a second try must not free them again.
                 batch.keep(|_| true);
                 let offset = self.seat.zone().offset_of(from).unwrap_or(0);
                 let why = Obstacle::NoRoom;
@@ -384,8 +388,9 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         Ok(())
     }
 
-    /// Frees the sources of what has moved, and the targets of what has not (R2). What stays although
-    /// it is still there, if something does: rather what stays for good.
+    /// Frees the sources of moves that succeeded, and the targets of those that did not (R2).
+    /// Returns a block that stays and is still there, if there is one: rather one that stays for
+    /// good.
     pub(super) fn settle(&mut self, batch: &Batch) -> Option<InTheWay> {
         let zone = self.seat.zone();
         let mut stays: Option<InTheWay> = None;
@@ -403,7 +408,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
             };
             self.tally.stayed += frames;
             let offset = zone.offset_of(of.from).unwrap_or(0);
-            // Whoever had it may have freed it meanwhile.
+            // Its user may have freed it meanwhile.
             let is_there = zone.is_movable_block(offset, of.order);
             if is_there && stays.is_none_or(|stays| stays.why == Obstacle::Busy) {
                 stays = Some(InTheWay { offset, why });
@@ -419,13 +424,13 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
     }
 }
 
-/// The aligned block of `order`, smaller than a pageblock, that is cheapest to empty in pageblock `id`:
-/// of those that can be, the one with the most free frames, the lowest of equals; none that is free
-/// already, if it is to be `another`. As of this moment.
-/// Counts the frames gone through of those that cannot be.
+/// The aligned block of `order`, smaller than a pageblock, that is cheapest to empty in pageblock
+/// `id`: the one with the most free frames, and the lowest of equals. With `another`, a block that
+/// is free already does not count. Counts the frames it went through in blocks that cannot be
+/// emptied. Only as of this moment.
 ///
-/// What is free is seen in the bitmap, so only few blocks are gone through frame by frame. Time:
-/// O(frames of the pageblock), some of it in words.
+/// The bitmap shows what is free, so only few blocks are gone through frame by frame. Time:
+/// O(frames of the pageblock), partly in words.
 pub(super) fn cheapest_block<P>(
     zone: &Zone<'_, P>,
     id: usize,
@@ -454,7 +459,8 @@ pub(super) fn cheapest_block<P>(
     None
 }
 
-/// Whether `block` of `order` can be emptied. If not, how many frames it took to see that.
+/// Whether `block` of `order` can be emptied. If not, how many frames were gone through to see
+/// that.
 fn look_at<P>(zone: &Zone<'_, P>, block: &Range<usize>, order: Order) -> Result<(), u64> {
     let mut at = block.start;
     while let Some(offset) = zone.next_taken(at..block.end) {
@@ -462,7 +468,7 @@ fn look_at<P>(zone: &Zone<'_, P>, block: &Range<usize>, order: Order) -> Result<
             Content::Block(size, Mobility::Movable) | Content::Cached(size) if size < order => {
                 offset + size.frames() as usize
             }
-            // The last of them: a larger block that is cached ends outside.
+            // The last block: one that is larger and cached ends outside.
             Content::Cached(_) => return Ok(()),
             Content::Block(..) | Content::Absent | Content::Unknown => {
                 return Err((offset - block.start) as u64 + 1);

@@ -6,8 +6,8 @@ use crate::platform::{Barrier, Relax, Relief};
 use crate::policy::next_priority;
 use crate::units::{Context, Mobility, Order};
 
-/// A zone's reclaim with those who hold its memory, for whoever makes requests of his own and asks
-/// for [`Relief`]: objects, for one.
+/// A zone's reclaim with the holders of its memory, for an allocator that makes its own requests
+/// and asks for [`Relief`], such as the objects.
 #[derive(Debug)]
 pub struct ReclaimRelief<'r, 'c, 'z, 'm, P> {
     reclaim: &'r Reclaim<'z, 'm, P>,
@@ -37,8 +37,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
 }
 
 impl<'z, 'm, P: Relax + Barrier> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, '_, 'z, 'm, P> {
-    /// One attempt at a block for what cannot move, which objects cannot. It is free afterwards, in
-    /// this CPU's cache if it is small.
+    /// One attempt at a block for unmovable contents, which objects are. The block is free
+    /// afterwards, in this CPU's cache if it is small.
     fn compact(&self, frames: &mut Seat<'z, 'm, P>, order: Order, context: Context) -> bool {
         let may = context.may_block && context.may_reclaim;
         if !may || order > self.reclaim.zone().max_order() {
@@ -53,8 +53,8 @@ impl<'z, 'm, P: Relax + Barrier> Relief<Seat<'z, 'm, P>> for ReclaimRelief<'_, '
         }
     }
 
-    /// Rounds of direct reclaim until `wanted` frames came, or nothing more does: at most as many as
-    /// one request may have.
+    /// Rounds of direct reclaim until `wanted` frames came, or no more do: at most as many as one
+    /// request may have.
     fn reclaim(&self, frames: &mut Seat<'z, 'm, P>, wanted: u64, context: Context) -> u64 {
         if !(context.may_block && context.may_reclaim) {
             return 0;

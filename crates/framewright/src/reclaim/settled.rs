@@ -1,9 +1,10 @@
-//! Room where what cannot move has settled: what moves leaves such pageblocks.
+//! Makes room where unmovable contents have settled: movable contents leave such pageblocks.
 //!
-//! A pageblock of which an eighth cannot move will hardly be one free block again. What cannot move is
-//! to go there, and finds no room, because what moves fills every hole: whatever is freed anywhere is
-//! page cache a moment later. So a stock of free frames is kept there, as of entirely free pageblocks,
-//! and kept in the same way: contents are moved, to pageblocks that have not settled.
+//! A pageblock of which an eighth cannot move will hardly be one free block again. Unmovable
+//! contents are to go there, but find no room, because movable contents fill every hole: a frame
+//! that is freed anywhere is page cache a moment later. So a stock of free frames is kept there,
+//! like the stock of entirely free pageblocks, and in the same way: contents are moved, to
+//! pageblocks that have not settled.
 
 use super::direct::Request;
 use super::moving::{Emptying, Tally};
@@ -13,28 +14,28 @@ use crate::frame::{Room, Seat};
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Label, is_settled};
 
-/// Above this order a request does not wait for room: what leaves a pageblock leaves single frames
-/// behind, mostly.
+/// Above this order a request does not wait for room: contents that leave a pageblock mostly leave
+/// single frames behind.
 const ORDER_MAX: u8 = 1;
 /// Less room than this is not worth the stop of all CPUs for a request that waits.
 const ROOM_MIN: u64 = 64;
 
-/// Where what cannot move has settled, and where it has not: as of one moment.
+/// Free frames in settled pageblocks and room outside them, as of one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Settled {
     /// Free frames in settled pageblocks.
     pub(super) free: u64,
-    /// Free frames in others that hold something that moves: room for what leaves.
+    /// Free frames in other pageblocks that hold movable contents: room for what leaves.
     pub(super) room: u64,
-    /// The settled pageblock with the most frames that cannot move among some that can, and how
-    /// many these are.
+    /// The settled pageblock with the most unmovable frames among those with some movable ones, and
+    /// the number of its unmovable frames.
     pub(super) fullest: Option<(usize, u64)>,
-    /// Another one was passed over, because it gave nothing when it was last tried.
+    /// Another one was passed over, because it gained nothing when it was last tried.
     skipped: bool,
 }
 
 impl<P> Reclaim<'_, '_, P> {
-    /// Whether a stock is kept. Where labels decide, what cannot move goes by them.
+    /// Whether a stock is kept. Where labels decide, they place unmovable contents.
     pub(super) const fn keeps_stock(&self) -> bool {
         self.config().stock_percent > 0 && !self.zone().is_labelled()
     }
@@ -73,7 +74,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         seen
     }
 
-    /// Moves what moves out of the settled pageblock `id`; what came of it.
+    /// Moves movable contents out of the settled pageblock `id`. Returns what was moved.
     fn move_out(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -81,7 +82,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         id: usize,
     ) -> Tally {
         let Ok(apart) = self.zone().set_apart(id..id + 1) else {
-            // It is pinned, or somebody else's.
+            // It is pinned, or another CPU has set it apart.
             self.skip_when_settled(id);
             return Tally::default();
         };
@@ -102,7 +103,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         tally
     }
 
-    /// One step of the background for the stock, of which so much was `seen`; how many looks it took.
+    /// One step of the background for the stock, which had `seen` free frames. Returns how many
+    /// looks it took.
     pub(super) fn restock(
         &self,
         frames: &mut Seat<'z, 'm, P>,
@@ -116,7 +118,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         if moved > 0 && now.free > seen {
             self.take_up(Lack::Stock);
         } else if moved > 0 || now.fullest.is_none() {
-            // Others are faster, or none of them gives anything: either way it must end (R3).
+            // Other CPUs use up the gain, or no pageblock gains anything: either way it must end
+            // (R3).
             if now.skipped {
                 self.drop_skips_of_settled();
             }
@@ -125,8 +128,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         self.looks().saturating_sub(before)
     }
 
-    /// For a request that cannot move, and would go where everything can: room where such contents have
-    /// settled already. A stall, if anything was to be moved for it.
+    /// Makes room where unmovable contents have settled already, for an unmovable request that
+    /// would go where all contents move. A stall, if anything was to be moved for it.
     pub(super) fn make_room_where_settled(
         &self,
         frames: &mut Seat<'z, 'm, P>,

@@ -8,14 +8,14 @@ use crate::units::Order;
 
 /// The words that are remembered between calls.
 ///
-/// All of them are hints or counts: each is changed by itself, with relaxed operations, and nobody
+/// All of them are hints or counts. Each is changed by itself, with relaxed operations, and no CPU
 /// infers another word's value from it.
 pub(super) mod word {
     /// Compaction's deferral: see `Deferral`.
     pub(in super::super) const DEFERRED: usize = 0;
     /// Where the migrate scanner begins among equals: a pageblock.
     pub(in super::super) const MIGRATE_AT: usize = 1;
-    /// Looks of the background in this run since a client gave it something.
+    /// Looks of the background in this run since a client last gave frames back.
     pub(in super::super) const LOOKED_IN_VAIN: usize = 2;
     /// Whether the background was woken and has not noticed yet.
     pub(in super::super) const WOKEN: usize = 3;
@@ -27,11 +27,12 @@ pub(super) mod word {
     pub(in super::super) const GIVEN_UP: usize = 6;
     /// By how many pageblocks its targets are raised.
     pub(in super::super) const BOOST: usize = 7;
-    /// The zone's polluting fallbacks of which it has been boosted.
+    /// The zone's polluting fallbacks that have already raised the targets.
     pub(in super::super) const POLLUTED: usize = 8;
     /// Which client is asked first next time, modulo how many there are.
     pub(in super::super) const TURN: usize = 9;
-    /// By `Lack`: how often in a row nothing could be done, and how many looks it is left off.
+    /// By `Lack`: how often in a row an effort gained nothing, and for how many looks it is left
+    /// off.
     pub(in super::super) const FRAMES_IN_VAIN: usize = 10;
     pub(in super::super) const FRAMES_LEFT_OFF: usize = 11;
     pub(in super::super) const PAGEBLOCKS_IN_VAIN: usize = 12;
@@ -89,8 +90,8 @@ const ORDERS: usize = Order::MAX.index() + 1;
 /// Counters: the stalls by order, then the others.
 const COUNTERS: usize = ORDERS + Counter::COUNT;
 
-/// What a zone remembers of reclaim and compaction: where the migrate scanner was, what to pass over,
-/// how long to leave off, and the counters.
+/// What a zone remembers of reclaim and compaction: where the migrate scanner was, what to pass
+/// over, how long to leave off, and the counters.
 ///
 /// Shared by reference between CPUs. One for a zone: two would not know of each other's deferral.
 #[derive(Debug)]
@@ -99,20 +100,21 @@ pub struct Reclaim<'z, 'm, P> {
     pub(super) config: ReclaimConfig,
     words: &'m [AtomicU64],
     counters: &'m [AtomicU64],
-    /// One bit a pageblock, three times, for the whole, for what is smaller, and for what moves in
-    /// settled ones: it gave nothing when it was last tried.
+    /// One bit a pageblock, in three kinds: for the whole, for smaller blocks, and for movable
+    /// contents of settled ones. Set where the last try gained nothing.
     pub(super) skips: &'m [AtomicU64],
 }
 
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
-    /// How many words of memory it takes to remember what is to be remembered of `zone`.
+    /// How many words of memory are needed to remember the state of `zone`.
     #[must_use]
     pub fn words_needed(zone: &Zone<'_, P>) -> usize {
         word::COUNT + COUNTERS + 3 * zone.pageblocks().div_ceil(64)
     }
 
-    /// Reclaim for `zone`, with nothing remembered and all counters at zero, in `memory`, which has at
-    /// least as many words as [`words_needed`](Self::words_needed) says; their values do not matter.
+    /// Reclaim for `zone`, with an empty memory and all counters at zero. It lies in `memory`,
+    /// which has at least as many words as [`words_needed`](Self::words_needed) says; their values
+    /// do not matter.
     ///
     /// # Errors
     /// What is wrong with configuration or memory, with the number.
@@ -146,13 +148,13 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
         self.zone
     }
 
-    /// What it was made with.
+    /// The configuration that it was made with.
     #[must_use]
     pub const fn config(&self) -> &ReclaimConfig {
         &self.config
     }
 
-    /// All counters, since it was made. Taken one by one: while CPUs work they may be some operations
+    /// All counters since it was made, read one by one: while CPUs work they may be some operations
     /// apart.
     #[must_use]
     pub fn stats(&self) -> ReclaimStats {
@@ -181,7 +183,7 @@ impl<'z, 'm, P> Reclaim<'z, 'm, P> {
         }
     }
 
-    /// What a counter stands at.
+    /// The value of a counter.
     pub(super) fn counted(&self, counter: Counter) -> u64 {
         self.counters[ORDERS + counter as usize].load(Relaxed)
     }

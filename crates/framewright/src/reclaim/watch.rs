@@ -1,4 +1,5 @@
-//! Where the zone stands, who is told, and how long it is left off when telling was in vain.
+//! Looks where the zone stands, wakes the background, and leaves off waking it after it gained
+//! nothing.
 
 use super::state::{Counter, Reclaim, word};
 use crate::policy::{Targets, boosted};
@@ -19,8 +20,8 @@ pub(super) enum Lack {
 }
 
 impl Lack {
-    /// How often in a row the background could do nothing about it, and how many looks it is not woken
-    /// for that reason.
+    /// How often in a row the background could do nothing about it, and for how many looks it is
+    /// not woken for that reason.
     const fn words(self) -> (usize, usize) {
         match self {
             Self::Frames => (word::FRAMES_IN_VAIN, word::FRAMES_LEFT_OFF),
@@ -30,8 +31,9 @@ impl Lack {
         }
     }
 
-    /// How often leaving off is doubled: for frames 8 looks at most, so that of what clients come to
-    /// hold meanwhile the background hears before requests stall; for pageblocks as compaction does.
+    /// How often the time of leaving off is doubled. For frames up to 8 looks, so that the
+    /// background learns of what clients have come to hold before requests stall; for pageblocks as
+    /// in compaction.
     fn shift_max(self, defer_shift_max: u8) -> u64 {
         match self {
             Self::Frames | Self::Ordinary | Self::Stock => u64::from(defer_shift_max).min(3),
@@ -55,7 +57,7 @@ impl Seen {
 }
 
 impl<P> Reclaim<'_, '_, P> {
-    /// The targets as they are at the moment, boost included.
+    /// The targets at the moment, boost included.
     pub(super) fn targets(&self) -> Targets {
         let boost = self.word(word::BOOST).load(Relaxed);
         let (zone, mut config) = (self.zone(), *self.config());
@@ -65,8 +67,8 @@ impl<P> Reclaim<'_, '_, P> {
         Targets::of(&config, zone.watermarks(), zone.pageblock_order(), boost)
     }
 
-    /// Looks where the zone stands, and wakes the background if that is below its low targets; raises
-    /// these first if a fallback has polluted since the last look. Time: O(CPUs).
+    /// Looks where the zone stands, and wakes the background if it is below its low targets. First
+    /// raises these if a fallback has polluted since the last look. Time: O(CPUs).
     pub(super) fn watch(&self) -> Seen {
         self.raise_for_pollution();
         let zone = self.zone();
@@ -87,11 +89,11 @@ impl<P> Reclaim<'_, '_, P> {
         seen
     }
 
-    /// Boosts the targets by what the zone's own counter of polluting fallbacks has grown.
+    /// Raises the targets by the growth of the zone's own counter of polluting fallbacks.
     fn raise_for_pollution(&self) {
         let zone = self.zone();
         let now = zone.polluting_fallbacks();
-        // Of several CPUs that look at once, each counts what the others have not.
+        // If several CPUs look at once, each counts what the others have not.
         let before = self.word(word::POLLUTED).fetch_max(now, Relaxed);
         let fallbacks = now.saturating_sub(before);
         if fallbacks == 0 {
@@ -109,19 +111,21 @@ impl<P> Reclaim<'_, '_, P> {
         word.store(boost, Relaxed);
     }
 
-    /// Whether the background has something to do: it was woken, or has not gone to sleep. Time: two
-    /// loads.
+    /// Whether the background has something to do: it was woken, or has not gone to sleep. Time:
+    /// two loads.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.word(word::WOKEN).load(Relaxed) != 0 || self.word(word::PHASE).load(Relaxed) == WORKS
     }
 
-    /// Wakes the background, unless what is lacking is being left off. While it works already, it is told to
-    /// look once more: it may have seen enough before this request, and be about to rest.
+    /// Wakes the background, unless waking it for `lack` is being left off. If it already works,
+    /// tells it to look once more: it may have seen enough before this request, and be about to
+    /// rest.
     pub(super) fn wake(&self, lack: Lack) {
         let woken = self.word(word::WOKEN);
         if self.word(word::PHASE).load(Relaxed) == WORKS {
-            // Release pairs with the Acquire of the background's last look, which so sees what is lacking.
+            // Release pairs with the Acquire of the background's last look, which thus sees what is
+            // lacking.
             woken.swap(1, Release);
             return;
         }
@@ -134,7 +138,7 @@ impl<P> Reclaim<'_, '_, P> {
             left_off.store(left - 1, Relaxed);
             return;
         }
-        // Of several CPUs that wake it at once, one does.
+        // If several CPUs wake it at once, one of them does.
         if woken.swap(1, Relaxed) == 0 {
             self.count(Counter::Wake, 1);
         }

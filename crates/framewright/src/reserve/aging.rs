@@ -1,4 +1,4 @@
-//! For models: a reserve as it is after so much work that nobody waits for it.
+//! For models: a reserve as it is after more work than a test can wait for.
 
 use super::Reserve;
 use super::table::{BLOCK, FREE, State};
@@ -6,9 +6,9 @@ use crate::platform::{Contents, Relax};
 use crate::sync::Ordering::SeqCst;
 
 impl<P: Relax + Contents> Reserve<'_, P> {
-    /// As if each descriptor that is free now had counted `generations` more, by pages that came and went: the most
-    /// of what the bits of a generation hold, and it comes round. Their entries in the index are what earlier pages
-    /// left.
+    /// Counts `generations` more for each descriptor that is free now, as if that many pages had
+    /// come and gone: the most that the bits of a generation hold, and it comes round. The index
+    /// keeps the entries that earlier pages left.
     ///
     /// For models, so that they see what a year brings. Takes the owners' lock.
     #[doc(hidden)]
@@ -30,8 +30,8 @@ impl<P: Relax + Contents> Reserve<'_, P> {
         self.table.before_writing();
     }
 
-    /// As if each object had been invalidated so often, and each pool closed and opened again: no page that is there is
-    /// served any more, also not one that is on no device yet.
+    /// Invalidates each object so often, and closes and opens each pool as often. After it no page
+    /// that is there is served, not even one that is on no device yet.
     ///
     /// For models. Takes the owners' lock.
     #[doc(hidden)]

@@ -29,7 +29,7 @@ pub struct ReserveLayout {
     pub ordinary: u32,
 }
 
-/// Where everything lies in the words handed in.
+/// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     frames: usize,
@@ -46,11 +46,11 @@ struct Shape {
 
 /// Which of a reserve's parts the reservations are.
 const RESERVATIONS_PART: usize = 2;
-/// Reservations that a reserve can remember.
+/// How many reservations a reserve can remember.
 pub(super) const RESERVATIONS: usize = 64;
 /// As many numbers as pools can have.
 pub(super) const POOLS_MAX: usize = 256 * KINDS as usize;
-/// Numbers plus one fit 31 bits: those of frames, rounded up, and of pages without one.
+/// A number plus one fits 31 bits: that of a frame, rounded up, or of a page without one.
 const FRAMES_MAX: u64 = 1 << 30;
 const VALUES_MAX: u32 = 1 << 29;
 
@@ -106,7 +106,7 @@ impl Shape {
             objects,
             seat_words,
             parts,
-            // What aligns the first word to a cache line.
+            // Room to align the first word to a cache line.
             words: parts.iter().sum::<usize>() + 8,
         })
     }
@@ -189,7 +189,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         }
         let misaligned = memory.as_ptr().addr() % 64 / 8;
         let start = (8 - misaligned) % 8;
-        // All but the reservations, whose serials go on.
+        // Clears all but the reservations, whose serials go on.
         let reserved = start + shape.parts[..RESERVATIONS_PART].iter().sum::<usize>();
         memory[..reserved].fill(0);
         memory[reserved + shape.parts[RESERVATIONS_PART]..shape.words].fill(0);
@@ -244,17 +244,18 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Ok(reserve)
     }
 
-    /// The seat of `cpu` for guests, until it is dropped; `None` if somebody has it or there is
-    /// none.
+    /// The seat of `cpu` for guests, until it is dropped. `None` if the seat is taken, or the
+    /// reserve has none for this CPU.
     pub fn guest(&self, cpu: CpuId) -> Option<Guest<'_, 'm, P>> {
         Guest::take(self, cpu)
     }
 
     /// Opens a pool; `None` if there are as many of its kind as there can be.
     ///
-    /// Numbers of pools that are closed are used again, and what died with the last one of that number is dropped
-    /// first, so that none of it counts against the [bound](PoolConfig::dirty_pages_max) of this one: O(frames / 64)
-    /// where that one had dirty pages. Takes the owners' lock: to open a pool is setup, and no guest's path.
+    /// The number of a closed pool is used again. What died with the last pool of that number is
+    /// dropped first, so that none of it counts against the [bound](PoolConfig::dirty_pages_max) of
+    /// the new one: O(frames / 64) where the old pool had dirty pages. Takes the owners' lock:
+    /// opening a pool is setup, and on no guest's path.
     pub fn open_pool(&self, config: &PoolConfig) -> Option<PoolId> {
         let _owners = self.lock_owners();
         let pool = self.pools.free_number(config.kind)?;
@@ -271,7 +272,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Lock::new(&self.own[OWNERS_LOCK]).lock(|attempt| self.platform.relax(attempt))
     }
 
-    /// The same, if its holder gives it up while there is patience.
+    /// The same, but gives up if the lock's holder keeps it for longer than `patience` lasts.
     pub(super) fn try_lock_owners(&self, patience: &mut Patience) -> Option<LockGuard<'m>> {
         let mut attempt = 0;
         loop {
@@ -294,13 +295,13 @@ impl<'m, P> Reserve<'m, P> {
         self.run
     }
 
-    /// What it asks of the world: who writes a frame back reads it there.
+    /// What it asks of the world. A writer to the device reads a page's frame through it.
     #[must_use]
     pub const fn platform(&self) -> &P {
         &self.platform
     }
 
-    /// Descriptors, those of frames rounded up to a block.
+    /// Number of descriptors, those of frames rounded up to a block.
     pub(super) const fn ids(&self) -> usize {
         self.shape.ids
     }
@@ -315,7 +316,7 @@ impl<'m, P> Reserve<'m, P> {
         self.seats.chunks(self.shape.seat_words)
     }
 
-    /// Whether there is such a descriptor: between their kinds there are numbers without one.
+    /// Whether there is such a descriptor: the numbers between the kinds have none.
     pub(super) const fn is_descriptor(&self, id: usize) -> bool {
         let Shape { frames, values, .. } = self.shape;
         let first_value = frames.next_multiple_of(BLOCK);
@@ -340,7 +341,8 @@ impl<'m, P> Reserve<'m, P> {
         }
     }
 
-    /// A descriptor is free: its shard is looked through again. Those for ordinary frames have none.
+    /// A descriptor is free: its shard is to be searched again. Descriptors for ordinary frames
+    /// have no shard.
     pub(super) fn tell_free(&self, id: usize) {
         if self.table.is_ordinary(id) {
             return;

@@ -1,4 +1,4 @@
-//! Which run an owner gets who has no reservation: one that costs the fewest pages.
+//! Chooses the run of an owner without a reservation: one that costs the fewest pages.
 
 use super::area::Reserve;
 use super::counters::CURSOR;
@@ -8,22 +8,23 @@ use crate::platform::{Contents, Relax};
 use crate::sync::Ordering::Relaxed;
 use core::ops::{Add, Range, Sub};
 
-/// What taking a run would cost. Guests are at work meanwhile, so that what is added at one end of a
-/// window and subtracted at the other may differ by a little: a sum is an estimate, and may be
-/// below zero.
+/// What taking a run would cost. Guests work meanwhile, so what a window adds at one end may differ
+/// a little from what it subtracts at the other: a sum is an estimate, and may be below zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct RunCost {
     /// Frames that cannot be taken, reserved or owned: exact, under the owners' lock.
     impossible: u32,
-    /// Pages that are not yet on their device and are not to be put back. They are counted, and not the words
-    /// they lie in: a window's ends may cut a word, whose parts are then subtracted one by one.
+    /// Pages that are not yet on their device and are not to be put back. It counts pages, not
+    /// words with such pages: the ends of a window may cut a word, and its parts are then
+    /// subtracted one by one.
     dirty: i32,
-    /// Pages, those got lately counted twice, and those to be put back [`PUT_BACK_PAGES`] times.
+    /// Pages. One that was got lately counts twice, one to be put back counts [`PUT_BACK_PAGES`]
+    /// times.
     pages: i64,
 }
 
-/// What a page that is to be put back counts: its copy takes 0.9 to 2.1 µs, a discard some ns, but a clean page
-/// that is dropped may have to be read again. The factor is chosen between the two.
+/// What a page that is to be put back counts. Copying it takes 0.9 to 2.1 µs and a discard some ns,
+/// but a clean page that is dropped may have to be read again. The factor lies between the two.
 const PUT_BACK_PAGES: i64 = 64;
 
 impl Add for RunCost {
@@ -61,7 +62,7 @@ impl Cost for RunCost {
 }
 
 impl<P: Relax + Contents> Reserve<'_, P> {
-    /// What taking frames of a word would cost, if what can be put back may be.
+    /// What taking the frames of a word would cost, if those that can be put back may be.
     #[inline]
     fn cost_of_word(&self, nth: usize, mask: u64, put_back: bool) -> RunCost {
         let impossible = self.bits(nth, &[KEPT, OWNED]) & mask;
@@ -118,7 +119,7 @@ impl<P: Relax + Contents> Reserve<'_, P> {
             };
             self.bits(nth, &[KEPT, OWNED]) | dirty & !moved
         };
-        // On the grid or not, if nothing on it can be had.
+        // A place that is not on the grid will do if no place on it can be had.
         let at = places.cheapest(step, &(0..self.table.frames()), cost);
         let at = at.or_else(|| places.first_fit(0, obstacles))?;
         Some(places.run_at(at))

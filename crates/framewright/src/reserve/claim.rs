@@ -46,7 +46,7 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
         }
         if let Some(claim) = round().find_map(|nth| {
             let shard = order.try_lock(nth)?;
-            // Free ones that another CPU had locked above: rather these than somebody's page.
+            // Takes free frames that another CPU had locked above before it evicts a page.
             let free = (!is_full && order.can_have_free(nth))
                 .then(|| self.claim_free(&order, &shard, nth, &wanted));
             free.flatten()
@@ -54,7 +54,7 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
         }) {
             return Some(claim);
         }
-        // What was passed by because others were at it is waited for, before a put is refused.
+        // Before a put is refused, it waits for the shards that other CPUs had locked.
         round().find_map(|nth| {
             let shard = order.lock(nth, &self.reserve().platform);
             let free = (!is_full).then(|| self.claim_free(&order, &shard, nth, &wanted));
@@ -105,13 +105,13 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
             }
         }
         if left {
-            // What is there was not to be had now.
+            // The frames left over could not be had now.
             shard.may_have_free();
         }
         None
     }
 
-    /// The next one in the order of eviction.
+    /// Evicts the next page in the order of eviction.
     fn evict(&self, shard: &Shard<'_>, wanted: &Wanted, own: bool) -> Option<Claim<'m>> {
         let reserve = self.reserve();
         let table = &reserve.table;
@@ -121,7 +121,7 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
             let is_dead = word.has_page() && reserve.is_dead(id, word);
             match word.state() {
                 State::Cached => {}
-                // Nobody waits for it any more.
+                // A dead page: no get and no device waits for it.
                 State::Dirty if is_dead => {}
                 State::Free => {
                     shard.unlink(table, id);
@@ -138,7 +138,7 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
             if wanted.is_dirty && table.has_bit(id, KEPT) {
                 continue;
             }
-            // At once in the next generation: nobody finds the old page any more (C6).
+            // Moves the generation on at once, so that no get finds the old page from here on (C6).
             let filling = wanted.filling(word);
             if table.change(id, word, filling) {
                 if word.is_dirty() {
@@ -184,7 +184,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// The state of a descriptor that was in another one.
+    /// The state of a claimed descriptor whose state was `word` before.
     fn filling(&self, word: Word) -> Word {
         word.next(State::Filling, usize::from(self.pool.0))
     }

@@ -1,4 +1,4 @@
-//! Write-back: pages that are on no device yet go there.
+//! Write-back: writes pages that are on no device yet to their device.
 
 use super::counters::{CLEAN_CURSOR, CLEANER};
 use super::table::{DIRTY, INDEX, OBJECT, State, Word};
@@ -19,15 +19,16 @@ pub struct Cleaned {
 }
 
 impl<P: Relax + Contents> Guest<'_, '_, P> {
-    /// Has up to `pages` dirty pages written: calls `write` with each one's key and frame, which
-    /// nobody changes meanwhile. If it returns `true` the page is on its device, and may be dropped from
-    /// then on; else it stays dirty, and is tried again when all others have been.
+    /// Has up to `pages` dirty pages written: calls `write` with the key and the frame of each. The
+    /// contents of the frame do not change meanwhile. If `write` returns `true`, the page is on its
+    /// device, and may be dropped from then on. Else it stays dirty, and is tried again after all
+    /// others.
     ///
-    /// One CPU at a time; another one's call does nothing. So two versions of one page are
-    /// written one after the other. `write` is called under no lock but the cleaner's, and must not
-    /// clean. A put or an invalidation of the page does not wait for `write`: the version that it
-    /// has may still be on its way to the device then, and a guest who writes there himself must keep
-    /// the two in order.
+    /// One CPU cleans at a time; a call from another CPU does nothing. So two versions of one page
+    /// are written one after the other. `write` is called under no lock but the cleaner's, and must
+    /// not clean. A put or an invalidation of the page does not wait for `write`: the version that
+    /// `write` has may still be on its way to the device then. A guest that writes to the device
+    /// itself must keep the two in order.
     pub fn clean(&mut self, pages: u64, mut write: impl FnMut(&Key, Frame) -> bool) -> Cleaned {
         let reserve = self.reserve();
         let mut cleaned = Cleaned::default();
@@ -53,7 +54,7 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
                 if cleaned.written + cleaned.failed + cleaned.overtaken == pages {
                     return cleaned;
                 }
-                // Whatever becomes of this one, the next call begins behind it.
+                // The next call begins behind this page, whatever becomes of it.
                 reserve.own[CLEAN_CURSOR].store(at as u64 + 1, Relaxed);
                 self.clean_one(at, &mut write, &mut cleaned);
                 at += 1;
@@ -85,13 +86,13 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
             index: desc[INDEX].load(Relaxed),
         };
         let is_dead = reserve.is_dead(id, word);
-        // The bit stays: no owner takes the frame, and none waits for the device (C3).
+        // The DIRTY bit stays: no owner takes the frame, so no owner waits for the device (C3).
         drop(inside);
         let mut end = End {
             guest: self,
             id,
             writing,
-            // Also if `write` panics: the page is as dirty as before.
+            // If `write` panics, the page is as dirty as before.
             after: word,
         };
         let frame = if table.is_ordinary(id) {
@@ -111,7 +112,7 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
     }
 }
 
-/// A page that is being written; when this is dropped it is not any more.
+/// A page that is being written. Dropping this ends the writing.
 struct End<'g, 'r, 'm, P: Relax + Contents> {
     guest: &'g Guest<'r, 'm, P>,
     id: usize,
@@ -138,11 +139,11 @@ impl<P: Relax + Contents> End<'_, '_, '_, P> {
         let is_dead = reserve.is_dead(self.id, self.writing);
         let stays_dirty = self.after.state() == State::Dirty;
         if !stays_dirty {
-            // Before it can be dropped, and the frame hold another dirty page.
+            // Clears the bit before the page can be dropped and the frame hold another dirty page.
             table.set_clean(self.id);
         }
         if !is_dead && !stays_dirty && table.is_ordinary(self.id) {
-            // Ordinary memory is not for pages that can be had from a device.
+            // A page that a device has does not stay in ordinary memory.
             let gone = self.writing.next(State::Filling, self.writing.pool());
             if table.change(self.id, self.writing, gone) {
                 reserve.pools.end_dirty(self.writing.pool());
@@ -155,7 +156,7 @@ impl<P: Relax + Contents> End<'_, '_, '_, P> {
             }
             return Ended::Stays;
         }
-        // Nobody's page any more: who dropped it left the frame to us.
+        // The page was forgotten meanwhile: the CPU that dropped it left the frame to us.
         reserve.dirty_no_more(self.id, self.writing.pool());
         self.guest.release(self.id, table.state(self.id), &inside);
         Ended::Gone

@@ -1,4 +1,4 @@
-//! What an owner asks of an area of contiguous frames, of whichever kind it is.
+//! What an owner asks of an area of contiguous frames, of either kind.
 
 use super::{ReleaseError, Reservation, ReservationError, Reserve, Supply, TakeError};
 use crate::platform::{Contents, Relax};
@@ -9,10 +9,11 @@ use core::fmt;
 /// What an area does with its frames while no owner has them, and so what an owner may rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AreaKind {
-    /// They are lent to movable memory, and a run is had by moving what lies in it (Linux's CMA): that
-    /// takes as long as it takes, and fails where something cannot be moved.
+    /// The frames are lent to movable memory, and an owner gets a run by moving what lies in it
+    /// (Linux's CMA). That takes as long as it takes, and fails where something cannot be moved.
     Migrate,
-    /// They are lent to guests whose pages can be dropped: a reservation is always had (C3).
+    /// The frames are lent to guests whose pages can be dropped: an owner always gets its
+    /// reservation (C3).
     Guaranteed,
 }
 
@@ -25,15 +26,15 @@ pub trait Contiguous {
     /// What becomes of idle frames.
     fn kind(&self) -> AreaKind;
 
-    /// A run of `frames` frames, the first at a multiple of `align` frames, out of what no reservation
-    /// needs: nobody else's until it is [released](Self::release).
+    /// A run of `frames` frames, the first at a multiple of `align` frames, from what no
+    /// reservation needs. It is the caller's until it is [released](Self::release).
     ///
-    /// Which run it is, and what it costs, is the kind's business. The contents of the frames are
-    /// whatever they were.
+    /// The kind of the area decides which run it is and what it costs. The contents of the frames
+    /// are undefined.
     ///
     /// # Errors
-    /// Why there is none. No frame changes hands then; guests' pages may have been dropped, and movable
-    /// contents may lie elsewhere.
+    /// Why there is none. No frame changes hands then; guests' pages may have been dropped, and
+    /// movable contents may lie elsewhere.
     fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError>;
 
     /// Gives frames back: a whole reservation, or any part of what
@@ -43,8 +44,8 @@ pub trait Contiguous {
     /// If not all of it is owned, or it is part of a reservation. Nothing has changed then.
     fn release(&mut self, run: Run) -> Result<(), ReleaseError>;
 
-    /// Sets a run aside that no other reservation and no [`alloc_contig`](Self::alloc_contig) gets any
-    /// of; the name's first sixteen bytes are kept for listings.
+    /// Sets a run aside, so that no other reservation and no [`alloc_contig`](Self::alloc_contig)
+    /// gets any of it. The first sixteen bytes of the name are kept for listings.
     ///
     /// # Errors
     /// Why not. Nothing has changed then.
@@ -55,26 +56,28 @@ pub trait Contiguous {
         align: u64,
     ) -> Result<Reservation, ReservationError>;
 
-    /// Takes a reservation. In a [guaranteed](AreaKind::Guaranteed) area that fails only if it is taken
-    /// already. In a [migrating](AreaKind::Migrate) one nobody else's request can break it up, but what
-    /// cannot be moved out of it makes this fail as any request.
+    /// Takes a reservation. In a [guaranteed](AreaKind::Guaranteed) area that fails only if it is
+    /// taken already. In a [migrating](AreaKind::Migrate) one no other request can break it up, but
+    /// the take fails, like any request, if something in it cannot be moved.
     ///
     /// # Errors
     /// Why not, as for [`alloc_contig`](Self::alloc_contig).
     fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError>;
 
-    /// [Takes](Self::take) a reservation, unless others are in the way for longer than `rounds` calls of the
-    /// [platform](Relax::relax). Only in a [guaranteed](AreaKind::Guaranteed) area: what has to be moved
-    /// takes the time that its clients take, so elsewhere this is `take`, which fails where something stays.
+    /// [Takes](Self::take) a reservation, unless others are in the way for longer than `rounds`
+    /// calls of the [platform](Relax::relax). The bound holds only in a
+    /// [guaranteed](AreaKind::Guaranteed) area. Elsewhere this is `take`: moving takes as long as
+    /// the clients take, and it fails where something stays.
     ///
     /// # Errors
-    /// As `take`; [`ContigError::WouldWait`] if that was too short. No frame changes hands then.
+    /// As `take`; [`ContigError::WouldWait`] if the bound was too short. No frame changes hands
+    /// then.
     fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
         let _ = rounds;
         self.take(reservation)
     }
 
-    /// Gives a reservation up: its frames are everybody's again.
+    /// Gives a reservation up: guests and other owners may use its frames again.
     ///
     /// # Errors
     /// If there is no such reservation, or it is taken. Nothing has changed then.
@@ -86,25 +89,27 @@ pub trait Contiguous {
 pub enum ContigError {
     /// No frame asked for, or an alignment that is no power of two.
     Malformed,
-    /// No run of that length and alignment is left beside reservations and what is owned: trying again
-    /// helps when something was released.
+    /// No run of that length and alignment is left beside reservations and owned frames. Trying
+    /// again helps after a release.
     NoRoom,
-    /// The reservation is taken already, by whoever has this run.
+    /// The reservation is taken already, and its owner has this run.
     Taken(Run),
     /// The reservation is not this area's, or was given up.
     Unknown,
-    /// Others were in the way for longer than was to be [waited](Contiguous::try_take).
+    /// Others were in the way for longer than the caller was willing to
+    /// [wait](Contiguous::try_take).
     WouldWait,
-    /// Every place for it had something that did not go away (`-EBUSY`): in the last one the block at
-    /// `frame`. Only where contents are [moved](AreaKind::Migrate); trying again may help.
+    /// Every place had something in it that did not go away (`-EBUSY`): in the last one the block
+    /// at `frame`. Only where contents are [moved](AreaKind::Migrate); trying again may help.
     Busy {
         /// The first frame of the block that stays, or of the pageblock with the pin.
         frame: Frame,
         /// Why it stays.
         why: Obstacle,
     },
-    /// What is in the way finds no room elsewhere (`-ENOMEM`), of which this block was the first. Only
-    /// where contents are [moved](AreaKind::Migrate), or put back: other places would not be any better.
+    /// Contents in the way find no room elsewhere (`-ENOMEM`); this block was the first of them.
+    /// Only where contents are [moved](AreaKind::Migrate), or put back: no other place would do
+    /// better.
     NoMemory(Frame),
 }
 
@@ -139,7 +144,7 @@ impl From<TakeError> for ContigError {
     }
 }
 
-/// An owner's access to a [`Reserve`], where runs are had by discarding.
+/// An owner's access to a [`Reserve`], which gets runs by discarding.
 pub struct Guaranteed<'r, 'm, P> {
     reserve: &'r Reserve<'m, P>,
     supply: Option<&'r mut dyn Supply>,

@@ -1,24 +1,26 @@
-//! What a guest asks of whoever keeps its pages: the guests' contract.
+//! The guests' contract: what a guest asks of the store that keeps its pages.
 //!
 //! ```text
 //!     guest ── put(key, page) ──▶ Stored, or Refused    a copy is kept, or no version of the page is
 //!           ── get(key) ────────▶ a page, or nothing    as one put stored it, the last one, whole
-//!           ── invalidate_* ────▶                       nobody gets what was put before
+//!           ── invalidate_* ────▶                       no get finds what was put before
 //! ```
 //!
-//! [`Guest`] keeps it; so may any other store, and whoever uses one needs to know no more. The
-//! checks that hold a store to it, one function for each clause, are `framewright_sim::contract`.
+//! [`Guest`] keeps it, and so may any other store: a guest needs to know no more than the contract.
+//! The checks that hold a store to it, one function for each clause, are
+//! `framewright_sim::contract`.
 //!
 //! # The contract
 //! - **S1** A put copies: when it has returned the caller may use its page again.
-//! - **S2** After a refused put there is no version of the page: not the refused one, and none that was put
-//!   before.
+//! - **S2** After a refused put the store has no version of the page: neither the refused one nor
+//!   an earlier one.
 //! - **S3** After put A, put B no get returns A; and a miss stays a miss until the next put that is
 //!   stored.
-//! - **S4** In an exclusive pool a get takes the page away: the caller has it, the store no longer. In
-//!   any other pool it stays, and whoever changes his copy invalidates it first.
-//! - **S5** A page may vanish between two calls, if it was [put](Store::put) as one that can be had from
-//!   elsewhere; never during one: what a get returns is whole, and one put's.
+//! - **S4** In an exclusive pool a get takes the page away: the caller has it, the store no longer.
+//!   In any other pool the page stays, and a guest that changes its copy invalidates the page
+//!   first.
+//! - **S5** A page that was [put](Store::put) as one that can be had from elsewhere may vanish
+//!   between two calls, but never during one: what a get returns is whole, and from one put.
 //! - **S6** A page that was [put dirty](Store::put_dirty) does not vanish: a get finds it until it is
 //!   invalidated, or until it has been written to its device.
 //! - **S7** When an invalidation has returned, no get returns what was put before it, not even a get that
@@ -34,10 +36,10 @@
 use super::{Guest, Key, PoolId, Put};
 use crate::platform::{Contents, PageWords, Relax};
 
-/// Whoever keeps guests' pages. See the [contract](self).
+/// A store of guests' pages. See the [contract](self).
 ///
-/// A file cache asks one before it reads the disk, a swapper before it reads the device; both are
-/// written to this and not to the reserve.
+/// A file cache asks a store before it reads the disk, a swapper before it reads the device. Both
+/// are written to this trait, not to the reserve.
 pub trait Store {
     /// Stores a page that may be dropped at any time: it is clean, or on its device already.
     ///
@@ -61,7 +63,8 @@ pub trait Store {
     /// Forgets all pages of an object (S7).
     fn invalidate_object(&mut self, pool: PoolId, object: u64);
 
-    /// Forgets all pages of a pool, which takes no more from then on (S7). Whether it was there.
+    /// Forgets all pages of a pool, which takes no more from then on (S7). Returns whether the pool
+    /// was there.
     fn invalidate_pool(&mut self, pool: PoolId) -> bool;
 }
 

@@ -17,9 +17,9 @@ pub(super) const TAKEN_COLD: usize = 4;
 pub(super) const TAKES_FAILED: usize = 5;
 pub(super) const RELEASED: usize = 6;
 pub(super) const TAKEN_HOT: usize = 7;
-/// Held by who writes dirty pages.
+/// The lock of the CPU that writes dirty pages.
 pub(super) const CLEANER: usize = 8;
-/// Where he goes on.
+/// Where the cleaner goes on.
 pub(super) const CLEAN_CURSOR: usize = 9;
 /// Pages copied into ordinary frames; added to under no lock.
 pub(super) const PUT_BACK: usize = 10;
@@ -29,7 +29,7 @@ const OPENED: usize = 16;
 pub(super) const OWN_WORDS: usize = 24;
 const _: () = assert!(OPENED + KINDS as usize <= OWN_WORDS);
 
-/// The words of a guest's seat. Its own lines: nobody else writes them.
+/// The words of a guest's seat, on cache lines of its own: only that seat writes them.
 pub(super) mod count {
     use super::{KINDS, Refused};
     pub(in crate::reserve) const TAKEN: usize = 0;
@@ -70,7 +70,7 @@ impl<P> Reserve<'_, P> {
         word.store(word.load(Relaxed) + 1, Relaxed);
     }
 
-    /// What was counted. Taken one by one: while CPUs work they may be some operations apart.
+    /// All counters, read one by one: while CPUs work they may be some operations apart.
     #[must_use]
     pub fn stats(&self) -> ReserveStats {
         let own = |word: usize| self.own[word].load(Relaxed);
@@ -117,8 +117,8 @@ impl<P> Reserve<'_, P> {
         stats
     }
 
-    /// What the frames are now. O(frames), some 50 µs for 256 MiB; while CPUs work each frame is what
-    /// it is when it is looked at.
+    /// What the frames are now. O(frames), some 50 µs for 256 MiB. While CPUs work, each frame
+    /// counts as what it is at the moment of the look.
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let table = &self.table;
@@ -148,14 +148,14 @@ impl<P> Reserve<'_, P> {
         occupancy
     }
 
-    /// Pages that a pool has, more or less while CPUs work; those that are invalid by their object's
-    /// or pool's generation are counted until their frames are used again.
+    /// The number of pages that a pool has; inexact while CPUs work. A page that is invalid by the
+    /// generation of its object or its pool counts until its frame is used again.
     pub(super) fn held(&self, pool: usize) -> u64 {
         let sum = self.seats().fold(0u64, |sum, seat| {
             sum.wrapping_add(seat[count::HELD + pool].load(Relaxed))
         });
         let held = sum.wrapping_sub(self.lost[pool].load(Relaxed));
-        // Below zero for a moment, when one counter is behind another.
+        // The sum is below zero for a moment when one counter is behind another.
         if held as i64 > 0 { held } else { 0 }
     }
 }

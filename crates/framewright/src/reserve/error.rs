@@ -88,8 +88,8 @@ pub enum TakeError {
     Malformed,
     /// No run of that length and alignment exists beside reservations and what is owned.
     NoRoom,
-    /// There would be one if ordinary memory were found for pages that are on no device yet: there
-    /// was none for the one in this frame.
+    /// A run could be had if pages that are on no device yet found ordinary memory: there was none
+    /// for the page in this frame.
     NoMemory(Frame),
 }
 
@@ -138,13 +138,14 @@ impl core::error::Error for ReleaseError {}
 pub enum Refused {
     /// The pool is not there, or takes no such pages: dirty ones only if it was opened for them.
     NoPool,
-    /// No frame is free and none could be evicted: owners have them, or the shares forbid it.
+    /// No frame is free and no page could be evicted: owners have the frames, or the shares forbid
+    /// it.
     Full,
-    /// The key, its object or its pool was invalidated, or put again, meanwhile.
+    /// The key was put again meanwhile, or it, its object or its pool was invalidated.
     Overtaken,
     /// The index has no room for the key beside pages that may not be dropped.
     IndexFull,
-    /// As many pages of the pool as may be are on no device yet: some are to be cleaned first.
+    /// As many pages of the pool as may be dirty are: clean some first.
     DirtyFull,
 }
 

@@ -19,10 +19,11 @@ use core::marker::PhantomData;
 
 /// The name of a guest's page.
 ///
-/// Its place in the index is a hash without a secret: who chooses keys can choose eight that share a bucket of seven
-/// entries, and has one of its own clean pages dropped for another one. Where the pages there are dirty, a further
-/// put there is [refused](Refused::IndexFull), also another guest's. Who lets strangers choose objects or indices
-/// hashes them with a key of its own before.
+/// Its place in the index is a hash without a secret. A guest that chooses its keys can choose
+/// eight that share a bucket of seven entries, and one of its own clean pages is then dropped for
+/// another. Where the pages in the bucket are dirty, a further put there is
+/// [refused](Refused::IndexFull), even that of another guest. A guest that lets strangers choose
+/// objects or indices must hash them with a secret key first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
     /// The pool.
@@ -47,8 +48,8 @@ const fn mixed(n: u64) -> u64 {
     n ^ n >> 31
 }
 
-/// A page by the whole generation of its descriptor: what was there before and what comes after is another one. An
-/// entry of the index remembers less.
+/// A page by the whole generation of its descriptor, which tells it from the pages before and after
+/// it. An entry of the index remembers less.
 #[derive(Clone, Copy, Debug)]
 struct Page {
     id: usize,
@@ -58,8 +59,8 @@ struct Page {
 /// What became of a put.
 pub type Put = Result<(), Refused>;
 
-/// Cache lines of a page that a get has fetched before it knows whether there is anything to copy. More
-/// would be in the way of what it looks for.
+/// Cache lines of the caller's page that a get fetches before it knows whether there is anything to
+/// copy. More would get in the way of the search.
 const LINES_AHEAD: usize = 8;
 
 /// The seat of one CPU, for guests; given back when dropped.
@@ -78,7 +79,7 @@ pub struct Guest<'r, 'm, P> {
 
 impl<P> Drop for Guest<'_, '_, P> {
     fn drop(&mut self) {
-        // Release: the next one to take the seat sees its counters.
+        // Release: the next CPU to take the seat sees its counters.
         self.words[count::TAKEN].store(0, Release);
     }
 }
@@ -106,7 +107,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         self.words
     }
 
-    /// The CPU whose seat it is.
+    /// The CPU that the seat belongs to.
     #[must_use]
     pub const fn cpu(&self) -> CpuId {
         self.cpu
@@ -115,7 +116,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// Counts something of the kind that `pool` is of.
     #[inline]
     pub(super) fn count(&self, pool: usize, counter: usize) {
-        // One writer: this seat.
+        // Only this seat writes the word.
         let word = &self.words[count::of(pool, counter)];
         word.store(word.load(Relaxed).wrapping_add(1), Relaxed);
     }
@@ -128,7 +129,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
 
     /// Stores a page that may be dropped at any time: one that is clean, or on its device already.
     ///
-    /// Copies; the caller may use his page again at once. About 0.1 µs besides the copy.
+    /// Copies the page, so the caller may use its own again at once. About 0.1 µs besides the copy.
     ///
     /// # Errors
     /// Why it was refused. No version of the page is in the reserve then.
@@ -162,7 +163,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         let object_hash = key.object_hash();
         let bucket = self.bucket(&key, object_hash);
         bucket.fetch();
-        // First the older version goes: whatever becomes of this one, nobody gets that any more.
+        // The older version goes first: no get finds it from here on, whatever becomes of the new
+        // one.
         let ticket = self.make_way(bucket, &key);
         let walks = reserve.pools.walks(key.pool);
         let born = reserve.pools.now(key.pool, object_hash);
@@ -177,7 +179,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             }
             _ => None,
         };
-        // A dirty page has a frame in any case: that is what the cleaner hands to the device.
+        // A dirty page always has a frame, because that is what the cleaner hands to the device.
         let value = repeated(page).filter(|_| state == State::Cached);
         let claim = value.and_then(|_| self.claim(key.pool, true, state));
         let claim = claim.or_else(|| self.claim(key.pool, false, state));
@@ -186,10 +188,11 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         desc[OBJECT].store(key.object, Relaxed);
         desc[INDEX].store(key.index, Relaxed);
         desc[BORN].store(born.0, Relaxed);
-        // The entry stands there before the page does, and nobody follows it while the state is Filling.
-        // So nothing is left to do after the copy that has to wait for it to leave the processor.
+        // The entry stands in the index before the page does, and no get follows it while the state
+        // is Filling. So nothing after the copy has to wait for it to leave the processor.
         let mut locked = bucket.lock(&reserve.platform);
-        // A page whose object or pool got a new generation meanwhile goes in all the same: BORN says that it is dead.
+        // If the page's object or pool got a new generation meanwhile, the page goes in all the
+        // same: BORN says that it is dead.
         if locked.ticket() != ticket || reserve.pools.walks_after_claim(key.pool) != walks {
             drop(locked);
             self.give_back(&claim);
@@ -208,7 +211,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         locked.change();
         drop(locked);
         if table.has_frame(claim.id) {
-            // If the platform panics the frame is not left in transit.
+            // If the platform panics, the frame does not stay in transit.
             let undo = Undo(|| self.give_back(&claim));
             reserve.platform.store(reserve.frame(claim.id), page);
             undo.disarm();
@@ -224,10 +227,10 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         arrived
     }
 
-    /// Forgets what is there of `key`. The ticket is valid as long as nobody puts or invalidates a page
-    /// of its bucket.
+    /// Forgets the page of `key`. The ticket is valid until a page of its bucket is put or
+    /// invalidated.
     fn make_way(&self, bucket: Bucket<'m>, key: &Key) -> Ticket {
-        // Mostly there is nothing, and then a look is enough.
+        // Mostly there is no page, and a look suffices.
         let seen = bucket.ticket();
         if let Some(seen) = seen
             && !bucket.entries().any(|entry| self.is_of(entry, key))
@@ -245,12 +248,13 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         ticket
     }
 
-    /// The page that was copied is there from now on, unless somebody forgot it meanwhile.
+    /// Makes the copied page visible, unless it was forgotten meanwhile.
     fn arrive(&self, claim: &Claim<'_>, state: State, debt: Option<Debt<'_>>) -> Put {
         let table = &self.reserve.table;
         let there = claim.word.with_state(state);
         if let Some(debt) = debt {
-            // Exactly: nobody's dirty page would go to its device some day, behind a newer version.
+            // An atomic exchange: a forgotten page that became dirty would reach its device some
+            // day, over a newer version.
             let pool = PoolId(there.pool() as u16);
             table.set_dirty(claim.id, self.reserve.pools.is_put_back(pool));
             if table.change(claim.id, claim.word, there) {
@@ -259,8 +263,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             }
             table.set_clean(claim.id);
         } else if table.state(claim.id) == claim.word {
-            // Who forgets it between this look and the store has taken the entry away before: nobody
-            // finds the page, and the hand takes its frame.
+            // A CPU that forgets the page between this look and the store has taken the entry away
+            // before. So no get finds the page, and the hand takes its frame.
             table.publish(claim.id, there);
             return Ok(());
         }
@@ -268,11 +272,11 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         Err(Refused::Overtaken)
     }
 
-    /// Copies the page of `key` into `page`, if it is there. In an exclusive pool it is the caller's
-    /// then and in the reserve no longer.
+    /// Copies the page of `key` into `page`, if it is there. In an exclusive pool the page then
+    /// belongs to the caller and has left the reserve.
     ///
-    /// What `page` holds after a miss is what it held before, or zeros, or both: never what an owner wrote. 0.1 µs
-    /// besides the copy.
+    /// After a miss `page` holds what it held before, or zeros, or a mix of both: never what an
+    /// owner wrote. 0.1 µs besides the copy.
     pub fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
         let hit = self.try_get(&key, page).is_some() || self.get_moved(&key, page).is_some();
         let counter = if hit { count::LOADED } else { count::MISSED };
@@ -286,7 +290,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         let object_hash = key.object_hash();
         let bucket = self.bucket(key, object_hash);
         bucket.fetch();
-        // While the index is waited for.
+        // Uses the time until the index arrives.
         for line in page.chunks(8).take(LINES_AHEAD) {
             soon_written(&line[0]);
         }
@@ -299,7 +303,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         let is_there = if reserve.pools.is_exclusive(key.pool) {
             self.take_away(id, word, page).is_some()
         } else {
-            // An ordinary frame stays ours for as long as somebody is inside.
+            // An ordinary frame stays with its descriptor while a CPU is inside the gate.
             let _inside = table
                 .is_ordinary(id)
                 .then(|| table.enter_from(id, self.words, &reserve.platform));
@@ -311,16 +315,16 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             }
             is_there
         };
-        // Not even a get that was under way serves what was invalidated meanwhile (C6).
+        // A get that was under way must not serve what was invalidated meanwhile either (C6).
         if is_there && reserve.pools.now(key.pool, object_hash) == Some(now) {
             return Some(());
         }
-        // It may be an owner's words that were copied, and they are none of the guest's business.
+        // The copied words may be an owner's, which the guest must not see.
         page.fill(0);
         None
     }
 
-    /// The get of an exclusive pool.
+    /// The get of an exclusive pool: copies the page and takes it away.
     fn take_away(&self, id: usize, word: Word, page: &mut PageWords) -> Option<()> {
         let table = &self.reserve.table;
         let inside = table.enter_from(id, self.words, &self.reserve.platform);
@@ -333,7 +337,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                         let undo = Undo(|| self.stop_loading(id, loading, now, &inside));
                         self.copy(id, page);
                         undo.disarm();
-                        // Whoever forgot the page meanwhile has moved its generation on (C6): `drop_page`.
+                        // A CPU that forgot the page meanwhile has moved its generation on (C6):
+                        // `drop_page`.
                         let gone = loading.next(State::Filling, loading.pool());
                         let is_mine = table.change(id, loading, gone);
                         if now.is_dirty() {
@@ -343,7 +348,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                         return is_mine.then_some(());
                     }
                 }
-                // Whoever copies it too gives the frame back when he is done: `drop_page`.
+                // The CPU that is also copying it gives the frame back when it is done:
+                // `drop_page`.
                 State::Writing => {
                     self.copy(id, page);
                     if table.change(id, now, now.next(State::Writing, now.pool())) {
@@ -359,7 +365,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         }
     }
 
-    /// The page of a get that did not end is where it was, unless it was forgotten meanwhile.
+    /// Puts the page of an unfinished get back where it was, unless it was forgotten meanwhile.
     #[cold]
     fn stop_loading(&self, id: usize, loading: Word, before: Word, inside: &InsideFrom<'_>) {
         let table = &self.reserve.table;
@@ -376,7 +382,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         if reserve.table.has_frame(id) {
             reserve.platform.load(reserve.frame(id), page);
         } else if reserve.table.is_ordinary(id) {
-            // If there is none the page is gone, and the caller's look at its state says so.
+            // If there is no frame, the page is gone, and the caller sees that when it looks at the
+            // state.
             if let Some(frame) = reserve.ordinary_frame(id) {
                 reserve.platform.load(frame, page);
             }
@@ -385,8 +392,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         }
     }
 
-    /// Forgets the page of `key`. After it returns nobody gets it (C6). Waits for an owner who has
-    /// the gate of its block shut: for one copy at most.
+    /// Forgets the page of `key`. After it returns no get finds that page (C6). Waits for an owner
+    /// that has the gate of its block shut: for one copy at most.
     pub fn invalidate_page(&mut self, key: Key) {
         let reserve = self.reserve;
         let bucket = self.bucket(&key, key.object_hash());
@@ -400,9 +407,10 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         self.count(key.pool.0.into(), count::INVALIDATED_PAGES);
     }
 
-    /// Forgets all pages of an object, and by chance those of another one. O(1); in a pool whose pages
-    /// may be dirty, only those of the object, by a walk over all frames: O(frames of the reserve) a call, however
-    /// few pages the object has. Waits for each put that is under way, for one copy.
+    /// Forgets all pages of an object, and by chance those of another one. O(1). In a pool whose
+    /// pages may be dirty it forgets only those of the object, by a walk over all frames: O(frames
+    /// of the reserve) a call, however few pages the object has. Waits for each put that is under
+    /// way, for one copy.
     pub fn invalidate_object(&mut self, pool: PoolId, object: u64) {
         let key = Key {
             pool,
@@ -415,15 +423,16 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             pools.invalidate_object(key.object_hash());
             return;
         }
-        // Puts that are under way are overtaken, and those that are done are found.
+        // Puts that are under way from here on are overtaken; the walk finds those that are done.
         pools.begin_walk(pool);
         let table = &self.reserve.table;
         let is_of = |word: Word| word.pool() == usize::from(pool.0);
         for id in 0..self.reserve.ids() {
             let mut word = table.state(id);
             let mut attempt = 0;
-            // What is on its way in is waited for, one copy at most, so that it does not arrive behind us. With
-            // the next generation that put has ended: another one's began after the walk did.
+            // Waits for a page on its way in, one copy at most, so that it does not arrive behind
+            // the walk. When the generation has moved on, that put has ended; a later put began
+            // after the walk did.
             let generation = word.generation();
             while is_of(word) && word.state() == State::Filling && word.generation() == generation {
                 self.reserve.platform.relax(attempt);
@@ -437,8 +446,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         }
     }
 
-    /// Forgets all pages of a pool, which is no more: further puts are refused. O(1). Whether
-    /// it was there.
+    /// Forgets all pages of a pool and closes it: further puts are refused. O(1). Returns whether
+    /// the pool was there.
     pub fn invalidate_pool(&mut self, pool: PoolId) -> bool {
         let closed = self.reserve.pools.close(pool);
         let counter = if closed {
@@ -461,7 +470,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         (word.has_page() && self.is_of_state(entry, word, key)).then_some((entry.id(), word))
     }
 
-    /// Whether a page of `entry` is `key`'s, be it there or on its way in.
+    /// Whether a page of `entry` is `key`'s, already there or on its way in.
     #[inline]
     fn is_of(&self, entry: Entry, key: &Key) -> bool {
         self.is_of_state(entry, self.reserve.table.state(entry.id()), key)
@@ -481,13 +490,13 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         self.remove(locked, |entry, word| self.is_of_state(entry, word, key))
     }
 
-    /// Takes an entry out of a full bucket whose page may be dropped for another one's sake.
+    /// Takes an entry out of a full bucket, one whose page may be dropped to make room.
     fn give_up_one(&self, locked: &mut Locked<'_>) -> Option<Page> {
         self.remove(locked, |_, word| word.state() == State::Cached)
     }
 
-    /// Takes the first entry out of its bucket for which `is` holds, with its descriptor's state; the page that it
-    /// names.
+    /// Takes the first entry for which `is` holds, given its descriptor's state, out of its bucket.
+    /// Returns the page that it names.
     fn remove(&self, locked: &mut Locked<'_>, is: impl Fn(Entry, Word) -> bool) -> Option<Page> {
         let mut generation = 0;
         let entry = locked.find(|entry| {
@@ -500,7 +509,8 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         Some(Page { id, generation })
     }
 
-    /// Drops a page that nobody finds any more, if it is there yet. Not inside a gate.
+    /// Drops a page whose entry has left the index, if the page is still there. Not for a caller
+    /// inside a gate.
     fn drop_page(&self, Page { id, generation }: Page) {
         let table = &self.reserve.table;
         let inside = table.enter_from(id, self.words, &self.reserve.platform);
@@ -513,7 +523,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 word.state(),
                 State::Writing | State::Loading | State::Filling
             ) {
-                // Whoever copies it is still at it, and gives the frame back when he is done.
+                // The CPU that is copying it gives the frame back when it is done.
                 if table.change(id, word, word.next(word.state(), word.pool())) {
                     return;
                 }
@@ -529,7 +539,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         }
     }
 
-    /// Makes a descriptor free that this CPU has in a state of transit.
+    /// Frees a descriptor that this CPU holds in a state of transit.
     pub(super) fn release(&self, id: usize, word: Word, _inside: &InsideFrom<'_>) {
         let reserve = self.reserve;
         reserve
@@ -541,14 +551,15 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     fn give_back(&self, claim: &Claim<'_>) {
-        // Not what was claimed: who forgot it has moved the generation on.
+        // The word may differ from the claimed one: a CPU that forgot the page has moved the
+        // generation on.
         let word = self.reserve.table.state(claim.id);
         self.release(claim.id, word, &claim.inside);
     }
 }
 
 impl<'m, P> Reserve<'m, P> {
-    /// The page that a descriptor has is not dirty any more, or is none.
+    /// Records that the page of a descriptor is no longer dirty, or no longer there.
     pub(super) fn dirty_no_more(&self, id: usize, pool: usize) {
         self.table.set_clean(id);
         self.pools.end_dirty(pool);
@@ -571,7 +582,7 @@ impl<'m, P> Reserve<'m, P> {
     }
 }
 
-/// Calls what it holds if the platform panics in the middle of a copy.
+/// Calls its closure if the platform panics in the middle of a copy.
 struct Undo<F: FnMut()>(F);
 
 impl<F: FnMut()> Undo<F> {
@@ -587,10 +598,10 @@ impl<F: FnMut()> Drop for Undo<F> {
     }
 }
 
-/// The word that a page consists of, if it is one repeated.
+/// The word that the page repeats, if it consists of one.
 fn repeated(page: &PageWords) -> Option<u64> {
     let value = page[0];
-    // A look at some words first: mostly that ends it.
+    // Looks at some words first: mostly that ends it.
     if page[511] != value || page[1] != value || page[256] != value {
         return None;
     }

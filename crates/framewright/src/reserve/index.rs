@@ -1,13 +1,14 @@
 //! Where a key's page is: buckets of one cache line, each with a lock and seven entries.
 //!
-//! An entry says (number, generation). It is stale when the frame's generation is another one (C8), and
-//! then its place is as good as empty. Nobody goes through the index to discard.
+//! An entry says (number, generation). It is stale when the frame's generation is another one (C8),
+//! and then its place is as good as empty. Discarding never has to search the index.
 //!
-//! Of the generation there is room for the lower 32 bits, which a frame counts through in minutes. So an
-//! entry that matches proves nothing: the descriptor's key is compared too, and all who act upon a page do so
-//! with the whole generation, as its state word had it. And a bucket names each descriptor at most once: whoever
-//! puts a page into one writes over an entry that an earlier page left behind in the same bucket. So an entry that
-//! matches, in the bucket of its descriptor's key, is the one that the page there was put with.
+//! An entry has room for the lower 32 bits of the generation, which a frame counts through in
+//! minutes. So an entry that matches proves nothing: the descriptor's key is compared too, and
+//! every CPU that acts upon a page does so with the whole generation, as the state word had it. A
+//! bucket names each descriptor at most once: a put that enters a page writes over an entry that an
+//! earlier page left behind in the same bucket. So an entry that matches, in the bucket of its
+//! descriptor's key, is the one that the page there was put with.
 
 use super::table::Table;
 use crate::platform::Relax;
@@ -30,8 +31,8 @@ const CHANGE: u64 = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry(u64);
 
-/// How much of a generation an entry remembers. In a model next to nothing, so that what is stale looks as if it
-/// were not, as often as can be.
+/// How much of a generation an entry remembers: in a model next to nothing, so that stale entries
+/// look valid as often as can be.
 const REMEMBERED: u64 = if cfg!(shuttle) { 1 } else { 0xffff_ffff };
 
 impl Entry {
@@ -50,7 +51,7 @@ impl Entry {
         self.0 & 0xffff_ffff == generation & REMEMBERED
     }
 
-    /// Whether it names the same descriptor.
+    /// Whether both name the same descriptor.
     const fn is_beside(self, other: Self) -> bool {
         self.0 >> 32 == other.0 >> 32
     }
@@ -89,7 +90,7 @@ impl<'m> Index<'m> {
     }
 }
 
-/// The entries of some keys.
+/// One bucket: the entries of some keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket<'m> {
     words: &'m [AtomicU64],
@@ -116,21 +117,21 @@ impl<'m> Bucket<'m> {
         self.entries().any(|other| other == entry)
     }
 
-    /// It is needed soon.
+    /// Fetches the line ahead of its use.
     #[inline]
     pub(super) fn fetch(self) {
         soon_written(&self.words[0]);
     }
 
-    /// Which change it is at, if nobody has locked it.
+    /// How often it has changed, if it is not locked.
     #[inline]
     pub(super) fn ticket(self) -> Option<Ticket> {
-        // Acquire pairs with the Release of who unlocked it: his entries.
+        // Acquire pairs with the Release of the CPU that unlocked it: its entries.
         let seen = self.words[0].load(Acquire);
         (seen & LOCKED == 0).then_some(Ticket(seen))
     }
 
-    /// Whether nobody has locked it, and nothing was put or invalidated, since `ticket` was had.
+    /// Whether it has not been locked, and has not changed, since `ticket` was had.
     #[inline]
     pub(super) fn is_still_at(self, ticket: Ticket) -> bool {
         // Acquire: what was read of the entries before is not read later.
@@ -138,7 +139,7 @@ impl<'m> Bucket<'m> {
         self.words[0].load(Relaxed) == ticket.0
     }
 
-    /// Locks it. For a few loads and stores: nobody who holds it waits for anything.
+    /// Locks it, for a few loads and stores: no holder waits for anything.
     #[inline]
     pub(super) fn lock(self, platform: &impl Relax) -> Locked<'m> {
         let lock = &self.words[0];
@@ -173,17 +174,17 @@ pub(super) struct Locked<'m> {
 pub(super) struct Ticket(u64);
 
 impl Locked<'_> {
-    /// Which change it is at.
+    /// How often it has changed.
     pub(super) const fn ticket(&self) -> Ticket {
         Ticket(self.changes)
     }
 
-    /// From now on who has a ticket finds that it is not valid any more.
+    /// Invalidates all tickets had until now.
     pub(super) const fn change(&mut self) {
         self.changes = self.changes.wrapping_add(CHANGE);
     }
 
-    /// The entry for which `is` holds, of those that are not stale.
+    /// The first entry for which `is` holds; `is` must tell stale ones.
     pub(super) fn find(&self, mut is: impl FnMut(Entry) -> bool) -> Option<Entry> {
         let entries = self.words[1..].iter();
         let mut entries = entries.map(|word| Entry(word.load(Relaxed)));
@@ -207,29 +208,30 @@ impl Locked<'_> {
             .any(|word| word.load(Relaxed) == entry.0)
     }
 
-    /// Puts `new` in the place of `entry`, which stands in it: whoever looks finds one of the two.
+    /// Puts `new` in the place of `entry`, which stands in it: a reader finds one of the two.
     pub(super) fn replace(&mut self, entry: Entry, new: Entry) {
         if let Some(left) = self.beside(new) {
             left.store(Entry::NONE.0, Relaxed);
         }
         let mut words = self.words[1..].iter();
         if let Some(word) = words.find(|word| word.load(Relaxed) == entry.0) {
-            // Release, as where one is put.
+            // Release, as in `insert`.
             word.store(new.0, Release);
         }
     }
 
-    /// Where a page that the descriptor of `entry` had before has left an entry.
+    /// The entry that an earlier page of the same descriptor left, if any.
     fn beside(&self, entry: Entry) -> Option<&AtomicU64> {
         let mut words = self.words[1..].iter();
         words.find(|word| Entry(word.load(Relaxed)).is_beside(entry))
     }
 
-    /// Puts `entry`, whose descriptor the caller has claimed, where an earlier one of it is left, or nothing is, or
-    /// something stale. Whether there was such a place.
+    /// Puts `entry`, whose descriptor the caller has claimed, in the place of an earlier entry of
+    /// the descriptor, or in an empty place, or in that of a stale entry. Returns whether there was
+    /// such a place.
     pub(super) fn insert(&mut self, entry: Entry, table: &Table<'_>) -> bool {
-        // With every state that is left the generation moves on: so an entry whose page is still on its
-        // way in is none of the stale ones.
+        // Leaving a state always moves the generation on, so the entry of a page that is still on
+        // its way in is not stale.
         let is_stale = |word: &&AtomicU64| {
             let old = Entry(word.load(Relaxed));
             old == Entry::NONE || !old.is_of(table.state(old.id()).generation())

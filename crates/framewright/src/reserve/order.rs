@@ -1,9 +1,9 @@
 //! The order of eviction: SIEVE, in shards of blocks.
 //!
-//! A shard's pages stand in a list, the youngest at the head. A hand goes from the old to the young:
-//! whom it finds got since it passed last it passes by once more, the first other one is evicted. Nothing
-//! moves in the list when it is got, so a get takes no lock; and what an owner discards or a get
-//! takes away stays in the list until the hand meets it there.
+//! A shard's pages stand in a list, the youngest at the head. A hand goes from the old to the
+//! young. It passes by a page that was got since it passed last, and evicts the first other one. A
+//! get moves nothing in the list, so it takes no lock. A page that an owner discards or a get takes
+//! away stays in the list until the hand meets it there.
 
 use super::table::{LINKS, Table};
 use crate::platform::Relax;
@@ -20,14 +20,14 @@ const TAIL: usize = 2;
 const HAND: usize = 3;
 /// The block of the shard in which free frames were found last.
 const HINT: usize = 4;
-/// Whether something became free in it since a look through all of its blocks found nothing; on a
-/// line of its own, because those who free write it.
+/// Whether a descriptor of the shard became free since a search of all its blocks found none. On a
+/// line of its own, because the CPUs that free write it.
 const MAY_HAVE_FREE: usize = 8;
 /// Words of a shard.
 pub(super) const SHARD_WORDS: usize = 16;
 
-/// In a descriptor's links: it stands in a list. Below are the older neighbour's number plus one in
-/// 31 bits, and the younger one's in 31.
+/// In a descriptor's links: it stands in a list. The bits below hold the older neighbour's number
+/// plus one in 31 bits, and the younger one's in 31.
 const LINKED: u64 = 1 << 63;
 const HALF: u32 = 31;
 const MASK: u64 = (1 << HALF) - 1;
@@ -43,7 +43,7 @@ impl<'m> Order<'m> {
         Self { words }
     }
 
-    /// How many shards there are for so many CPUs and blocks: two a CPU, as far as there are blocks.
+    /// How many shards that many CPUs and blocks have: two a CPU, as far as there are blocks.
     pub(super) fn shards(cpus: u16, blocks: usize) -> usize {
         (2 * usize::from(cpus)).min(blocks).max(1)
     }
@@ -62,7 +62,7 @@ impl<'m> Order<'m> {
         self.shard(shard)[MAY_HAVE_FREE].load(Relaxed) != 0
     }
 
-    /// Locks a shard, waiting for whoever has it: for some steps of its hand at most.
+    /// Locks a shard. Waits for its holder, for some steps of its hand at most.
     pub(super) fn lock(&self, shard: usize, platform: &impl Relax) -> Shard<'m> {
         let words = self.shard(shard);
         let _lock = Lock::new(&words[LOCK]).lock(|attempt| platform.relax(attempt));
@@ -75,7 +75,7 @@ impl<'m> Order<'m> {
         Some(Shard { words, _lock })
     }
 
-    /// Something in the shard became free.
+    /// Records that something in the shard became free.
     #[inline]
     pub(super) fn tell_free(&self, shard: usize) {
         let may = &self.shard(shard)[MAY_HAVE_FREE];
@@ -110,10 +110,10 @@ impl Shard<'_> {
         self.words[HINT].store(block as u64, Relaxed);
     }
 
-    /// Before a look through all blocks: who frees meanwhile says so again.
+    /// Lowers the flag before a search of all blocks. A CPU that frees meanwhile raises it again.
     pub(super) fn expect_no_free(&self) {
-        // SeqCst, as in `tell_free` and where bits are set: either the look finds the bit, or who set
-        // it finds the flag lowered and raises it.
+        // SeqCst, as in `tell_free` and where bits are set: either the search finds the bit, or the
+        // CPU that set it finds the flag lowered and raises it.
         self.words[MAY_HAVE_FREE].swap(0, SeqCst);
         fence(SeqCst);
     }
@@ -174,7 +174,8 @@ impl Shard<'_> {
         table.desc(id)[LINKS].store(0, Relaxed);
     }
 
-    /// Moves the hand on and returns whom it was at: from the oldest to the youngest, and round.
+    /// Moves the hand on, from the oldest to the youngest and round, and returns the page that it
+    /// was at.
     pub(super) fn step(&self, table: &Table<'_>) -> Option<usize> {
         let at = self.get(HAND).or_else(|| self.get(TAIL))?;
         let (_, younger) = Self::links(table, at).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How long an owner waits for whoever is in its way.
+//! How long an owner waits for guests and other owners in its way.
 
 use crate::platform::Relax;
 
@@ -7,12 +7,12 @@ use crate::platform::Relax;
 pub(super) enum Patience {
     /// As long as it takes.
     Endless,
-    /// For so many calls of the platform more.
+    /// For so many more calls of the platform.
     Rounds(u32),
 }
 
 impl Patience {
-    /// Waits once more; `false` if it is at its end.
+    /// Waits once more; `false` if no patience is left.
     pub(super) fn wait(&mut self, platform: &impl Relax, attempt: u32) -> bool {
         if let Self::Rounds(left) = self {
             let Some(less) = left.checked_sub(1) else {

@@ -1,34 +1,35 @@
-//! Where in an area a run could be: the places that its alignment leaves, the first that nothing is in the
-//! way of, and the cheapest. One search for areas of either kind.
+//! Where a run could be in an area: the places that its alignment leaves, the first with nothing in
+//! the way, and the cheapest. Both kinds of area share this search.
 
 use crate::units::Run;
 use core::ops::{Add, Range, Sub};
 
-/// What a window over the frames costs: a sum that gains at one end what it loses at the other. Others
-/// may be at work meanwhile, so that a part may be subtracted as it was not added.
+/// The cost of a window over the frames: a sum that gains at one end what it loses at the other.
+/// Other CPUs may work meanwhile, so a part may be subtracted with another value than it was added
+/// with.
 pub(super) trait Cost: Copy + Default + Add<Output = Self> + Sub<Output = Self> {
-    /// Whether the run can be had, as far as was seen.
+    /// Whether the run can be had, as far as the search saw.
     fn is_possible(self) -> bool;
 
-    /// What it is to be chosen by, of those that are possible. Nothing is cheaper than zero.
+    /// The price that possible runs are compared by. No price is below zero.
     fn price(self) -> i64;
 }
 
 /// The places of a run in an area, as numbers of its frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
-    /// The area's first frame, by which the alignment goes.
+    /// The area's first frame, from which the alignment counts.
     start: u64,
     /// Frames of the area.
     all: usize,
-    /// Frames of the run, not more than those.
+    /// Frames of the run, at most as many.
     frames: usize,
     align: u64,
 }
 
 impl Places {
-    /// Of runs of `frames` frames, the first of them at a multiple of `align`; `None` if no area like
-    /// `area` is long enough.
+    /// The places of runs of `frames` frames, the first at a multiple of `align`; `None` if `area`
+    /// is too short to have any.
     #[inline]
     pub(super) fn new(area: Run, frames: u64, align: u64) -> Option<Self> {
         debug_assert!(align.is_power_of_two(), "asked before");
@@ -47,7 +48,7 @@ impl Places {
         at..at + self.frames
     }
 
-    /// The lowest place that is not before `at`.
+    /// The lowest place at or after `at`.
     #[inline]
     fn from(self, at: usize) -> Option<usize> {
         let frame = self.start.checked_add(at as u64)?;
@@ -56,14 +57,14 @@ impl Places {
         (at <= self.all - self.frames).then_some(at)
     }
 
-    /// The highest place of a run that ends at `end` or before.
+    /// The highest place whose run ends at or before `end`.
     pub(super) fn below(self, end: usize) -> Option<usize> {
         let frame = self.start + end.checked_sub(self.frames)? as u64;
         let aligned = frame / self.align * self.align;
         usize::try_from(aligned.checked_sub(self.start)?).ok()
     }
 
-    /// The lowest place, not before `from`, whose run has no frame that is `blocked`.
+    /// The lowest place, at or after `from`, whose run has no `blocked` frame.
     pub(super) fn first_fit(self, from: usize, blocked: impl Fn(usize) -> u64) -> Option<usize> {
         let mut at = self.from(from)?;
         while let Some(obstacle) = first_of(&self.run_at(at), &blocked) {
@@ -72,9 +73,9 @@ impl Places {
         Some(at)
     }
 
-    /// The cheapest place of those in `starts` that stand on a grid, so that a window slides over it
-    /// piece by piece; the lowest of several. The grid is that of the alignment, and not finer than
-    /// `step`, which is a power of two. `of_word` says what the bits of 64 frames cost.
+    /// The cheapest place on a grid, of those in `starts`; the lowest of several. On a grid a
+    /// window slides over the area piece by piece. The grid is that of the alignment, and not finer
+    /// than `step`, which is a power of two. `of_word` says what the bits of 64 frames cost.
     #[inline]
     pub(super) fn cheapest<C: Cost>(
         self,
@@ -131,7 +132,7 @@ pub(super) fn words_of(ids: &Range<usize>) -> impl Iterator<Item = (usize, u64)>
     })
 }
 
-/// The first frame of `ids` whose bit is set in what `bits` says of each word.
+/// The first frame of `ids` whose bit is set in the words that `bits` returns.
 #[inline]
 pub(super) fn first_of(ids: &Range<usize>, bits: impl Fn(usize) -> u64) -> Option<usize> {
     words_of(ids).find_map(|(nth, mask)| {

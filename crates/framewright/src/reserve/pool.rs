@@ -1,5 +1,5 @@
-//! Pools of pages, and the generations by which all pages of a pool or of an object are invalid
-//! at once.
+//! Pools of pages, and the generations that make all pages of a pool or of an object invalid at
+//! once.
 
 use crate::sync::{
     AtomicU64,
@@ -13,8 +13,8 @@ use crate::sync::{
 pub struct PoolId(pub u16);
 
 impl PoolId {
-    /// The kind of every pool that has this number, so that who counts what a guest does needs to look
-    /// nowhere.
+    /// The kind of every pool with this number: the number alone tells a counter which kind to
+    /// count.
     #[must_use]
     pub const fn kind(self) -> PoolKind {
         match self.0 % KINDS {
@@ -24,7 +24,7 @@ impl PoolId {
     }
 }
 
-/// Whose pages a pool holds: what it is counted as. It changes nothing else.
+/// What the pages of a pool are, for the counters. It changes nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PoolKind {
     /// Clean pages of files.
@@ -39,20 +39,22 @@ pub(super) const KINDS: u16 = 2;
 /// What a pool is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolConfig {
-    /// Whose pages it holds.
+    /// What its pages are.
     pub kind: PoolKind,
-    /// A get takes its page away: whoever got it has it, and nobody has it twice. Else a page
-    /// stays, and whoever changes his copy must invalidate first.
+    /// A get takes its page away: the caller has it then, and no second get finds it. Else a page
+    /// stays, and a guest that changes its copy must invalidate it first.
     pub exclusive: bool,
-    /// Pages may be put that are on no device yet. No chance may cost such a page: so objects of the
-    /// pool have no generation, and to invalidate one is a walk over all frames.
+    /// Pages may be put that are on no device yet. A hash collision must not cost such a page, so
+    /// objects of the pool have no generation, and invalidating one walks over all frames.
     pub may_be_dirty: bool,
-    /// How many of its pages may be on no device yet, exactly (write-back under a budget): above, a
-    /// put of one is [refused](super::Refused::DirtyFull) until some are [cleaned](super::Guest::clean).
+    /// How many of its pages may be on no device yet, exactly (write-back under a budget). Above
+    /// it, a put of one is [refused](super::Refused::DirtyFull) until some are
+    /// [cleaned](super::Guest::clean).
     pub dirty_pages_max: u64,
-    /// A page that is on no device yet does not keep an owner from its frame: it is copied into an
-    /// ordinary one first (put-back), where the owner [hands in](super::Reserve::alloc_contig_with) a supply of
-    /// such. Into a reservation it does not go all the same (C3).
+    /// A page that is on no device yet does not keep an owner from its frame. It is first copied
+    /// into an ordinary frame (put-back), if the owner [hands
+    /// in](super::Reserve::alloc_contig_with) a supply of them. Even so it never goes into a
+    /// reservation (C3).
     pub put_back: bool,
     /// Pages that other pools leave to it when they evict.
     pub min_pages: u64,
@@ -101,16 +103,16 @@ pub(super) const POOL_WORDS: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pools<'m> {
     pools: &'m [AtomicU64],
-    /// By hash: objects that share one are invalidated together.
+    /// By hash: objects that share a hash are invalidated together.
     objects: &'m [AtomicU64],
 }
 
-/// A page that is counted as dirty; not any more when this is dropped.
+/// A page counted as dirty. Dropping this takes it out of the count.
 #[derive(Debug)]
 pub(super) struct Debt<'m>(&'m AtomicU64);
 
 impl Debt<'_> {
-    /// The page has arrived: whoever cleans or drops it counts it out.
+    /// The page has arrived: the CPU that cleans or drops it takes it out of the count.
     pub(super) const fn stays(self) {
         core::mem::forget(self);
     }
@@ -124,10 +126,10 @@ impl Drop for Debt<'_> {
 
 /// When a page was put: the sum of the generations of its pool and its object.
 ///
-/// Each of the two only ever grows, so the sum of the same two is what it was exactly as long as both are. One word
-/// holds it, at any width: it comes round after 2^63 invalidations. A pool whose objects have no generation
-/// says so in the highest bit: a number that was opened for the one kind of pages and then for the other has
-/// no sum twice.
+/// Each of the two only ever grows, so the sum of the same two is unchanged exactly as long as both
+/// are. One word holds it, at any width: it comes round after 2^63 invalidations. The highest bit
+/// marks a pool whose objects have no generation: so a number that is reused for the other kind of
+/// pool never has the same sum twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Born(pub(super) u64);
 
@@ -164,7 +166,7 @@ impl<'m> Pools<'m> {
     /// The generations that a page put now has, if the pool exists.
     #[inline]
     pub(super) fn now(&self, pool: PoolId, object_hash: u64) -> Option<Born> {
-        // Acquire pairs with the Release of those who invalidate.
+        // Acquire pairs with the Release of an invalidation.
         let words = self.pool(pool)?;
         let of_pool = words[GENERATION].load(Acquire);
         let of_object = if words[MAY_BE_DIRTY].load(Relaxed) != 0 {
@@ -187,43 +189,43 @@ impl<'m> Pools<'m> {
             .is_some_and(|words| words[MAY_BE_DIRTY].load(Relaxed) != 0)
     }
 
-    /// Whether pages of it that are dirty are copied elsewhere for an owner's sake.
+    /// Whether its dirty pages are copied elsewhere when an owner wants their frames.
     #[inline]
     pub(super) fn is_put_back(&self, pool: PoolId) -> bool {
         self.pool(pool)
             .is_some_and(|words| words[PUT_BACK].load(Relaxed) != 0)
     }
 
-    /// One page more of it is dirty, if so many may be.
+    /// Counts one more of its pages as dirty, if so many may be.
     pub(super) fn begin_dirty(&self, pool: PoolId) -> Option<Debt<'m>> {
         let words = self.pool(pool)?;
         let debt = Debt(&words[DIRTY]);
-        // Relaxed: a count beside the pages; nobody concludes anything about a page from it.
+        // Relaxed: a count beside the pages; no decision about a page rests on it.
         (debt.0.fetch_add(1, Relaxed) < words[DIRTY_MAX].load(Relaxed)).then_some(debt)
     }
 
-    /// A page of it is not dirty any more, or is none.
+    /// Counts one page less as dirty: it was cleaned, or is gone.
     pub(super) fn end_dirty(&self, pool: usize) {
         self.pools[pool * POOL_WORDS + DIRTY].fetch_sub(1, Relaxed);
     }
 
-    /// How many pages of it are on no device yet; may be one too many for a moment for each CPU.
+    /// How many of its pages are on no device yet; for a moment up to one too many for each CPU.
     pub(super) fn dirty(&self, pool: usize) -> u64 {
         self.pools[pool * POOL_WORDS + DIRTY].load(Relaxed)
     }
 
-    /// How many walks there were: a put that was under way when one began is overtaken.
+    /// How many walks there were. A put that was under way when a walk began is overtaken.
     #[inline]
     pub(super) fn walks(&self, pool: PoolId) -> u64 {
         self.pool(pool)
             .map_or(0, |words| words[WALKS].load(Acquire))
     }
 
-    /// The same, by who has claimed a descriptor since he asked first.
+    /// The same, for a put that has claimed a descriptor since it first asked.
     #[inline]
     pub(super) fn walks_after_claim(&self, pool: PoolId) -> u64 {
         if !self.may_be_dirty(pool) {
-            // Nobody walks.
+            // This pool has no walks.
             return self.walks(pool);
         }
         fence(SeqCst);
@@ -233,12 +235,13 @@ impl<'m> Pools<'m> {
     pub(super) fn begin_walk(&self, pool: PoolId) {
         if let Some(words) = self.pool(pool) {
             words[WALKS].fetch_add(1, AcqRel);
-            // As in `walks_after_claim`: either that finds this walk, or the walk finds what is claimed.
+            // As in `walks_after_claim`: either the put finds this walk, or the walk finds the
+            // claimed descriptor.
             fence(SeqCst);
         }
     }
 
-    /// The least and the most pages of a pool.
+    /// The fewest and the most pages of a pool.
     pub(super) fn shares(&self, pool: usize) -> (u64, u64) {
         let words = &self.pools[pool * POOL_WORDS..];
         (words[MIN].load(Relaxed), words[MAX].load(Relaxed))
@@ -267,13 +270,15 @@ impl<'m> Pools<'m> {
             .is_some_and(|words| words[GENERATION].load(Acquire) & 1 != 0)
     }
 
-    /// Makes all pages of a pool invalid, and refuses further ones. Whether it was there.
+    /// Makes all pages of a pool invalid, and refuses further ones. Returns whether the pool was
+    /// there.
     pub(super) fn close(&self, pool: PoolId) -> bool {
         let Some(words) = self.pool(pool) else {
             return false;
         };
         let seen = words[GENERATION].load(Relaxed);
-        // Under no lock: of several who close it one finds it open. Who opens pools leaves those that are.
+        // No lock is held: of several CPUs that close it, one finds it open. Opening a pool never
+        // touches an open one.
         seen & 1 != 0
             && words[GENERATION]
                 .compare_exchange(seen, seen.wrapping_add(1), Release, Relaxed)

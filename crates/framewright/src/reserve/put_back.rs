@@ -1,5 +1,5 @@
-//! Put-back: a page that is on no device yet leaves its frame for an ordinary one, and an owner has the
-//! frame.
+//! Put-back: moves a page that is on no device yet to an ordinary frame, so that an owner gets the
+//! page's own frame.
 //!
 //! ```text
 //!     frame of the reserve:   Dirty ──▶ Writing ───────────▶ Filling ─────────────▶ Free
@@ -8,19 +8,20 @@
 //!     index:                        (frame, generation) ────────────▶ (ordinary, generation)
 //! ```
 //!
-//! A page in an ordinary frame has a descriptor behind those of the frames: it is found, got, invalidated and
-//! cleaned like any other, and never evicted, because it is on no device. When it is gone its
-//! frame stays with the descriptor until the next page is put back, or until [`Reserve::collect`].
+//! A page in an ordinary frame has a descriptor behind those of the frames. It is found, got,
+//! invalidated and cleaned like any other, but never evicted, because it is on no device. When it
+//! is gone, its frame stays with the descriptor until the next page is put back, or until
+//! [`Reserve::collect`].
 //!
-//! While an owner has a run cleared its frames are kept as those of a reservation are: no dirty page comes and
-//! no other owner. He copies under no lock and in no gate, so that nobody waits for his copies: other
-//! owners neither.
+//! While an owner clears a run, its frames are kept like those of a reservation: no dirty page and
+//! no other owner comes in. The owner copies under no lock and in no gate, so neither a guest nor
+//! another owner waits for its copies.
 //!
-//! A page that is moved is Writing meanwhile, as if the cleaner had it: a get copies it, whoever forgets it
-//! or takes it away moves its generation on, and the move finds that it is nobody's. A get that meets the
-//! moment of the switch finds nothing, and looks once more under the bucket's lock. Those who forget by a
-//! walk over all descriptors meet the new place after the old one, because its number is higher, and
-//! wait where it is Filling.
+//! A page that is being moved is Writing, as if the cleaner had it. A get copies it. A CPU that
+//! forgets it or takes it away moves its generation on, and the move then finds that the page is
+//! gone. A get that meets the moment of the switch finds no entry, and looks once more under the
+//! bucket's lock. A walk that forgets all pages of an object meets the new place after the old one,
+//! because its number is higher, and waits where it is Filling.
 
 use super::area::Reserve;
 use super::counters::PUT_BACK;
@@ -36,9 +37,9 @@ use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::units::{Frame, Run};
 use core::ops::Range;
 
-/// How often another run is looked for when one was not cleared.
+/// How many further runs are tried after one that was not cleared.
 const TRIES: u32 = 8;
-/// How often a page in transit is waited for: it is a copy, or a step, from its end.
+/// How often to wait for a page in transit: it is one copy, or one step, from its end.
 const WAITS: u32 = 1000;
 /// How often a get looks again for a page that was moved: it is moved once.
 const LOOKS: usize = 4;
@@ -46,22 +47,22 @@ const LOOKS: usize = 4;
 /// Why a page stays where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stays {
-    /// It is being written, or its pool has its pages stay.
+    /// It is being written, or its pool does not put pages back.
     Busy,
     /// There is no ordinary frame, or no descriptor for one.
     NoMemory,
 }
 
-/// How many words of the descriptors for ordinary frames have nothing more for one owner who clears a run:
-/// none that is free with a frame, and none without. So a run is cleared in a time that goes by its
-/// pages, and not by them for each of those.
+/// How many words of the descriptors for ordinary frames an owner that clears a run has searched to
+/// the end: none is left there that is free with a frame, or free without one. So clearing takes
+/// time by the pages of the run, not by pages times words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Looked {
     stocked: usize,
     empty: usize,
 }
 
-/// A run that is kept for one owner while he clears it; not any more when this is dropped.
+/// A run that is kept for one owner while it clears the run. Dropping this ends that.
 struct Window<'r, 'm, P: Relax + Contents> {
     reserve: &'r Reserve<'m, P>,
     ids: Range<usize>,
@@ -76,19 +77,22 @@ enum Plan<'r, 'm, P: Relax + Contents> {
 }
 
 impl<'m, P: Relax + Contents> Reserve<'m, P> {
-    /// [`alloc_contig`](Self::alloc_contig) where pages of pools that [put back](super::PoolConfig::put_back)
-    /// are no obstacle: those that are on no device yet are copied into frames of `supply`, and found there
-    /// from then on. Such a page counts as much as 64 clean ones when the run is chosen.
+    /// [`alloc_contig`](Self::alloc_contig) where pages of pools that [put
+    /// back](super::PoolConfig::put_back) are no obstacle: those that are on no device yet are
+    /// copied into frames of `supply`, and found there from then on. Such a page counts as much as
+    /// 64 clean ones when the run is chosen.
     ///
-    /// The platform [copies](Contents::copy) frames of `supply` too, and they may be read for as long as
-    /// they are not given back. First gives back what is no longer needed, as [`collect`](Self::collect).
+    /// The platform [copies](Contents::copy) frames of `supply` too, and may read them until they
+    /// are given back. First gives back frames that are no longer needed, as
+    /// [`collect`](Self::collect).
     ///
     /// Time: as `alloc_contig`, and 0.9 to 2.1 µs for each page put back. Holds no lock while it copies, or while it
     /// calls `supply`.
     ///
     /// # Errors
-    /// As `alloc_contig`; [`TakeError::NoMemory`] if that is what is missing: `supply` has no frame, or as many
-    /// pages as may be are [in ordinary frames](super::ReserveLayout::ordinary). No page is lost then.
+    /// As `alloc_contig`; [`TakeError::NoMemory`] if only ordinary memory is missing: `supply` has
+    /// no frame, or as many pages as may be are [in ordinary
+    /// frames](super::ReserveLayout::ordinary) already. No page is lost then.
     pub fn alloc_contig_with(
         &self,
         frames: u64,
@@ -119,7 +123,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 Plan::Nothing => break,
             }
         }
-        // Without any page put back, perhaps at the cost of more clean ones.
+        // Tries without putting any page back, perhaps at the cost of more clean ones.
         self.alloc_contig(frames, align)
             .map_err(|error| match (error, lacking) {
                 (TakeError::NoRoom, Some(frame)) => TakeError::NoMemory(frame),
@@ -127,10 +131,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             })
     }
 
-    /// Gives `supply` the ordinary frames whose pages were got away, written or invalidated; how many.
+    /// Gives `supply` the ordinary frames whose pages were got away, written or invalidated.
+    /// Returns how many.
     ///
-    /// Those of pages that are invalid by their pool's generation are among them. Time: a few ns for each 64 pages
-    /// that [may be](super::ReserveLayout::ordinary) in ordinary frames, and for each frame.
+    /// These include the frames of pages that are invalid by their pool's generation. Time: a few
+    /// ns for each 64 pages that [may be](super::ReserveLayout::ordinary) in ordinary frames, and
+    /// for each frame.
     pub fn collect(&self, supply: &mut (impl Supply + ?Sized)) -> u64 {
         let ids = self.table.ordinary();
         let mut collected = 0;
@@ -150,7 +156,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         collected
     }
 
-    /// Takes the frames that are not needed from 64 descriptors.
+    /// Takes the frames that are no longer needed from 64 descriptors.
     fn collect_of(&self, nth: usize, mask: u64, spare: &mut [Option<Frame>; 64]) {
         let table = &self.table;
         let _owners = self.lock_owners();
@@ -160,8 +166,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         if bits == 0 {
             return;
         }
-        // Whoever still reads one of the frames is waited for, and nobody comes: no state says that
-        // a page is there.
+        // Waits for any CPU that still reads one of the frames. No further one comes: no state says
+        // that a page is there.
         let _shut = table.shut(nth * 64 / super::table::BLOCK, &self.platform);
         while bits != 0 {
             let slot = bits.trailing_zeros() as usize;
@@ -189,7 +195,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         }
     }
 
-    /// Chooses a run and keeps it, or takes it at once if there is nothing to put back.
+    /// Chooses a run and keeps it, or takes it at once if it has no page to put back.
     fn plan(&self, frames: u64, align: u64) -> Plan<'_, 'm, P> {
         let _owners = self.lock_owners();
         let Some(ids) = self.cheapest(frames, align, true) else {
@@ -203,7 +209,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             return Plan::Again;
         }
         self.set_kept(&ids, true);
-        // What came until then is there to be seen.
+        // Dirty pages that came before the run was kept are visible now.
         let stays =
             |(nth, mask)| self.bits(nth, &[DIRTY]) & !self.bits(nth, &[MOVABLE]) & mask != 0;
         if self.first_of(&ids, &[OWNED]).is_some() || words_of(&ids).any(stays) {
@@ -223,12 +229,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let table = &self.table;
         let mut found = self.stocked_descriptor(supply, looked);
         if found == Ok(None) {
-            // What became free behind where it was looked.
+            // Descriptors may have become free behind the search: look from the start.
             *looked = Looked::default();
             found = self.stocked_descriptor(supply, looked);
         }
         let found = found.or_else(|stays| {
-            // The same with a frame, where there is no other.
+            // Where no other is free, one that has a frame will do, from the start as well.
             looked.stocked = 0;
             let id = self.claim_free_ordinary(true, &mut looked.stocked);
             id.map(Some).ok_or(stays)
@@ -240,8 +246,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Ok((id, word))
     }
 
-    /// A free descriptor, claimed, that has a frame or gets one, from where it was looked on; `None` if there is
-    /// no free one. Fails if `supply` has no frame for it.
+    /// Claims a free descriptor that has a frame or gets one, and searches on from `looked`. `None`
+    /// if no descriptor is free. Fails if `supply` has no frame for it.
     fn stocked_descriptor(
         &self,
         supply: &mut (impl Supply + ?Sized),
@@ -251,7 +257,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         if let Some(id) = self.claim_free_ordinary(true, &mut looked.stocked) {
             return Ok(Some(id));
         }
-        // The supply is asked while nothing is claimed: it may panic.
+        // Asks the supply while no descriptor is claimed, because the supply may panic.
         let ids = self.ordinary_from(looked.empty);
         let is_free = |nth| table.lane(nth)[FREE].load(Relaxed);
         if first_of(&ids, is_free).is_none() {
@@ -262,7 +268,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             supply.free(frame);
             return Ok(None);
         };
-        // Release: whoever reads the number finds the frame as its supply left it.
+        // Release: a reader of the number finds the frame as its supply left it.
         table.desc(id)[VALUE].store(frame.0 + 1, Release);
         table.lane(id / 64)[STOCKED].fetch_or(1 << (id % 64), AcqRel);
         Ok(Some(id))
@@ -274,8 +280,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         ids.end.min(ids.start + nth * 64)..ids.end
     }
 
-    /// Claims a free descriptor that has an ordinary frame, or one that has none; from the word on up to which it
-    /// was `looked`.
+    /// Claims a free descriptor, one with an ordinary frame or one without. Searches on from the
+    /// word in `looked`, and updates it.
     fn claim_free_ordinary(&self, is_stocked: bool, looked: &mut usize) -> Option<usize> {
         let table = &self.table;
         words_of(&self.ordinary_from(*looked)).find_map(|(nth, mask)| {
@@ -287,7 +293,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 let id = nth * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 if table.claim_free(id) {
-                    // Whoever had it meanwhile may have stocked it, or collected from it.
+                    // Another CPU may have had it meanwhile, and stocked it or collected its frame.
                     if self.ordinary_frame(id).is_some() == is_stocked {
                         return Some(id);
                     }
@@ -299,7 +305,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         })
     }
 
-    /// Puts the page of a frame back; `Ok` also if it is gone meanwhile.
+    /// Puts the page of a frame back; also `Ok` if the page is gone meanwhile.
     fn put_back(
         &self,
         id: usize,
@@ -321,7 +327,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             to_word,
             is_begun: false,
         };
-        // Nobody but guests changes the state: the run is kept, and other owners keep away.
+        // Only guests can change the state: the run is kept, so other owners keep away.
         moving.is_begun = table.change(id, word, moving.writing);
         if moving.is_begun {
             let frame = self.ordinary_frame(to).expect("it has been claimed");
@@ -341,7 +347,7 @@ impl<P> Reserve<'_, P> {
     }
 }
 
-/// A page on its way; when this is dropped it stays where it was, unless it has been switched.
+/// A page on its way. Dropping this leaves the page where it was, unless it has been switched.
 struct Moving<'r, 'm, P: Relax + Contents> {
     reserve: &'r Reserve<'m, P>,
     from: usize,
@@ -352,7 +358,7 @@ struct Moving<'r, 'm, P: Relax + Contents> {
 }
 
 impl<P: Relax + Contents> Moving<'_, '_, P> {
-    /// Has it found in its new place from now on, if it is anybody's yet.
+    /// Makes the page visible in its new place, if it has not been forgotten meanwhile.
     fn switch(self) {
         let reserve = self.reserve;
         let table = &reserve.table;
@@ -370,17 +376,18 @@ impl<P: Relax + Contents> Moving<'_, '_, P> {
         let mut locked = reserve
             .bucket(&key, key.object_hash())
             .lock(&reserve.platform);
-        // Whoever takes it away or drops it here does so before this, or finds it there.
+        // A CPU that takes the page away or drops it does so before this, or finds it in the new
+        // place.
         let gone = self.writing.next(State::Filling, self.writing.pool());
         if !locked.has(entry) || !table.change(self.from, self.writing, gone) {
-            // Nobody's page any more.
+            // The page was forgotten meanwhile.
             drop((locked, inside));
             return;
         }
         table.set_dirty(self.to, true);
         table.publish(self.to, self.to_word.with_state(State::Dirty));
         locked.replace(entry, Entry::new(self.to, self.to_word.generation()));
-        // Who looks without the lock may have seen neither.
+        // A get that looks without the lock may have seen neither entry.
         locked.change();
         drop(locked);
         table.set_clean(self.from);
@@ -405,7 +412,7 @@ impl<P: Relax + Contents> Drop for Moving<'_, '_, P> {
         if table.change(self.from, self.writing, dirty) {
             return;
         }
-        // Who dropped it left the frame to us.
+        // The CPU that dropped the page left the frame to us.
         let _owners = reserve.lock_owners();
         let _inside = table.enter(self.from, &reserve.platform);
         let word = table.state(self.from);
@@ -418,7 +425,7 @@ impl<P: Relax + Contents> Drop for Moving<'_, '_, P> {
 }
 
 impl<P: Relax + Contents> Window<'_, '_, P> {
-    /// Has every dirty page of it moved.
+    /// Moves every dirty page out of it.
     fn clear(&self, supply: &mut (impl Supply + ?Sized)) -> Result<(), (Stays, Frame)> {
         let reserve = self.reserve;
         let mut looked = Looked::default();
@@ -430,7 +437,7 @@ impl<P: Relax + Contents> Window<'_, '_, P> {
             } else if attempt == WAITS {
                 return Err((Stays::Busy, reserve.frame(id)));
             } else if attempt > 0 {
-                // In transit: a get takes it away, or somebody is about to drop it.
+                // In transit: a get takes it away, or another CPU is about to drop it.
                 reserve.platform.relax(attempt);
             }
             let put_back = reserve.put_back(id, supply, &mut looked);
@@ -440,12 +447,12 @@ impl<P: Relax + Contents> Window<'_, '_, P> {
         Ok(())
     }
 
-    /// Takes it, if it is clear.
+    /// Takes the run, if it is clear.
     fn take(self) -> Option<Run> {
         let reserve = self.reserve;
         let owners = reserve.lock_owners();
         if !reserve.discard(&self.ids, &[OWNED, DIRTY]) {
-            // Before it is given up, which takes the lock.
+            // The window is given up only after this, because that takes the lock.
             drop(owners);
             return None;
         }
@@ -464,7 +471,7 @@ impl<P: Relax + Contents> Drop for Window<'_, '_, P> {
 }
 
 impl<P: Relax + Contents> Guest<'_, '_, P> {
-    /// A get that found nothing, where the page was perhaps moved meanwhile.
+    /// A second look for a get that found no page, because the page may have been moved meanwhile.
     #[cold]
     pub(super) fn get_moved(&self, key: &Key, page: &mut PageWords) -> Option<()> {
         let reserve = self.reserve();
@@ -473,7 +480,7 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
         }
         for _ in 0..LOOKS {
             let bucket = reserve.bucket(key, key.object_hash());
-            // Under its lock nothing is moved.
+            // Nothing is moved under its lock.
             let locked = bucket.lock(&reserve.platform);
             locked.find(|entry| self.page_of(entry, key).is_some())?;
             drop(locked);

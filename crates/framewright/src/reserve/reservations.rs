@@ -3,11 +3,11 @@
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Run};
 
-/// Words of one.
+/// Words of one reservation.
 const WORDS: usize = 8;
 
-// The words of one.
-/// Odd while it exists. 64 bits, under the area's lock: it does not come round.
+// The words of one reservation.
+/// Odd while it exists. 64 bits, changed under the area's lock: it does not come round.
 const SERIAL: usize = 0;
 const START: usize = 1;
 const FRAMES: usize = 2;
@@ -15,14 +15,14 @@ const TAKEN: usize = 3;
 /// The name's first sixteen bytes.
 const NAME: usize = 4;
 
-/// A run of frames that is set aside for one owner: to be taken without fail from a
-/// [`Reserve`](super::Reserve).
+/// A run of frames that is set aside for one owner. The owner of one in a
+/// [`Reserve`](super::Reserve) can take it without fail.
 ///
-/// It names one reservation of one area. Another area does not know it, and its own does not once it is given
-/// up (docs/handles.md).
+/// It names one reservation of one area. Another area does not know it, and its own area forgets it
+/// once it is given up (docs/handles.md).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reservation {
-    /// Where the area's reservations lie: no two areas have one place at a time.
+    /// Where the area's reservations lie: no two areas share an address at a time.
     area: usize,
     slot: u16,
     serial: u64,
@@ -34,7 +34,7 @@ pub(super) struct Reservations<'m> {
     words: &'m [AtomicU64],
 }
 
-/// One that exists.
+/// A reservation that exists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'m> {
     words: &'m [AtomicU64],
@@ -46,8 +46,8 @@ impl<'m> Reservations<'m> {
         max * WORDS
     }
 
-    /// As many as fit into `words`, none of which exists yet. Serials go on from whatever the words hold: a
-    /// handle of an earlier area in the same memory is none of this one's.
+    /// As many as fit into `words`; none exists yet. Serials go on from what the words hold, so a
+    /// handle of an earlier area in the same memory names no reservation of this one.
     pub(super) fn new(words: &'m [AtomicU64]) -> Self {
         for slot in words.chunks_exact(WORDS) {
             let last = slot[SERIAL].load(Relaxed);
@@ -68,7 +68,7 @@ impl<'m> Reservations<'m> {
         Some((nth, Entry { words }))
     }
 
-    /// Those that exist.
+    /// All that exist.
     pub(super) fn all(self) -> impl Iterator<Item = Entry<'m>> {
         self.words
             .chunks_exact(WORDS)
@@ -76,7 +76,7 @@ impl<'m> Reservations<'m> {
             .map(|words| Entry { words })
     }
 
-    /// The one that a handle names, if it is still there.
+    /// The reservation that a handle names, if it still exists.
     pub(super) fn get(self, reservation: Reservation) -> Option<Entry<'m>> {
         let words = self
             .words
@@ -97,7 +97,7 @@ impl<'m> Reservations<'m> {
         self.all().count() == self.max()
     }
 
-    /// Another one, not taken; `None` if it is full.
+    /// Adds a reservation that is not taken; `None` if there is no room.
     pub(super) fn add(self, name: &str, run: Run) -> Option<Reservation> {
         let mut slots = self.words.chunks_exact(WORDS).enumerate();
         let (slot, words) = slots.find(|(_, words)| words[SERIAL].load(Relaxed) & 1 == 0)?;
@@ -135,7 +135,7 @@ impl Entry<'_> {
         self.words[TAKEN].store(taken.into(), Relaxed);
     }
 
-    /// It does not exist any more.
+    /// Ends the reservation.
     pub(super) fn remove(self) {
         self.words[SERIAL].fetch_add(1, Relaxed);
     }

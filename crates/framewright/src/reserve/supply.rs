@@ -4,21 +4,22 @@ use crate::frame::{AllocError, Seat};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Frame, Mobility, Order};
 
-/// Where frames come from, and where they go back to: one at a time, for contents that can move. It is
-/// the calling thread's.
+/// Where frames come from and go back to, one at a time, for contents that can move. A supply
+/// belongs to the calling thread.
 pub trait Supply {
-    /// A frame, [movable](Mobility::Movable), whose contents are undefined. The caller holds no lock that a client of
-    /// reclaim takes: it may be asked to give memory back.
+    /// A frame, [movable](Mobility::Movable), with undefined contents. The caller must hold no lock
+    /// that a client of reclaim takes, because the supply may ask clients to give memory back.
     ///
     /// # Errors
-    /// There is none, and what the supply may do about that has been done.
+    /// There is no frame, and the supply has done all that it may to get one.
     fn frame(&mut self) -> Result<Frame, AllocError>;
 
     /// Takes back a frame that it, or another supply of the same zone, gave out. Never waits.
     fn free(&mut self, frame: Frame);
 }
 
-/// The frames' own seat: what is there, regardless of watermarks. Nobody is asked for memory.
+/// The frames' own seat as a supply: it gives what is there, regardless of watermarks, and asks no
+/// client for memory.
 impl<P: Relax + Barrier> Supply for Seat<'_, '_, P> {
     fn frame(&mut self) -> Result<Frame, AllocError> {
         self.alloc(Order::ZERO, Mobility::Movable)

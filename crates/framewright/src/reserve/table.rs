@@ -1,5 +1,5 @@
-//! What is known of each frame: its state word, its descriptor, and by blocks of 512 a gate and
-//! bitmaps.
+//! What is known of each frame: its state word and its descriptor, and for each block of 512 a gate
+//! and bitmaps.
 
 use super::area::POOLS_MAX;
 use super::counters::count::INSIDE;
@@ -12,15 +12,15 @@ use crate::sync::{
 };
 use core::ops::Range;
 
-/// Frames in a block: what one gate is for. Fewer in shuttle's schedules, each of which has a reserve of
-/// its own and never frees it.
+/// Frames in a block, which one gate is for. Fewer in shuttle's schedules, each of which has its
+/// own reserve and never frees it.
 pub(super) const BLOCK: usize = if cfg!(shuttle) { 64 } else { 512 };
 
-/// What a frame is; that it is an owner's stands in a bitmap, and the state word says `Free` then.
+/// What a frame is. That an owner has it stands in a bitmap, and the state word says `Free` then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum State {
-    /// Nobody's page is in it.
+    /// It holds no page.
     Free = 0,
     /// A put is copying into it.
     Filling = 1,
@@ -30,14 +30,15 @@ pub(super) enum State {
     Loading = 3,
     /// It holds a page that is not on its device.
     Dirty = 4,
-    /// The same, and somebody is writing it.
+    /// It holds a page that is not on its device, and a CPU is writing it.
     Writing = 5,
 }
 
 const STATE_BITS: u32 = 3;
 const POOL_BITS: u32 = 9;
-/// Where the generation begins: 52 bits. A page without a frame that is put and got away again and again moves one on
-/// by three in 0.2 us, so it comes round after nine years (docs/generations.md).
+/// Where the generation begins: it has 52 bits. A page without a frame that is put and got away
+/// again and again moves it on by three in 0.2 us, so it comes round after nine years
+/// (docs/generations.md).
 const GENERATION: u32 = STATE_BITS + POOL_BITS;
 const _: () = assert!(POOLS_MAX <= 1 << POOL_BITS && (State::Writing as u64) < 1 << STATE_BITS);
 
@@ -75,12 +76,12 @@ impl Word {
         Self((self.generation() + 1) << GENERATION | (pool as u64) << STATE_BITS | state as u64)
     }
 
-    /// The same state so many generations later.
+    /// The same state, `generations` later.
     pub(super) const fn aged(self, generations: u64) -> Self {
         Self(self.0.wrapping_add(generations << GENERATION))
     }
 
-    /// Whether a page is in it that somebody may have found, or may find.
+    /// Whether it holds a page that a get may find, or may have found.
     pub(super) const fn has_page(self) -> bool {
         !matches!(self.state(), State::Free | State::Filling)
     }
@@ -100,8 +101,8 @@ pub(super) const INDEX: usize = 1;
 pub(super) const BORN: usize = 2;
 /// The neighbours in the order of eviction.
 pub(super) const LINKS: usize = 3;
-/// The word that a page without a frame consists of. Of a descriptor for an ordinary frame: that one's
-/// number plus one, or 0 where it has none.
+/// The word that a page without a frame repeats. In a descriptor for an ordinary frame: the number
+/// of that frame plus one, or 0 if it has none.
 pub(super) const VALUE: usize = 4;
 /// Words of a descriptor.
 pub(super) const DESC_WORDS: usize = 5;
@@ -111,7 +112,7 @@ const GATE: usize = 0;
 /// The first lane: the gate has a cache line of its own.
 const LANES: usize = 8;
 
-// The words of a lane, which is what is known of 64 frames by one bit each: one cache line.
+// The words of a lane, which holds what one bit each says of 64 frames: one cache line.
 /// Free frames.
 pub(super) const FREE: usize = 0;
 /// Frames that belong to a reservation.
@@ -122,9 +123,9 @@ pub(super) const VISITED: usize = 2;
 pub(super) const OWNED: usize = 3;
 /// Frames with pages that are not on their device.
 pub(super) const DIRTY: usize = 4;
-/// Of the dirty ones those that may be copied into an ordinary frame.
+/// Those of the dirty ones that may be copied into an ordinary frame.
 pub(super) const MOVABLE: usize = 5;
-/// Descriptors for ordinary frames that have one.
+/// Descriptors for ordinary frames that have a frame.
 pub(super) const STOCKED: usize = 6;
 /// Words of a lane.
 const LANE_WORDS: usize = 8;
@@ -134,8 +135,8 @@ pub(super) const BLOCK_WORDS: usize = LANES + BITS * LANE_WORDS;
 /// Lanes of a block.
 const BITS: usize = BLOCK / 64;
 
-/// In a gate: an owner has shut it. Below it the number of those inside who have no seat: a seat says
-/// so on a line of its own.
+/// In a gate: an owner has shut it. The bits below count the CPUs inside that have no seat; a seat
+/// says so on a line of its own.
 const SHUT: u64 = 1 << 63;
 
 /// The frames of a reserve, by number; after them descriptors without a frame, and descriptors for
@@ -148,9 +149,9 @@ pub(super) struct Table<'m> {
     /// Every seat's words, and how many each has.
     seats: &'m [AtomicU64],
     seat_words: usize,
-    /// How many frames there are; above, rounded up to blocks, pages without a frame.
+    /// How many frames there are. Above, rounded up to blocks, come pages without a frame.
     frames: usize,
-    /// From here on descriptors are for ordinary frames.
+    /// Descriptors from here on are for ordinary frames.
     ordinary: usize,
 }
 
@@ -179,7 +180,7 @@ impl<'m> Table<'m> {
         self.frames
     }
 
-    /// Blocks of frames; those of descriptors without one come after them.
+    /// Blocks of frames. The blocks of descriptors without one come after them.
     pub(super) const fn frame_blocks(&self) -> usize {
         self.frames.div_ceil(BLOCK)
     }
@@ -207,26 +208,28 @@ impl<'m> Table<'m> {
 
     #[inline]
     pub(super) fn state(&self, id: usize) -> Word {
-        // Acquire pairs with the Release of who published it: the descriptor and the contents.
+        // Acquire pairs with the Release of the CPU that published it: the descriptor and the
+        // contents.
         Word(self.states[id].load(Acquire))
     }
 
-    /// The same once more, after a copy: if it is what it was, the copy is of that generation.
+    /// The state word once more, after a copy: if it has not changed, the copy is of that
+    /// generation.
     #[inline]
     pub(super) fn state_after_reading(&self, id: usize) -> Word {
-        // Acquire: what was read before is not read later; a reader that saw a byte of the next
-        // generation sees its state word, too (the fence of `set_before_writing`).
+        // Acquire: what was read before is not read later. A reader that saw a byte of the next
+        // generation sees its state word, too (the fence in `before_writing`).
         crate::sync::fence(Acquire);
         Word(self.states[id].load(Relaxed))
     }
 
-    /// State word and descriptor are needed soon.
+    /// Fetches the state word and the descriptor ahead of their use.
     #[inline]
     pub(super) fn fetch(&self, id: usize) {
         soon_written(&self.states[id]);
         let desc = self.desc(id);
         soon_written(&desc[0]);
-        // It may lie on two lines.
+        // The descriptor may lie on two lines.
         soon_written(&desc[DESC_WORDS - 1]);
     }
 
@@ -237,21 +240,21 @@ impl<'m> Table<'m> {
             .is_ok()
     }
 
-    /// Only by who has it in a state of transit, inside its gate.
+    /// Only for a CPU that has the descriptor in a state of transit, inside its gate.
     #[inline]
     pub(super) fn publish(&self, id: usize, to: Word) {
         // Release: descriptor and contents before it.
         self.states[id].store(to.0, Release);
     }
 
-    /// Only by an owner, with the gate shut.
+    /// Only for an owner, with the gate shut.
     #[inline]
     pub(super) fn set_shut(&self, id: usize, to: Word) {
         // Relaxed: a fence follows before anything is written (`before_writing`).
         self.states[id].store(to.0, Relaxed);
     }
 
-    /// Between the change of a state word and the first write to the contents.
+    /// To be called between the change of a state word and the first write to the contents.
     #[inline]
     pub(super) fn before_writing(&self) {
         // Release: a reader that sees a write sees the state word before it.
@@ -268,7 +271,7 @@ impl<'m> Table<'m> {
         &self.blocks[block * BLOCK_WORDS..][..BLOCK_WORDS]
     }
 
-    /// What is known of the 64 frames from `64 * nth` on.
+    /// The bits of the 64 frames from `64 * nth` on.
     #[inline]
     pub(super) fn lane(&self, nth: usize) -> &'m [AtomicU64; LANE_WORDS] {
         let at = LANES + nth % BITS * LANE_WORDS;
@@ -299,7 +302,7 @@ impl<'m> Table<'m> {
         }
     }
 
-    /// Clears a frame's bit in the bitmap of free ones; whether it was set.
+    /// Clears a frame's bit in the bitmap of free frames. Returns whether it was set.
     #[inline]
     pub(super) fn claim_free(&self, id: usize) -> bool {
         let bit = 1u64 << (id % 64);
@@ -314,21 +317,21 @@ impl<'m> Table<'m> {
         self.lane(id / 64)[FREE].fetch_or(1 << (id % 64), SeqCst);
     }
 
-    /// A page was got: it is passed by once.
+    /// Marks a page that was got: the hand passes it by once.
     #[inline]
     pub(super) fn visit(&self, id: usize) {
         let (word, bit) = self.visited_word(id);
         let marks = word.load(Relaxed);
-        // A look first: a page that is got again and again is marked already. Not exactly: an atomic
-        // addition would wait until the page that was copied has left the processor. Where
-        // another CPU marks one of the 64 at the same moment, a page may have a mark less, or one
-        // more.
+        // A look first: a page that is got again and again is marked already. The mark is not
+        // exact: an atomic exchange would wait until the copied page has left the processor. If
+        // another CPU marks one of the 64 at the same moment, a page may have a mark too few or too
+        // many.
         if marks & bit == 0 {
             word.store(marks | bit, Relaxed);
         }
     }
 
-    /// Takes the mark away; whether there was one.
+    /// Takes the mark away. Returns whether there was one.
     #[inline]
     pub(super) fn pass_by(&self, id: usize) -> bool {
         let (word, bit) = self.visited_word(id);
@@ -351,7 +354,7 @@ impl<'m> Table<'m> {
         None
     }
 
-    /// The same, waiting for an owner who has shut it. Not by who is inside another one.
+    /// The same, but waits while an owner has the gate shut. Not for a caller inside another gate.
     pub(super) fn enter(&self, id: usize, platform: &impl Relax) -> Inside<'m> {
         let mut attempt = 0;
         loop {
@@ -363,11 +366,12 @@ impl<'m> Table<'m> {
         }
     }
 
-    /// Enters the gate of a descriptor's block, if no owner has shut it. `seat` is the caller's, who is
-    /// inside no other gate.
+    /// Enters the gate of a descriptor's block, if no owner has shut it. `seat` is the caller's,
+    /// and inside no other gate.
     ///
-    /// Entering is one full barrier on a line of the caller's own. Leaving is a plain store: it does not wait until
-    /// a page that was copied inside has left the processor's buffers, which takes as long again.
+    /// Entering is one full barrier on a line of the caller's own. Leaving is a plain store: it
+    /// does not wait until a page that was copied inside has left the processor's buffers, which
+    /// would take as long again.
     #[inline]
     pub(super) fn try_enter_from(
         &self,
@@ -378,7 +382,7 @@ impl<'m> Table<'m> {
         let gate = &self.block(block)[GATE];
         let mine = &seat[INSIDE];
         debug_assert_eq!(mine.load(Relaxed), 0, "a seat is inside one gate at a time");
-        // A look first: who waits here does not make the owner wait for him.
+        // A look first, so that a guest that waits here does not make the owner wait for it.
         if gate.load(Relaxed) & SHUT != 0 {
             return None;
         }
@@ -392,7 +396,7 @@ impl<'m> Table<'m> {
         None
     }
 
-    /// The same, waiting for an owner who has shut it.
+    /// The same, but waits while an owner has the gate shut.
     pub(super) fn enter_from(
         &self,
         id: usize,
@@ -409,7 +413,7 @@ impl<'m> Table<'m> {
         }
     }
 
-    /// Shuts a block's gate and waits until nobody is inside. By one owner at a time.
+    /// Shuts a block's gate and waits until every guest has left. For one owner at a time.
     pub(super) fn shut(&self, block: usize, platform: &impl Relax) -> Shut<'m> {
         loop {
             if let Some(shut) = self.try_shut(block, platform, &mut Patience::Endless) {
@@ -418,7 +422,7 @@ impl<'m> Table<'m> {
         }
     }
 
-    /// The same, if those inside leave while there is patience; else it is open again.
+    /// The same, if those inside leave while `patience` lasts. Else opens it again.
     pub(super) fn try_shut(
         &self,
         block: usize,
@@ -452,7 +456,7 @@ impl<'m> Table<'m> {
     }
 }
 
-/// Somebody is inside a gate: no owner changes the block meanwhile.
+/// The caller is inside a gate: no owner changes the block meanwhile.
 #[derive(Debug)]
 pub(super) struct Inside<'m> {
     gate: &'m AtomicU64,
@@ -460,7 +464,7 @@ pub(super) struct Inside<'m> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        // Release: what was done inside is seen by the owner who waits.
+        // Release: the owner that waits sees what was done inside.
         self.gate.fetch_sub(1, Release);
     }
 }
@@ -473,12 +477,12 @@ pub(super) struct InsideFrom<'m> {
 
 impl Drop for InsideFrom<'_> {
     fn drop(&mut self) {
-        // Release: what was done inside is seen by the owner who waits.
+        // Release: the owner that waits sees what was done inside.
         self.mine.store(0, Release);
     }
 }
 
-/// A gate is shut: nobody else changes a state in the block.
+/// A shut gate: only its owner changes a state in the block.
 #[derive(Debug)]
 pub(super) struct Shut<'m> {
     gate: &'m AtomicU64,

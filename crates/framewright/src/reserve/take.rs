@@ -12,26 +12,26 @@ use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::Run;
 use core::ops::Range;
 
-/// How often a search is made again, when what it chose was made dirty meanwhile.
+/// How many further searches follow one whose choice became dirty meanwhile.
 const TRIES: usize = 8;
 
 /// Why frames did not become an owner's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hindered {
-    /// One is in a bitmap that it may not be in.
+    /// A frame is in a forbidden bitmap.
     Forbidden,
-    /// Others were in the way for longer than there was patience.
+    /// Others were in the way for longer than the patience lasted.
     Waiting,
 }
 
 impl<'m, P: Relax + Contents> Reserve<'m, P> {
-    /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: no other
-    /// reservation and no [`alloc_contig`](Self::alloc_contig) gets any of it, guests keep their pages
-    /// there, and from now on it holds only pages that can be dropped. The highest such run.
+    /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: the highest
+    /// such run. No other reservation and no [`alloc_contig`](Self::alloc_contig) gets any of it.
+    /// Guests keep their pages there, but from now on it holds only pages that can be dropped.
     ///
-    /// A page that is on no device yet is an obstacle, also one that may be put back: nothing is copied or written
-    /// here. Who has ordinary frames for such pages takes a run by [`alloc_contig_with`](Self::alloc_contig_with), releases it,
-    /// and asks then.
+    /// A page that is on no device yet is an obstacle, even one that may be put back: this copies
+    /// and writes nothing. An owner with ordinary frames for such pages takes a run by
+    /// [`alloc_contig_with`](Self::alloc_contig_with), releases it, and reserves then.
     ///
     /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames). Takes the owners' lock.
     ///
@@ -55,7 +55,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         reservation.ok_or(ReservationError::TooMany(RESERVATIONS))
     }
 
-    /// Gives a reservation up: its frames are everybody's again.
+    /// Gives a reservation up: guests and other owners may use its frames again.
     ///
     /// # Errors
     /// If there is no such reservation, or it is taken.
@@ -81,17 +81,18 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
 
     /// Takes a reservation, discarding the guests' pages that are in it.
     ///
-    /// Time: about 1 ns for each page discarded and 20 ns for each 512 frames. Calls nobody. Waits for another
-    /// owner's call, and at the gate of each 512 frames for those guests that are inside: one for each CPU at
-    /// most, and it is inside for one copy of a page, **and for as long as it is off its CPU meanwhile**. A kernel
-    /// switches preemption off inside a guest's call; where that cannot be, [`try_take`](Self::try_take) has a
-    /// bound.
+    /// Time: about 1 ns for each page discarded and 20 ns for each 512 frames. Calls nothing
+    /// outside. Waits for another owner's call, and at the gate of each 512 frames for the guests
+    /// inside: at most one for each CPU, which stays for one copy of a page, **and for as long as
+    /// it is off its CPU meanwhile**. A kernel switches preemption off inside a guest's call; where
+    /// that cannot be, [`try_take`](Self::try_take) sets a bound.
     ///
     /// No guest writes the frames from then on. A get of a pool that is not
-    /// [exclusive](super::PoolConfig::exclusive) copies outside every gate and looks afterwards whether its page was
-    /// there all the time: one that was under way may still *read* the frames, once, at any time later. Its
-    /// guest never sees what it read. Who makes frames inaccessible, or writes them by plain stores, waits until
-    /// each guest's call that had begun has ended.
+    /// [exclusive](super::PoolConfig::exclusive) copies outside every gate, and checks afterwards
+    /// that its page was there all the time. So a get that was under way may still *read* the
+    /// frames, once, at any later time; its guest never sees what it read. An owner that makes the
+    /// frames inaccessible, or writes them by plain stores, first waits until each guest's call
+    /// that had begun has ended.
     ///
     /// # Errors
     /// If it is taken already, or there is no such reservation: never because of guests (C3).
@@ -99,11 +100,13 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         self.take_with(reservation, &mut Patience::Endless)
     }
 
-    /// The same, waiting for others for `rounds` calls of [`Relax::relax`] in all: 0 if not at all.
+    /// The same, but waits for others for at most `rounds` calls of [`Relax::relax`] in all; 0
+    /// means not at all.
     ///
     /// # Errors
-    /// As [`take`](Self::take); [`TakeError::WouldWait`] if that was too short. The reservation is as it was, and
-    /// nobody's frame has changed hands; pages that may be dropped at any time may have been.
+    /// As [`take`](Self::take); [`TakeError::WouldWait`] if the bound was too short. The
+    /// reservation is as it was, and no frame has changed hands; pages that may be dropped at any
+    /// time may have been.
     pub fn try_take(&self, reservation: Reservation, rounds: u32) -> Result<Run, TakeError> {
         self.take_with(reservation, &mut Patience::Rounds(rounds))
     }
@@ -140,15 +143,15 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         })
     }
 
-    /// Takes a run of `frames` frames, the first at a multiple of `align` frames, of what no
-    /// reservation needs: one that costs the fewest pages, those that were got lately counted twice;
-    /// the lowest of several.
+    /// Takes a run of `frames` frames, the first at a multiple of `align` frames, from what no
+    /// reservation needs: one that costs the fewest pages, where a page that was got lately counts
+    /// twice; the lowest of several.
     ///
-    /// Time: a search through the bitmaps, a few ns for each 64 frames, and as [`take`](Self::take).
+    /// Time: a search of the bitmaps, a few ns for each 64 frames, and as [`take`](Self::take).
     ///
     /// # Errors
-    /// If there is no run that is not reserved, owned or dirty. Nothing has changed then, except that
-    /// pages may have been dropped.
+    /// If every run has a frame that is reserved, owned or dirty. Nothing has changed then, except
+    /// that pages may have been dropped.
     pub fn alloc_contig(&self, frames: u64, align: u64) -> Result<Run, TakeError> {
         if frames == 0 || !align.is_power_of_two() {
             return Err(TakeError::Malformed);
@@ -172,9 +175,9 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Err(TakeError::NoRoom)
     }
 
-    /// Gives frames back that an owner had: a whole reservation, or any part of what
-    /// [`alloc_contig`](Self::alloc_contig) gave. Guests may use them at once; what is in them is
-    /// never served.
+    /// Gives an owner's frames back: a whole reservation, or any part of what
+    /// [`alloc_contig`](Self::alloc_contig) gave. Guests may use them at once; their old contents
+    /// are never served.
     ///
     /// # Errors
     /// If not all of it is owned, or it is part of a reservation. Nothing has changed then.
@@ -200,8 +203,9 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Ok(())
     }
 
-    /// Calls `each` with the name, the run, and whether it is taken, of every reservation; under no lock, so it
-    /// may call the reserve. Each is as it is when its turn comes.
+    /// Calls `each` with the name and the run of every reservation, and whether it is taken. Holds
+    /// no lock meanwhile, so `each` may call the reserve. Each reservation is as it is when its
+    /// turn comes.
     pub fn for_each_reservation(&self, mut each: impl FnMut(&str, Run, bool)) {
         let mut at = 0;
         let next = |at| {
@@ -234,12 +238,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     pub(super) fn add(&self, word: usize, by: u64) {
-        // Under the owners' lock.
+        // The caller holds the owners' lock.
         self.own[word].store(self.own[word].load(Relaxed) + by, Relaxed);
     }
 
     /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
-    /// From the highest place down, each time to below what was in the way.
+    /// Goes from the highest place down, each time to below what was in the way.
     fn place(&self, frames: u64, align: u64) -> Result<Run, ReservationError> {
         let places = Places::new(self.run(), frames, align).ok_or(ReservationError::NoRoom)?;
         let mut why = ReservationError::NoRoom;
@@ -250,7 +254,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             let mut obstacle = self.first_of(&ids, &[KEPT, OWNED, DIRTY]);
             if obstacle.is_none() {
                 self.set_kept(&ids, true);
-                // What came until then is there to be seen.
+                // Dirty pages that came before the run was kept are visible now.
                 obstacle = self.first_of(&ids, &[OWNED, DIRTY]);
                 if obstacle.is_none() {
                     return Ok(self.run_at(&ids));
@@ -270,12 +274,12 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         first_of(ids, |nth| self.bits(nth, bitmaps))
     }
 
-    /// Drops dirty pages that are invalid by their pool's generation: nobody waits for them.
+    /// Drops dirty pages that are invalid by their pool's generation; no get can find them.
     pub(super) fn drop_dead(&self, ids: &Range<usize>) {
         let mut at = ids.start;
         while let Some(id) = self.first_of(&(at..ids.end), &[DIRTY]) {
             at = id + 1;
-            // A look first: nobody who is alive has to wait at the gate.
+            // A look first, so that no guest waits at the gate for a page that is alive.
             if !self.is_dead(id, self.table.state(id)) {
                 continue;
             }
@@ -295,14 +299,15 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         }
     }
 
-    /// A page of a pool is gone because of an owner.
+    /// Counts a page that its pool lost to an owner.
     pub(super) fn count_lost(&self, pool: usize) {
         let lost = &self.lost[pool];
         lost.store(lost.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// Sets frames aside, or not any more. Who puts a dirty page is inside the gate from his look on
-    /// to the end: so when it is open again, he has seen it, or his page is there to be seen.
+    /// Sets frames aside, or ends that. A CPU that puts a dirty page is inside the gate from its
+    /// look at this bitmap to the end. So when the gate is open again, the CPU has seen the bit, or
+    /// its page is visible.
     pub(super) fn set_kept(&self, ids: &Range<usize>, kept: bool) {
         for (nth, mask) in words_of(ids) {
             let _shut = self.table.shut(nth * 64 / BLOCK, &self.platform);
@@ -313,8 +318,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         }
     }
 
-    /// Makes frames an owner's. `false` if one is in one of the `forbidden` bitmaps: nothing is owned
-    /// then.
+    /// Makes frames an owner's. `false` if a frame is in one of the `forbidden` bitmaps: no frame
+    /// is owned then.
     pub(super) fn discard(&self, ids: &Range<usize>, forbidden: &[usize]) -> bool {
         let discarded = self.try_discard(ids, forbidden, &mut Patience::Endless);
         discarded.is_ok()
@@ -346,7 +351,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             for (nth, mask) in words_of(&here) {
                 let lane = table.lane(nth);
                 let was_free = lane[FREE].load(Relaxed) & mask;
-                // Plain stores: with the gate shut nobody else writes these two.
+                // Plain stores: with the gate shut only this owner writes these two.
                 lane[FREE].store(lane[FREE].load(Relaxed) & !mask, Relaxed);
                 lane[OWNED].store(lane[OWNED].load(Relaxed) | mask, Relaxed);
                 free += u64::from(was_free.count_ones());
@@ -368,7 +373,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             drop(shut);
             done = end;
         }
-        // Before the owner's first write.
+        // Comes before the owner's first write.
         table.before_writing();
         self.add(TAKES, 1);
         self.add(TAKEN_FREE, free);

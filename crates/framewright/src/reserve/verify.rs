@@ -1,4 +1,4 @@
-//! The slow check of what the invariants say, for whoever nobody else works beside.
+//! The slow check of the invariants, for a reserve at rest.
 
 use super::Key;
 use super::area::{POOLS_MAX, Reserve};
@@ -25,7 +25,7 @@ impl fmt::Display for Broken {
 impl core::error::Error for Broken {}
 
 impl<P> Reserve<'_, P> {
-    /// Checks every invariant that can be seen while nobody is at work. O(metadata).
+    /// Checks every invariant that can be seen while no other CPU is at work. O(metadata).
     ///
     /// # Errors
     /// The first that does not hold.
@@ -78,7 +78,8 @@ impl<P> Reserve<'_, P> {
         }
     }
 
-    /// No two entries of a bucket name one descriptor, and no two that are not stale one page.
+    /// Checks that no two entries of a bucket name one descriptor, and no two valid ones the same
+    /// page.
     fn verify_index(&self) -> Result<(), Broken> {
         let broken = |at| {
             let invariant = "C8";
@@ -101,7 +102,8 @@ impl<P> Reserve<'_, P> {
                     object: desc[OBJECT].load(Relaxed),
                     index: desc[INDEX].load(Relaxed),
                 };
-                // One that is stale may name a page all the same: of another key, whose bucket is another one.
+                // A stale entry may still look valid, but its page is of another key, in another
+                // bucket.
                 let is_live = word.has_page() && entry.is_of(word.generation());
                 live += u64::from(is_live && self.bucket(&key, key.object_hash()).is(bucket));
             }

@@ -95,7 +95,7 @@ fn targets_are_small_blocks_beside_movable_contents_and_nothing_large_is_broken(
     zone.alloc_run(run(192, 30), Unmovable).unwrap();
     zone.alloc_run(run(384, 128), Movable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    // Of order 4, that what lies in 0 is in the way of is none: but it is of order 6.
+    // Nothing in 0 is in the way of a block of order 4; for order 6 something is.
     let got = reclaim.compact(&mut seat, order(6), Movable, Background, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(0)));
     assert!((100..104).any(|frame| holder.is_at(frame)));
@@ -220,7 +220,7 @@ fn r6_what_is_pinned_is_not_touched() {
     assert!(reclaim.stats().pgmigrate_fail >= 1);
 }
 
-/// Tries to pin, and to open, where contents are on their way from; and where nothing is.
+/// Tries to pin, and to open, the places that contents are leaving, and empty places.
 struct Pinner<'a, 'm> {
     zone: &'a Zone<'m, SingleThread>,
     holder: Holder,
@@ -313,7 +313,7 @@ fn what_no_client_knows_stays_and_the_second_client_is_asked_for_what_the_first_
         let holder = if nth % 2 == 0 { &first } else { &second };
         holder.hold(&zone, (3 * nth, 0), Mood::Moves);
         holder.hold(&zone, (64 + 3 * nth, 0), Mood::Moves);
-        // Nobody's.
+        // A frame without a client.
         zone.alloc_at(Frame(128 + 3 * nth), order(0), Movable)
             .unwrap();
     }
@@ -351,7 +351,7 @@ impl Migrate for Meddler<'_, '_> {
         // R5: this stops all CPUs, and waits for ever if a seat is busy.
         self.zone.verify().unwrap();
         let mut seat = self.seat.borrow_mut();
-        // The first of them is not needed any more, and something else is.
+        // Frees the first source, and allocates other frames.
         let (order, ..) = self
             .holder
             .blocks
@@ -578,7 +578,7 @@ fn a_pageblock_whose_contents_find_no_room_elsewhere_is_not_begun() {
 fn a_small_block_is_found_however_far_away_it_is() {
     machine!(zone, reclaim, &uncached(), 300);
     let holder = Holder::default();
-    // Nothing is movable but in the last pageblocks, far beyond the first look.
+    // Only the last pageblocks have movable contents, far beyond the first look.
     zone.alloc_run(run(0, 64 * 290), Unmovable).unwrap();
     for nth in 0..16 {
         holder.hold(&zone, (64 * 290 + 4 * nth, 0), Mood::Moves);

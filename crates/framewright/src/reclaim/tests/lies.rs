@@ -1,4 +1,5 @@
-//! Clients that say what is not so, or say it in another sequence: nothing of others' may be lost by it.
+//! Clients that give wrong answers, or answer in another sequence: no other client may lose
+//! anything by it.
 
 use super::*;
 use CompactEffort::Direct;

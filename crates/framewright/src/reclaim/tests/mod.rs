@@ -1,4 +1,4 @@
-//! Memory with owners who know what lies where, and the invariants by name.
+//! Memory with clients that know what lies where, and the invariants by name.
 
 extern crate std;
 
@@ -38,8 +38,8 @@ fn uncached() -> Config {
     }
 }
 
-/// Makes a zone, where `$zone` exists, all of whose frames are there, with what remembers: of so many
-/// pageblocks of 64 frames, or of another layout. `$prepare` has the zone before anything is remembered.
+/// Makes a zone `$zone` whose frames all exist, and its `$reclaim`: of that many pageblocks of 64
+/// frames, or of another layout. `$prepare` runs on the zone before the reclaim is made.
 macro_rules! machine {
     ($zone:ident, $reclaim:ident, $config:expr, $blocks:expr) => {
         let layout = ZoneLayout::new(Frame(0), 64 * $blocks)
@@ -74,7 +74,7 @@ enum Mood {
     Busy,
 }
 
-/// Somebody who holds movable blocks and knows what lies in which.
+/// A client that holds movable blocks and knows what lies in which.
 #[derive(Default)]
 struct Holder {
     /// By first frame: its order, its contents, and what is said of it.
@@ -169,7 +169,7 @@ impl Migrate for Holder {
     }
 }
 
-/// R1: nothing is apart, and who holds frames is known.
+/// R1: nothing is apart, and all frames in use are known.
 fn assert_nothing_is_left<P: crate::platform::Relax + crate::platform::Barrier>(
     zone: &Zone<'_, P>,
     held: u64,

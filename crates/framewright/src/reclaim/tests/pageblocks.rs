@@ -1,4 +1,4 @@
-//! Whole pageblocks under pressure: who has them emptied, and what happens when nobody can.
+//! Whole pageblocks under pressure: what has them emptied, and what happens when nothing can.
 
 use super::users::{Users, crowd, fill};
 use super::*;
@@ -20,7 +20,7 @@ fn empties() -> ReclaimConfig {
 
 #[test]
 fn a_request_that_would_contaminate_has_the_cheapest_pageblock_emptied() {
-    // One that there is a block for, and one for which there is none.
+    // First an order with a free block, then one without.
     for size in [0, 2] {
         has_the_cheapest_emptied(size);
     }
@@ -169,7 +169,7 @@ fn a_boost_ends_when_its_targets_were_reached() {
     assert_eq!(reclaim.targets(), plain);
 }
 
-/// Somebody who would have to give frames up in vain.
+/// A client that would give frames up for no gain.
 struct Never;
 
 impl<F> Shrink<F> for Never {
@@ -212,7 +212,7 @@ fn what_cannot_move_gets_room_from_what_can_while_lent_frames_are_free() {
         let stats = reclaim.stats();
         assert!((1..=10).contains(&stats.compact_success), "{stats:?}");
         assert_eq!(zone.polluting_fallbacks(), 0);
-        // Before anybody has to wait again, the background sees to it.
+        // The background sees to it before another request has to wait.
         assert!(reclaim.is_wanted());
         while reclaim.background(seat.frames(), &clients, 500) == Background::Works {}
         let ordinary = zone.free_frames_for(Unmovable);
@@ -222,7 +222,7 @@ fn what_cannot_move_gets_room_from_what_can_while_lent_frames_are_free() {
                 .unwrap();
         }
         assert_eq!(reclaim.stats().compact_stall, stats.compact_stall);
-        // What moves goes where nothing else can go.
+        // Movable contents go where no others can.
         let moves = seat.alloc(order(0), Movable, Context::ANY, &clients);
         assert!(moves.unwrap() < lent.end());
         drop(seat);

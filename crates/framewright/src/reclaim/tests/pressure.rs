@@ -18,9 +18,9 @@ pub(super) struct Cache {
     frames: RefCell<VecDeque<Frame>>,
     heat: u8,
     calls: Cell<u64>,
-    /// From which call on it gives nothing.
+    /// The first call that gives nothing; later ones give nothing either.
     fails_from: Option<u64>,
-    /// Only this one call gives nothing.
+    /// The only call that gives nothing.
     fails_at: Option<u64>,
     /// Takes a frame for itself before it frees any.
     allocates: bool,
@@ -77,7 +77,7 @@ impl<F: Blocks> Shrink<F> for Cache {
     }
 }
 
-/// No caches of CPUs, so that what is free is known to the frame; nothing but frames is cared for.
+/// No caches of CPUs, so that free frames are counted exactly.
 const UNCACHED: Config = Config {
     cache_permille: 0,
     fallback: crate::policy::Fallback::Concentrated,
@@ -143,7 +143,7 @@ fn watermarks_hold_as_long_as_clients_could_give() {
     assert_eq!(stats.pgscan_kswapd, 0);
     let sum: u64 = live.iter().map(|(_, size)| size.frames()).sum();
     assert!(FRAMES - sum < MIN + 4);
-    // One that must not wait may go below, and never asks anybody.
+    // A request that must not wait may go below, and never asks a client.
     let calls = cache.calls.get();
     let mut atomic = 0;
     while let Ok(frame) = seat.alloc(order(0), Unmovable, Context::NOWAIT, &clients) {
@@ -174,7 +174,7 @@ fn r3_memory_squeezed_to_nothing_gives_an_error_and_ends() {
         |_| ()
     );
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    // It holds everything, and gives nothing.
+    // The cache holds everything, and gives nothing.
     let cache = Cache {
         fails_from: Some(0),
         ..Cache::default()
@@ -343,7 +343,7 @@ fn a_free_block_in_another_cpus_cache_means_no_stall() {
     assert_eq!(found, Ok(kept));
     let stats = reclaim.stats();
     assert_eq!((stats.allocstalls(), stats.compact_stall), (0, 0));
-    // The next one would have to wait, and nobody can help it.
+    // The next one would have to wait, and no client can help it.
     let failed = seat.alloc(order(2), Movable, Context::ANY, &clients);
     assert_eq!(failed, Err(AllocError::Fragmented));
     assert_eq!(cache.calls.get(), 0, "it holds nothing");
@@ -462,7 +462,8 @@ fn a_background_that_can_do_nothing_sleeps_and_is_left_off_until_something_helps
         }
     }
     assert_eq!(wakes, [0, 2, 5, 10, 19, 28, 37]);
-    // Somebody comes to hold something, and a request gets it: it is woken at the next look.
+    // A client comes to hold something, and a request gets it: the background is woken at the next
+    // look.
     let clients = Clients {
         shrink: &[&held],
         migrate: &[],

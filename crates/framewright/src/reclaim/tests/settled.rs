@@ -6,8 +6,8 @@ use super::*;
 use crate::reclaim::watch::Lack;
 use crate::units::Context;
 
-/// A zone whose first pageblock is full, and settled: 100 of its frames cannot move; the others have 40
-/// free ones each.
+/// A zone whose first pageblock is full, and settled: 100 of its frames cannot move. Each of the
+/// others has 40 free frames.
 fn settled(zone: &Zone<'_, SingleThread>, users: &Users) {
     fill(zone, users, |id| if id == 0 { 100 } else { 40 });
     let mut frames = zone.seat(CpuId(0)).unwrap();
@@ -58,7 +58,7 @@ fn the_background_keeps_room_where_what_cannot_move_has_settled() {
         &ReclaimConfig::default()
     );
     let mut seat = reclaim.seat(zone.seat(CpuId(0)).unwrap());
-    // Who must not wait contaminates a pageblock, and the background is woken.
+    // A request that must not wait contaminates a pageblock, and the background is woken.
     seat.alloc(order(0), Unmovable, Context::NOWAIT, &clients)
         .unwrap();
     assert_eq!((contaminated(&zone), users.moved.get()), (2, 0));

@@ -5,7 +5,7 @@ use crate::platform::Fenced;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// Movable blocks of all threads: who moves one has it.
+/// Movable blocks of all threads: a thread that moves one holds it.
 #[derive(Default)]
 struct Shared {
     blocks: Mutex<BTreeMap<Frame, (Order, u64)>>,
@@ -44,7 +44,7 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
         let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut words).unwrap();
         let shared = Shared::default();
         let next = AtomicU64::new(0);
-        // Whoever has a frame that does not move has its mark.
+        // The mark of each frame in use that does not move.
         let owned: Vec<AtomicBool> = (0..64 * BLOCKS).map(|_| AtomicBool::new(false)).collect();
         let mark = |frame: Frame, order: Order, set: bool| {
             for at in frame.0..frame.0 + order.frames() {
@@ -63,8 +63,7 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
                         let size = order([0, 0, 0, 1, 2][random.below(5)]);
                         match random.below(16) {
                             0..7 => {
-                                // Under the lock: a block that is live and that nobody knows would
-                                // be somebody's mistake.
+                                // Under the lock: a live block that no client knows would be a bug.
                                 let mut blocks = shared.blocks.lock().unwrap();
                                 if let Some(frame) = seat.try_alloc(size, Movable) {
                                     let contents = next.fetch_add(1, SeqCst);

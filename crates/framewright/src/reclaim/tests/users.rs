@@ -1,4 +1,4 @@
-//! A zone that is nearly full of users' movable frames, and who knows what lies in each.
+//! A zone that is nearly full of users' movable frames, with clients that know what lies in each.
 
 use super::*;
 
@@ -7,7 +7,7 @@ use super::*;
 pub(super) struct Users {
     held: RefCell<BTreeMap<u64, u64>>,
     next: Cell<u64>,
-    /// How many frames are theirs, whatever has become of what was in them.
+    /// How many frames the users have, whatever has become of their contents.
     count: Cell<u64>,
     pub(super) pinned: Cell<bool>,
     pub(super) moved: Cell<u64>,

@@ -11,33 +11,34 @@
 //! ```
 //!
 //! The frames are a zone's, in pageblocks with the label [`Contiguous`](crate::policy::Label::Contiguous):
-//! only movable requests are served there. A bitmap says what owners have or are about to have, another
-//! what reservations need. A request claims a place in the first, has the pageblocks set apart, has clients
-//! drop what is clean and move the rest, and takes the run; where something stays, it goes to the next
-//! place. [`ContigConfig`] says how: [`ContigConfig::LINUX`] as `cma_alloc` and
-//! `alloc_contig_range` do, the default as seemed better.
+//! only movable requests are served there. One bitmap says what owners have or are about to have,
+//! another what reservations need. A request claims a place in the first, has the pageblocks set
+//! apart, has clients drop what is clean and move the rest, and takes the run. Where something
+//! stays, it goes to the next place. [`ContigConfig`] says how: [`ContigConfig::LINUX`] as
+//! `cma_alloc` and `alloc_contig_range` do, the default as seemed better.
 //!
 //! # Invariants
 //! - **M1** A frame is claimed by one owner at a time, and what is owned is an unmovable allocation in
 //!   the zone.
 //! - **M2** A reservation overlaps with no other and with no [`alloc_contig`](MigrateArea::alloc_contig).
-//! - **M3** Whatever a call returns, no pageblock is isolated because of it, and nothing is claimed but
-//!   what is owned. Contents that moved on the way stay where they went.
-//! - **M4** Every request ends: places are counted, and each one that fails is not tried again.
+//! - **M3** Whatever a call returns, it leaves no pageblock isolated, and nothing claimed but what
+//!   is owned. Contents that moved on the way stay where they went.
+//! - **M4** Every request ends: its places are counted, and a place that failed is not tried again.
 //!
-//! What cannot be had here is a guarantee: a reservation keeps other owners away, and nothing keeps
-//! what is pinned from lying in it. Whoever needs one takes the [other kind](super::Reserve).
+//! This kind of area cannot guarantee a run: a reservation keeps other owners away, but pinned
+//! contents may still lie in it. An owner that needs a guarantee takes the [other
+//! kind](super::Reserve).
 //!
 //! # Locks
-//! - Rank 0: the turn, where one owner at a time is wanted: Linux's `cma_mutex`, and like it held while
-//!   contents move. The one exception to the rule that no client is called under a lock: it is off unless
-//!   asked for, and only owners of this area ever take it. With it, a client that asks the area for frames
-//!   while it moves or drops some waits for ever.
-//! - Rank 1: the claims' lock, for bitmaps and reservations. Held while a place is chosen: microseconds.
-//!   Nobody is called under it.
+//! - Rank 0: the turn, where one owner at a time is wanted: Linux's `cma_mutex`, and like it held
+//!   while contents move. It is the one exception to the rule that no client is called under a
+//!   lock. It is off unless asked for, and only owners of this area ever take it. With it, a client
+//!   that asks the area for frames while it moves or drops some waits for ever.
+//! - Rank 1: the claims' lock, for bitmaps and reservations. Held while a place is chosen:
+//!   microseconds. No client is called under it.
 //!
-//! Owners whose pageblocks differ work side by side. Where they do not, one finds the pageblock set
-//! apart: it goes elsewhere, or waits if there is no other place.
+//! Owners of different pageblocks work side by side. An owner that finds its pageblock set apart by
+//! another goes elsewhere, or waits if there is no other place.
 //!
 //! # Sources
 //! mm/cma.c and `alloc_contig_range` of Linux 3.17 to 6.12: what they do, and in which order. How the
@@ -88,7 +89,7 @@ enum Bits {
     Owned,
     /// A reservation needs it.
     Kept,
-    /// Something there did not go away while the requests at work now have been.
+    /// Something there did not go away during the requests that are at work now.
     Avoided,
 }
 
@@ -126,9 +127,10 @@ impl fmt::Display for AreaError {
 
 impl core::error::Error for AreaError {}
 
-/// An area of contiguous frames that are lent to movable memory. See the [module's description](self).
+/// An area of contiguous frames that are lent to movable memory. See the [module's
+/// description](self).
 ///
-/// Shared by reference; what an owner does, it does through its [`Migrating`].
+/// Shared by reference; an owner works through its [`Migrating`].
 #[derive(Debug)]
 pub struct MigrateArea<'r, 'z, 'm, P> {
     reclaim: &'r Reclaim<'z, 'm, P>,
@@ -150,10 +152,10 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
         OWN_WORDS + COUNTERS + Reservations::words_needed(RESERVATIONS) + Bits::COUNT * bitmap
     }
 
-    /// An area of the frames `run` of the zone that `reclaim` is for, in `memory`, which has at least as
-    /// many words as [`words_needed`](Self::words_needed) says; their values do not matter. From now on its
-    /// pageblocks are labelled contiguous: what lies there stays, and only movable requests come. It is not
-    /// undone: an area is there as long as the zone.
+    /// An area of the frames `run` of the zone that `reclaim` is for. It lies in `memory`, which
+    /// has at least as many words as [`words_needed`](Self::words_needed) says; their values do not
+    /// matter. From now on its pageblocks are labelled contiguous: what lies there stays, and only
+    /// movable requests come. This cannot be undone: the area lasts as long as the zone.
     ///
     /// Stops all CPUs and drains. Time: O(pageblocks).
     ///
@@ -174,7 +176,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
         };
         zone.set_label(run, Label::Contiguous)
             .map_err(AreaError::Range)?;
-        // All but the reservations, whose serials go on.
+        // Clears all but the reservations, whose serials go on.
         let reserved = OWN_WORDS + COUNTERS;
         memory[..reserved].fill(0);
         memory[reserved + Reservations::words_needed(RESERVATIONS)..].fill(0);
@@ -211,19 +213,19 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
         self.run
     }
 
-    /// What moves its contents.
+    /// The reclaim that moves its contents.
     #[must_use]
     pub const fn reclaim(&self) -> &'r Reclaim<'z, 'm, P> {
         self.reclaim
     }
 
-    /// What it was made with.
+    /// The configuration that it was made with.
     #[must_use]
     pub const fn config(&self) -> &ContigConfig {
         &self.config
     }
 
-    /// All counters, since it was made. Taken one by one: while owners are at work they may be some
+    /// All counters since it was made, read one by one: while owners work they may be some
     /// operations apart.
     #[must_use]
     pub fn stats(&self) -> ContigStats {
@@ -257,7 +259,7 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
     fn set(&self, bits: Bits, ids: &Range<usize>, to: bool) {
         for (nth, mask) in words_of(ids) {
             let word = &self.bitmap(bits)[nth];
-            // A plain addition of bits: only who has the lock writes.
+            // A plain store: only the lock's holder writes.
             let before = word.load(Relaxed);
             word.store(if to { before | mask } else { before & !mask }, Relaxed);
         }

@@ -14,12 +14,13 @@ use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Run};
 use core::ops::Range;
 
-/// Looks at pageblocks that somebody else is emptying before a request gives up. A compaction takes 20
-/// to 1,000 us, an owner's run a millisecond for each 1,000 frames that are copied; a look, with the CPU
-/// given away, 1 us and more.
+/// Looks at pageblocks that another CPU is emptying before a request gives up. A compaction takes
+/// 20 to 1,000 us, an owner's run a millisecond for each 1,000 frames that are copied; a look, with
+/// the CPU given away, 1 us and more.
 const LOOKS: u32 = 1 << 14;
 
-/// An owner's access to a [`MigrateArea`], with a CPU's seat and those whose contents may have to move.
+/// An owner's access to a [`MigrateArea`], with a CPU's seat and the clients whose contents may
+/// have to move.
 #[derive(Debug)]
 pub struct Migrating<'a, 'r, 'z, 'm, P> {
     area: &'a MigrateArea<'r, 'z, 'm, P>,
@@ -28,9 +29,9 @@ pub struct Migrating<'a, 'r, 'z, 'm, P> {
 }
 
 impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
-    /// Access to `area` from a CPU with that seat, which is in the area's zone. All who hold movable
-    /// frames of the zone are among the `clients`, and those who can give frames back when there is no
-    /// room for what moves.
+    /// Access to `area` from the CPU of `seat`, which is in the area's zone. The `clients` include
+    /// all that hold movable frames of the zone, and those that can give frames back when there is
+    /// no room for what moves.
     #[must_use]
     pub const fn new(
         area: &'a MigrateArea<'r, 'z, 'm, P>,
@@ -77,8 +78,8 @@ impl<P: Relax + Barrier> Contiguous for Migrating<'_, '_, '_, '_, P> {
     }
 }
 
-/// A request that is being served: from the first such on, until there is none any more, what did not go
-/// away is avoided.
+/// A request that is being served. From the first one on, until none is at work, the area avoids
+/// what did not go away.
 struct AtWork<'a, 'r, 'z, 'm, P: Relax + Barrier>(&'a MigrateArea<'r, 'z, 'm, P>);
 
 impl<P: Relax + Barrier> Drop for AtWork<'_, '_, '_, '_, P> {
@@ -89,14 +90,14 @@ impl<P: Relax + Barrier> Drop for AtWork<'_, '_, '_, '_, P> {
     }
 }
 
-/// Frames that are claimed as long as this lives, unless they become owned.
+/// Frames that are claimed while this lives, unless they become owned.
 struct Claim<'a, 'r, 'z, 'm, P: Relax + Barrier> {
     area: &'a MigrateArea<'r, 'z, 'm, P>,
     ids: Range<usize>,
 }
 
 impl<P: Relax + Barrier> Claim<'_, '_, '_, '_, P> {
-    /// They are an owner's.
+    /// Makes them an owner's.
     fn own(mut self) -> Run {
         let ids = core::mem::take(&mut self.ids);
         let _claims = self.area.lock_claims();
@@ -115,10 +116,10 @@ impl<P: Relax + Barrier> Drop for Claim<'_, '_, '_, '_, P> {
 }
 
 impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
-    /// A run of `frames` frames, the first at a multiple of `align` frames, of what no reservation needs:
-    /// claimed, emptied and taken at the first place at which that can be done, in the order that the
-    /// [configuration](crate::policy::ContigConfig) says. The frames are unmovable allocations of the zone until they are
-    /// [released](Self::release).
+    /// A run of `frames` frames, the first at a multiple of `align` frames, from what no
+    /// reservation needs. The first place at which that can be done is claimed, emptied and taken,
+    /// in the order that the [configuration](crate::policy::ContigConfig) says. The frames are
+    /// unmovable allocations of the zone until they are [released](Self::release).
     ///
     /// Clients may be called, under no lock unless one owner at a time is wanted. Time: a search through
     /// the bitmaps, some ns for each 64 frames; and for each place as [`Reclaim::take_run`].
@@ -168,14 +169,14 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
             if !self.has_all(Bits::Owned, &ids) || !is_whole_or_none {
                 return Err(not_owned);
             }
-            // From here on nobody else releases them; claimed they are until they are free.
+            // From here on no other CPU can release them; they stay claimed until they are free.
             self.set(Bits::Owned, &ids, false);
             whole
         };
         let freed = seat.free_frames(run);
         let _claims = self.lock_claims();
         if freed.is_err() {
-            // Who owned them has freed some otherwise: so they are not all his.
+            // The caller has freed some of them by another call, so it does not own them all.
             self.set(Bits::Owned, &ids, true);
             return Err(not_owned);
         }
@@ -190,9 +191,10 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         Ok(())
     }
 
-    /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: no other
-    /// reservation and no [`alloc_contig`](Self::alloc_contig) gets any of it. The highest such run. It is lent to
-    /// movable requests as the rest of the area, so [taking](Self::take) it can fail.
+    /// Sets a run of `frames` frames aside, the first at a multiple of `align` frames: the highest
+    /// such run. No other reservation and no [`alloc_contig`](Self::alloc_contig) gets any of it.
+    /// It is lent to movable requests like the rest of the area, so [taking](Self::take) it can
+    /// fail.
     ///
     /// `name` is for listings; its first sixteen bytes are kept. Time: O(frames of the area / 64).
     ///
@@ -224,7 +226,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         Ok(reservation)
     }
 
-    /// Gives a reservation up: its frames are everybody's again.
+    /// Gives a reservation up: movable requests and other owners may use its frames again.
     ///
     /// # Errors
     /// If there is no such reservation, or it is taken.
@@ -249,8 +251,9 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         Some(self.reservations.get(reservation)?.run())
     }
 
-    /// Calls `each` with the name, the run, and whether it is taken, of every reservation; under no lock, so it
-    /// may call the area. Each is as it is when its turn comes.
+    /// Calls `each` with the name and the run of every reservation, and whether it is taken. Holds
+    /// no lock meanwhile, so `each` may call the area. Each reservation is as it is when its turn
+    /// comes.
     pub fn for_each_reservation(&self, mut each: impl FnMut(&str, Run, bool)) {
         let mut at = 0;
         let next = |at| {
@@ -264,8 +267,8 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         }
     }
 
-    /// Takes a reservation, as [`alloc_contig`](Self::alloc_contig) takes a run, but at one place: that
-    /// other owners stay away does not make what is pinned there go away.
+    /// Takes a reservation, as [`alloc_contig`](Self::alloc_contig) takes a run, but at one place.
+    /// A reservation keeps other owners away; it does not remove what is pinned there.
     ///
     /// # Errors
     /// If it is taken already, there is no such reservation, or something is in the way. Nothing is
@@ -302,7 +305,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
                 }
                 Err(error) => break Err(why(run, error)),
                 Ok(()) => {
-                    // Nobody gives it up meanwhile: it is claimed.
+                    // The reservation is claimed, so it is not given up meanwhile.
                     if let Some(entry) = self.reservations.get(reservation) {
                         entry.set_taken(true);
                     }
@@ -344,7 +347,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
                 && looks < LOOKS
                 && let EvacuateError::Range(RangeError::Isolation(_)) = error
             {
-                // Somebody was faster; what is shut is seen when the next place is chosen.
+                // Another CPU was faster; the next choice of a place sees what is shut.
                 looks += 1;
                 continue;
             }
@@ -363,7 +366,8 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         Err(last)
     }
 
-    /// A request begins. What was avoided may have gone away since anybody looked.
+    /// Begins a request. If it is the only one, it forgets what was avoided, which may have gone
+    /// away since.
     fn begin(&self) -> AtWork<'_, '_, 'z, 'm, P> {
         let _claims = self.lock_claims();
         let at_work = &self.own[AT_WORK];
@@ -383,17 +387,18 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         Some(Claim { area: self, ids })
     }
 
-    /// The block at `frame` did not go away: no run with it is tried again meanwhile (M4).
+    /// Remembers that the block at `frame` did not go away: no run with it is tried again meanwhile
+    /// (M4).
     fn avoid(&self, claim: &Claim<'_, '_, 'z, 'm, P>, frame: Frame) {
         let _claims = self.lock_claims();
-        // Of a block that reaches into the place, or a pageblock that does, what is inside.
+        // Of that block or pageblock, marks a frame inside the place.
         let at = frame.0.saturating_sub(self.run.start().0) as usize;
         let at = at.clamp(claim.ids.start, claim.ids.end - 1);
         self.set(Bits::Avoided, &(at..at + 1), true);
     }
 
-    /// There is no place that could be tried: whether there will be when somebody has emptied a
-    /// pageblock, and if not, why there is none.
+    /// No place could be tried. Returns whether there may be one when another CPU has emptied a
+    /// pageblock; if not, sets `last` to why there is none.
     fn is_somebody_emptying(&self, places: Places, last: &mut ContigError) -> bool {
         if self.config.place == Place::FirstFit {
             return false;
@@ -463,7 +468,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     }
 }
 
-/// Why a run was not taken, in the owners' words.
+/// Translates why a run was not taken into the owners' words.
 fn why(run: Run, error: EvacuateError) -> ContigError {
     match error {
         EvacuateError::InTheWay {
@@ -471,12 +476,12 @@ fn why(run: Run, error: EvacuateError) -> ContigError {
             why: Obstacle::NoRoom,
         } => ContigError::NoMemory(frame),
         EvacuateError::InTheWay { frame, why } => ContigError::Busy { frame, why },
-        // Somebody else is emptying a pageblock of it.
+        // Another CPU is emptying a pageblock of it.
         EvacuateError::Range(RangeError::Isolation(frame) | RangeError::Apart(frame)) => {
             let why = Obstacle::Busy;
             ContigError::Busy { frame, why }
         }
-        // The area's frames are the zone's, as long as nobody removes them.
+        // The zone keeps the area's frames unless they are removed.
         EvacuateError::Range(_) => ContigError::Busy {
             frame: run.start(),
             why: Obstacle::Unmovable,

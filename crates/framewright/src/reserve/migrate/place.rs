@@ -9,12 +9,13 @@ use core::ops::{Add, Range, Sub};
 /// In how many of the emptiest pageblocks a place for a run shorter than one is looked for.
 const EMPTIEST: usize = 8;
 
-/// What is in the way of a run, in frames. Only the first is exact: guests are at work meanwhile.
+/// What is in the way of a run, in frames. Only the first is exact: other CPUs are at work
+/// meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct InTheWay {
     /// Claimed, kept, or known not to go away.
     taken: i64,
-    /// In pageblocks that are pinned or that somebody is emptying.
+    /// In pageblocks that are pinned or that another CPU is emptying.
     shut: i64,
     /// In use.
     used: i64,
@@ -66,8 +67,8 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         at.map(|at| places.run_at(at))
     }
 
-    /// A place that would be there if pageblocks were not pinned, and nobody was emptying them; and
-    /// whether somebody is.
+    /// A place that would be there if no pageblock were pinned or being emptied, and whether one of
+    /// its pageblocks is being emptied.
     pub(super) fn place_if_opened(&self, places: Places) -> Option<(usize, bool)> {
         let start = places.first_fit(0, |nth| self.taken_bits(nth, true))?;
         let zone = self.reclaim.zone();
@@ -97,7 +98,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
             .fold(0, |sum, &bits| sum | self.bitmap(bits)[nth].load(Relaxed))
     }
 
-    /// What of 64 frames cannot be had, as far as the area itself knows.
+    /// Which of 64 frames cannot be had, as far as the area itself knows.
     fn taken_bits(&self, nth: usize, avoids: bool) -> u64 {
         if avoids {
             self.any_of(nth, &[Bits::Claimed, Bits::Kept, Bits::Avoided])
@@ -106,7 +107,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         }
     }
 
-    /// What of 64 frames lies in pageblocks that are pinned, or that somebody is emptying.
+    /// Which of 64 frames lie in pageblocks that are pinned, or that another CPU is emptying.
     fn shut_bits(&self, nth: usize) -> u64 {
         let zone = self.reclaim.zone();
         let offset = self.first + nth * 64;
@@ -123,12 +124,12 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         })
     }
 
-    /// The place with the fewest frames in use, as far as it was looked for.
+    /// The place with the fewest frames in use, as far as the search went.
     fn cheapest(&self, places: Places) -> Option<usize> {
         let found = if places.run_at(0).len() < self.block_frames() {
             self.cheapest_in_emptiest(places)
         } else {
-            // A few ns for each 64 frames of the area.
+            // The search takes a few ns for each 64 frames of the area.
             places.cheapest(64, &(0..self.frames()), |nth, mask| {
                 self.in_the_way(nth, mask)
             })
@@ -152,8 +153,8 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         }
     }
 
-    /// Of a run that is shorter than a pageblock and starts in one of the emptiest: in the first of those
-    /// in which there is a place, the cheapest one.
+    /// For a run that is shorter than a pageblock: looks at the emptiest pageblocks in turn.
+    /// Returns the cheapest place in the first of them that has one.
     fn cheapest_in_emptiest(&self, places: Places) -> Option<usize> {
         let zone = self.reclaim.zone();
         let blocks = self.frames() / self.block_frames();

@@ -1,4 +1,4 @@
-//! The slow check of what the invariants say, for whoever nobody else works beside.
+//! The slow check of the invariants, for an area at rest.
 
 use super::{Bits, MigrateArea};
 use crate::frame::Content;
@@ -9,7 +9,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::units::Mobility;
 
 impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
-    /// Checks every invariant that can be seen while nobody is at work. O(frames).
+    /// Checks every invariant that can be seen while no other CPU is at work. O(frames).
     ///
     /// # Errors
     /// The first that does not hold.
@@ -46,7 +46,7 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
                 at,
             });
             let Some(ids) = ids else { return broken };
-            // Taken as a whole, or not at all.
+            // A reservation is taken as a whole, or not at all.
             let owned = ids.clone().filter(|&at| has(Bits::Owned, at)).count();
             if owned != if entry.is_taken() { ids.len() } else { 0 } {
                 return broken;

@@ -36,7 +36,7 @@ fn another_pool_evicts_a_pools_pages_down_to_its_least_and_no_further() {
     put_all(&mut guest, b, 0..200);
     assert_eq!(found(&mut guest, a, 0..32), 8);
     assert_eq!(found(&mut guest, b, 0..200), 24);
-    // Its own a pool evicts when it has no more than that, and nobody has.
+    // A pool evicts its own pages when it has no more than that, and no pool has.
     put_all(&mut guest, a, 100..200);
     assert_eq!(found(&mut guest, a, 100..200), 8);
     reserve.verify().unwrap();

@@ -432,7 +432,7 @@ fn a_pool_with_a_budget_of_dirty_pages_refuses_one_more_until_some_are_clean() {
         reserve.stats().guests().refused[Refused::DirtyFull as usize],
         3
     );
-    // Of a pool that is closed nothing is left over for the next one of that number, before anybody cleans.
+    // A closed pool leaves nothing over for the next one of its number, even before a cleaner runs.
     guest.invalidate_pool(pool);
     let again = reserve.open_pool(&config).unwrap();
     assert_eq!(again, pool);

@@ -1,4 +1,5 @@
-//! Numbers that tell an earlier page from a later one, counted as far as nobody waits for.
+//! Generations that tell an earlier page from a later one, counted further than a test can wait
+//! for.
 
 use super::*;
 

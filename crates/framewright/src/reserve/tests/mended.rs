@@ -92,7 +92,7 @@ fn a_page_of_a_closed_pool_is_not_written_for_the_next_one_of_that_number() {
     let again = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let cleaned = guest.clean(u64::MAX, |_, _| panic!("nobody's page is written"));
     assert_eq!(cleaned, Cleaned::default());
-    // As long as the number is nobody's, the cleaner gives the frame back.
+    // As long as no pool has the number, the cleaner gives the frame back.
     guest.put_dirty(key(again, 0, 5), &page(1)).unwrap();
     guest.invalidate_pool(again);
     let cleaned = guest.clean(u64::MAX, |_, _| panic!("nobody's page is written"));

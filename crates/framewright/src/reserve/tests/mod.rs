@@ -84,12 +84,12 @@ pub(super) fn reserve(frames: u64, cpus: u16) -> (Box<Reserve<'static, Toy>>, To
     (Box::new(reserve), toy)
 }
 
-/// A page that says whose it is, at both ends and in between, and is no repeated word.
+/// A page that carries its stamp at both ends and in between, and is no repeated word.
 pub(super) fn page(stamp: u64) -> PageWords {
     core::array::from_fn(|n| stamp << 16 | n as u64)
 }
 
-/// Whose page it is; panics if it is of two.
+/// The stamp of a page; panics if the page is a mix of two.
 pub(super) fn stamp(page: &PageWords) -> u64 {
     for (n, word) in page.iter().enumerate() {
         assert_eq!(*word, page[0] | n as u64, "a torn page");

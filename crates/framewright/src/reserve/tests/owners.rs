@@ -58,7 +58,7 @@ fn plain_requests_fragment_each_other_and_a_reservation_holds() {
     for single in singles.iter().filter(|run| run.start().0 % 2 == 0) {
         plain.release(*single).unwrap();
     }
-    // Half of it is nobody's, and no two frames side by side.
+    // Half of it is free, but no two frames side by side.
     assert_eq!(plain.alloc_contig(2, 1), Err(TakeError::NoRoom));
 
     let (reserve, _) = reserve(1024, 1);

@@ -1,4 +1,4 @@
-//! Pages that are on no device, and owners who want their frames.
+//! Pages that are on no device, and owners that want their frames.
 
 use super::*;
 use crate::frame::AllocError;
@@ -133,11 +133,12 @@ fn an_exclusive_get_takes_a_dirty_page_away_wherever_it_lies() {
     }
     assert_eq!(reserve.collect(&mut supply), 7);
     reserve.release(run).unwrap();
-    // None of them counts any more.
+    // None of them counts now.
     for index in 0..8 {
         guest.put_dirty(key(pool, index), &page(index)).unwrap();
     }
-    // A page that is got while it is written is the getter's; the writer finds that it is nobody's.
+    // A page that is got while it is written belongs to the getter; the writer finds that it is
+    // gone.
     drop(guest);
     let mut cleaner = super::guest(&reserve, 0);
     let mut other = super::guest(&reserve, 1);
@@ -178,7 +179,7 @@ fn without_ordinary_memory_nothing_is_lost_and_a_clean_run_is_taken_if_there_is_
     assert_eq!(plenty.free.len(), 100 - 5);
     assert!((0..14).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
     reserve.verify().unwrap();
-    // Where no page may go, no page goes, and a reserve without room asks nobody.
+    // Where no page may go, no page goes, and a reserve without room asks no supply.
     let (reserve, _, mut supply) = beside(8, 0);
     let stays = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let mut guest = super::guest(&reserve, 0);

@@ -11,7 +11,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// The poison test: the owner fills what he took, while guests look at every page that they get.
+/// The poison test: the owner fills what it took, while guests look at every page that they get.
 #[test]
 fn c4_no_guest_ever_gets_what_an_owner_wrote() {
     let (reserve, toy) = reserve(1024, 3);

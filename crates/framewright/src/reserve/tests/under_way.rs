@@ -160,7 +160,7 @@ fn c3_an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_c
         assert_eq!(reserve.occupancy().owned, 0);
         assert!(one.get(key(pool, 1), &mut [0; 512]));
         reserve.verify().unwrap();
-        // Nobody is inside now: no round is needed.
+        // No guest is inside now, so no round is needed.
         assert_eq!(reserve.try_take(all, 0), Ok(run));
         assert_eq!(reserve.try_take(all, 0), Err(TakeError::Taken(run)));
         reserve.release(run).unwrap();
@@ -186,7 +186,7 @@ fn c1_a_copy_that_panics_leaves_no_frame_in_transit() {
         reserve.verify().unwrap();
         assert_eq!(reserve.occupancy().free, 64);
         assert!(!other.get(key(pool, 1), &mut [0; 512]));
-        // Who walks waits for nobody, and no gate is held open.
+        // A walk waits for no other CPU, and holds no gate open.
         other.invalidate_object(pool, 0);
         let run = reserve.alloc_contig(64, 1).unwrap();
         reserve.release(run).unwrap();
@@ -289,7 +289,8 @@ fn a_page_that_is_forgotten_or_taken_away_while_it_is_put_back_is_nowhere() {
     put_back_while(&PUT_BACK, |other, pool| {
         other.put_dirty(key(pool, 1), &page(9)).unwrap_err();
     });
-    // Who forgets a whole object waits for a page on its way, so he cannot be called in the middle of it.
+    // Forgetting a whole object waits for a page on its way, so it cannot be called in the middle
+    // of one.
     let exclusive = PoolConfig {
         exclusive: true,
         ..PUT_BACK

@@ -1,4 +1,4 @@
-//! Requests that fail, or go elsewhere: pins, tries, no room, somebody else at work.
+//! Requests that fail, or go elsewhere: pins, tries, no room, another CPU at work.
 
 use super::*;
 
@@ -181,7 +181,7 @@ fn m3_however_the_nth_call_of_a_client_fails_nothing_is_lost() {
 
 #[test]
 fn without_room_elsewhere_it_fails_at_once_unless_somebody_gives_frames_back() {
-    /// Gives frames back that nobody needs.
+    /// Gives its spare frames back.
     struct Spare(RefCell<Vec<Frame>>);
     impl Shrink<Seat<'_, '_, SingleThread>> for Spare {
         fn holding(&self) -> Holding {
@@ -333,7 +333,7 @@ fn a_pageblock_that_somebody_else_isolates_is_passed_by_or_waited_for() {
     }
 }
 
-/// A client whose call panics.
+/// A client that panics when called.
 struct Panics;
 
 impl Migrate for Panics {
@@ -355,7 +355,7 @@ fn m3_a_client_that_panics_leaves_nothing_claimed_or_isolated() {
         assert!(got.is_err());
         assert_eq!(area.claimed_frames(), 0);
         area.verify().unwrap();
-        // The targets are lost: nobody knows whether contents lie there.
+        // The targets are lost: whether contents lie there is unknown.
         zone.verify().unwrap();
         let got = area.alloc_contig(&mut seat, 8, 1, &movers(&[&holder]));
         assert!(got.is_ok(), "{got:?}");

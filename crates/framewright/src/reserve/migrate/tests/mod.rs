@@ -1,4 +1,4 @@
-//! A zone with an area in it, clients who know what lies where, and the invariants by name.
+//! A zone with an area in it, clients that know what lies where, and the invariants by name.
 
 extern crate std;
 
@@ -87,7 +87,7 @@ enum Mood {
     Clean,
 }
 
-/// Somebody who holds movable blocks and knows what lies in which.
+/// A client that holds movable blocks and knows what lies in which.
 #[derive(Default)]
 struct Holder {
     blocks: RefCell<BTreeMap<Frame, (Order, u64, Mood)>>,
@@ -181,7 +181,7 @@ impl Migrate for Holder {
     }
 }
 
-/// Nobody gives frames back; these move.
+/// Clients that give no frames back; `migrate` can move.
 fn movers<'c, F: ?Sized>(migrate: &'c [&'c dyn Migrate]) -> Clients<'c, F> {
     Clients {
         shrink: &[],
@@ -212,7 +212,7 @@ fn state(area: &TheArea<'_>, holder: &Holder) -> State {
     }
 }
 
-/// All invariants, and that what is not free is held by somebody who is known.
+/// Asserts all invariants, and that `holder` knows all that is not free.
 fn assert_sound(area: &TheArea<'_>, holder: &Holder) {
     let zone = area.reclaim().zone();
     area.verify().unwrap();

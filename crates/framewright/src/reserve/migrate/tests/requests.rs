@@ -145,7 +145,7 @@ fn contents_go_where_no_owner_comes_unless_there_is_nothing_else() {
     assert_sound_but(&area, 1);
 }
 
-/// As `assert_sound`, with so many unmovable frames of somebody else's.
+/// As `assert_sound`, with `others` unmovable frames of other users.
 fn assert_sound_but(area: &TheArea<'_>, others: u64) {
     area.verify().unwrap();
     let zone = area.reclaim().zone();

@@ -1,4 +1,4 @@
-//! Reservations where contents have to move: nobody's requests break them up, and taking may fail.
+//! Reservations where contents have to move: no other request breaks them up, and taking may fail.
 
 use super::*;
 

@@ -5,7 +5,7 @@ use crate::platform::Fenced;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// Movable blocks of all threads: who moves one has it.
+/// Movable blocks of all threads: a thread that moves one holds it.
 #[derive(Default)]
 struct Shared {
     blocks: Mutex<BTreeMap<Frame, (Order, u64)>>,
@@ -40,7 +40,7 @@ fn m1_owners_on_several_cpus_beside_tenants_never_share_a_frame() {
         let area = MigrateArea::new(&reclaim, of, &config, &mut words).unwrap();
         let shared = Shared::default();
         let next = AtomicU64::new(0);
-        // Whoever owns a frame has its mark.
+        // The mark of each owned frame.
         let marks: Vec<AtomicBool> = (0..FRAMES).map(|_| AtomicBool::new(false)).collect();
         let mark = |run: Run, set: bool| {
             for at in run.start().0..run.end().0 {
@@ -59,7 +59,8 @@ fn m1_owners_on_several_cpus_beside_tenants_never_share_a_frame() {
                     for _ in 0..1500 {
                         match random.below(8) {
                             0..4 => {
-                                // Under the lock: what is live and nobody knows is in the way.
+                                // Under the lock: a live block that is not in the list is in the
+                                // way.
                                 let mut blocks = shared.blocks.lock().unwrap();
                                 if let Some(frame) = seat.try_alloc(Order::ZERO, Movable) {
                                     let contents = next.fetch_add(1, SeqCst);
