@@ -1,4 +1,4 @@
-//! Pageblocks set apart: their owner empties them, and nobody allocates there meanwhile.
+//! Pageblocks set apart: their owner empties them, and nothing is allocated there meanwhile.
 //!
 //! ```text
 //!     open ── set_apart ──▶ apart ── dropped ─────────────▶ open
@@ -7,17 +7,18 @@
 //!                             └───── keep_isolated ───────▶ isolated, until `unisolate`
 //! ```
 //!
-//! Each of these stops all CPUs for a moment. A pageblock apart is isolated, so no search finds it and
-//! what is freed there is not cached. What some CPU had cached of it goes back in the same moment, and
-//! of other pageblocks nothing does: so from then on its frames are live, or free, or on their way from
-//! the one to the other, and nothing of it can become live any more.
+//! Each of these stops all CPUs for a moment. A pageblock apart is isolated, so no search finds it
+//! and what is freed there is not cached. What any CPU had cached of it goes back in the same
+//! moment, and other pageblocks do not change. From then on its frames are live, or free, or on
+//! their way from live to free, and none of them can become live again.
 //!
 //! # Invariants
-//! - **A1** A pageblock is isolated by one owner: who finds it isolated is refused.
+//! - **A1** A pageblock is isolated by one owner: another CPU that finds it isolated is refused.
 //! - **A2** A pageblock with a pin, and one of the high-order reserve, is never set apart.
 //! - **A3** However an [`Apart`] ends, its pageblocks are open, except by `keep_isolated`.
-//! - **A4** Until then nobody else changes what they are: who would pin, isolate, open, label or remove
-//!   them is [refused](RangeError::Apart). So what lies there can be moved without another look.
+//! - **A4** Until then only the owner changes what they are: a call that would pin, isolate, open,
+//!   label or remove them is [refused](RangeError::Apart). So what lies there can be moved without
+//!   another look.
 
 #[cfg(doc)]
 use super::RangeError;
@@ -39,8 +40,8 @@ pub(crate) struct Apart<'z, 'm, P: Relax + Barrier> {
     ids: Range<usize>,
 }
 
-/// Pageblocks beside those apart that nobody pins as long as this lives: blocks that are larger than a
-/// pageblock reach into them.
+/// Pageblocks beside those apart that cannot be pinned as long as this lives: blocks that are
+/// larger than a pageblock reach into them.
 #[must_use = "pageblocks are kept from being pinned as long as this lives"]
 pub(crate) struct Beyond<'z, 'm, P: Relax + Barrier> {
     zone: &'z Zone<'m, P>,
@@ -52,31 +53,32 @@ pub(crate) struct Beyond<'z, 'm, P: Relax + Barrier> {
 pub(crate) enum NotApart {
     /// It has a pin.
     Pinned(usize),
-    /// It is isolated, or being emptied: somebody else's.
+    /// It is isolated, or another CPU is emptying it.
     Isolated(usize),
     /// It is part of the high-order reserve.
     Reserved(usize),
 }
 
-/// What a frame that is not free belongs to.
+/// What is at a frame that is not free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
     /// A live block starts here.
     Block(Order, Mobility),
-    /// It is the first frame of a block in some CPU's cache.
+    /// The first frame of a block in a CPU's cache.
     Cached(Order),
     /// It does not exist.
     Absent,
-    /// Nothing that starts here: inside a larger block, or on its way to be free or live.
+    /// No block starts here: the frame lies inside a larger block, or is on its way to be free or
+    /// live.
     Unknown,
 }
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
-    /// Sets the pageblocks `ids` apart, all or none. Stops all CPUs; O(frames of `ids`), and if
-    /// something of them is cached, O(cached blocks).
+    /// Sets the pageblocks `ids` apart, all or none. Stops all CPUs; O(frames of `ids`), and if any
+    /// of their frames is cached, O(cached blocks).
     ///
     /// # Errors
-    /// The first one that must not be; nothing has changed then.
+    /// The first pageblock that cannot be set apart; nothing has changed then.
     pub(crate) fn set_apart(&self, ids: Range<usize>) -> Result<Apart<'_, 'm, P>, NotApart> {
         let stopped = self.stop();
         for id in ids.clone() {
@@ -102,7 +104,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 }
 
 impl<P: Relax> Zone<'_, P> {
-    /// Waits a moment for somebody else, for the `attempt`th time.
+    /// Waits a moment for another CPU, for the `attempt`th time.
     pub(crate) fn relax(&self, attempt: u32) {
         self.platform.relax(attempt);
     }
@@ -120,33 +122,34 @@ impl<P> Zone<'_, P> {
     }
 
     /// How many pageblocks lie before the first aligned block of `order`, which is larger than one,
-    /// and how many make one.
+    /// and how many make up one such block.
     pub(crate) const fn alignment(&self, order: Order) -> (usize, usize) {
         let run = 1 << (order.get() - self.map.pageblock_order);
         let first = (self.map.origin >> self.map.pageblock_order) as usize;
         (first.next_multiple_of(run) - first, run)
     }
 
-    /// Whether classes are by label and not by composition.
+    /// Whether labels decide the class of a pageblock, and not its composition.
     pub(crate) const fn is_labelled(&self) -> bool {
         self.policy.is_labelled()
     }
 
-    /// Whether a pageblock of `offsets`, which are not empty, has a pin: a block that is larger than
-    /// one may reach into some that are not apart.
+    /// Whether a pageblock of `offsets`, which are not empty, has a pin: a block that is larger
+    /// than one may reach into pageblocks that are not apart.
     pub(crate) fn is_pinned(&self, offsets: Range<usize>) -> bool {
         (self.pageblock_of(offsets.start)..=self.pageblock_of(offsets.end - 1))
             .any(|id| self.pins(id) > 0)
     }
 
-    /// Pins and isolation of a pageblock, as of some moment: `None` if it is isolated or somebody's.
+    /// The pins of a pageblock, as of some moment: `None` if it is isolated or another CPU empties
+    /// it.
     #[inline]
     pub(crate) fn pins_if_open(&self, id: usize) -> Option<u32> {
         (!self.meta(id).is_isolated() && !self.is_apart(id)).then(|| self.pins(id))
     }
 
-    /// The first frame in `offsets` that is not free, as of some moment. In a pageblock apart what is
-    /// free stays free.
+    /// The first frame in `offsets` that is not free, as of some moment. In a pageblock apart a
+    /// free frame stays free.
     #[inline]
     pub(crate) fn next_taken(&self, offsets: Range<usize>) -> Option<usize> {
         let mut at = offsets.start;
@@ -182,7 +185,7 @@ impl<P> Zone<'_, P> {
             .sum()
     }
 
-    /// What the frame at `offset`, which is not free, belongs to.
+    /// What is at the frame at `offset`, which is not free.
     #[inline]
     pub(crate) fn content(&self, offset: usize) -> Content {
         let tag = self.tag(offset);
@@ -224,8 +227,8 @@ impl<P> Zone<'_, P> {
         self.offset(frame)
     }
 
-    /// Which of the 64 frames from `offset` on are free, as of some moment; bits beyond `end` mean
-    /// nothing. `offset` is a multiple of 64, or of a pageblock's frames where those are fewer.
+    /// Which of the 64 frames from `offset` on are free, as of some moment; bits beyond `end` have
+    /// no meaning. `offset` is a multiple of 64, or of a pageblock's frames where those are fewer.
     #[inline]
     pub(crate) fn free_bits(&self, offset: usize, end: usize) -> u64 {
         let here = self.map.block_frames() as usize;
@@ -239,7 +242,7 @@ impl<P> Zone<'_, P> {
         })
     }
 
-    /// Free frames in pageblocks, those in caches not counted; more or less, while CPUs work.
+    /// Free frames in pageblocks, those in caches not counted; inexact while CPUs work.
     pub(crate) fn free_in_pageblocks(&self) -> u64 {
         self.pageblock_free_frames()
     }
@@ -251,11 +254,12 @@ impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
         self.ids.clone()
     }
 
-    /// Sees to it that nobody pins the pageblocks into which `offsets` reach beyond those apart, until
-    /// what is returned is dropped. Each of both stops all CPUs, if there are any.
+    /// Makes sure that the pageblocks into which `offsets` reach beyond those apart cannot be
+    /// pinned, until the result is dropped. This and the drop each stop all CPUs, if there are such
+    /// pageblocks.
     ///
     /// # Errors
-    /// The first one that is pinned, or emptied by somebody else.
+    /// The first one that is pinned, or that another CPU empties.
     pub(crate) fn keep_unpinned_beyond(
         &self,
         offsets: &Range<usize>,
@@ -283,9 +287,9 @@ impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
         Ok(Some(Beyond { zone, ids }))
     }
 
-    /// Opens the pageblocks, and takes the block of `order` at `offset` as an allocation of `seat`'s
-    /// for contents of `mobility` before anybody else can. `None` if one of its frames is not free: then
-    /// they are only opened.
+    /// Opens the pageblocks, and takes the block of `order` at `offset` as an allocation of
+    /// `seat`'s for contents of `mobility` before any other CPU can. `None` if one of its frames is
+    /// not free: then it only opens them.
     ///
     /// A label of another mobility is treated as when a request falls back.
     pub(crate) fn open_with_block(
@@ -322,8 +326,8 @@ impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
     }
 
     /// Opens the pageblocks, and takes the frames at `offsets`, which lie in them, as the fewest
-    /// allocations for contents of `mobility`, before anybody else can. `false` if one of them is not
-    /// free: then the pageblocks are only opened.
+    /// allocations for contents of `mobility`, before any other CPU can. `false` if one of the
+    /// frames is not free: then it only opens the pageblocks.
     pub(crate) fn open_with_run(mut self, offsets: &Range<usize>, mobility: Mobility) -> bool {
         let zone = self.zone;
         let mine = zone.offsets_of(&self.ids);
@@ -380,7 +384,7 @@ impl<'m, P> Stopped<'_, 'm, P> {
         held.unlock();
     }
 
-    /// Gives what is cached of `offsets` back.
+    /// Gives back what is cached of `offsets`.
     fn drain_from(&self, offsets: &Range<usize>) {
         let zone = self.zone;
         if !offsets.clone().any(|offset| zone.tag(offset).is_cached()) {
@@ -391,7 +395,7 @@ impl<'m, P> Stopped<'_, 'm, P> {
         }
     }
 
-    /// Takes what `wanted` takes of the isolated pageblock `id`, from `slot` on. It is free.
+    /// Takes `wanted` from the isolated pageblock `id`, at `slot`, where it is free.
     fn take_apart(&self, seat: SeatWords<'m>, id: usize, slot: usize, wanted: Wanted) {
         let zone = self.zone;
         let part = wanted.order.min(zone.pageblock_order());
@@ -410,7 +414,7 @@ impl<'m, P> Stopped<'_, 'm, P> {
 }
 
 impl<'m> SeatWords<'m> {
-    /// Gives those cached blocks back that lie in `offsets`, whole pageblocks.
+    /// Gives back the cached blocks that lie in `offsets`, which are whole pageblocks.
     fn drain_from<P>(self, zone: &Zone<'m, P>, offsets: &Range<usize>) {
         for mobility in Mobility::ALL {
             // A stock lies in one pageblock.
@@ -423,7 +427,8 @@ impl<'m> SeatWords<'m> {
             for order in (0..CACHED_ORDERS as u8).filter_map(Order::new) {
                 let cached = self.cached(mobility, order.index());
                 let entries = &self.entries(mobility, order.index())[..cached];
-                // Those to go before those that stay, both as they were: the oldest go.
+                // Moves those that go before those that stay, each group in its order: the oldest
+                // are given back.
                 let mut stay = [0; CACHE_MAX];
                 let mut staying = 0;
                 let mut going = 0;

@@ -7,10 +7,11 @@ use super::zone::Zone;
 use crate::policy::{End, Label};
 use crate::units::{Mobility, Order};
 
-/// Takes a block of more than the pageblock order; its offset, if there is one. Never waits.
+/// Takes a block of more than the pageblock order. Returns its offset, if there is one. Never
+/// waits.
 ///
-/// All aligned runs are looked at, from the end of memory where the mobility belongs. A run whose
-/// pageblocks are held by another CPU is passed by.
+/// Looks at all aligned runs, from the end of memory where the mobility belongs. Passes by a run if
+/// another CPU holds one of its pageblocks.
 pub(super) fn take<'m, P>(
     zone: &Zone<'m, P>,
     seat: SeatWords<'m>,
@@ -40,7 +41,7 @@ pub(super) fn take<'m, P>(
     None
 }
 
-/// Takes the pageblocks `ids` as one block, all or none.
+/// Takes the pageblocks `ids` as one block, or takes none.
 fn take_run<'m, P>(
     zone: &Zone<'m, P>,
     seat: SeatWords<'m>,
@@ -59,8 +60,8 @@ fn take_run<'m, P>(
             taken
         });
         if !taken {
-            // What was taken so far is nobody's yet; its holders come and go, so this does not
-            // wait for long.
+            // No block lies in them yet, and other CPUs hold them only briefly, so giving them back
+            // does not wait for long.
             for taken in ids.start..id {
                 give_pageblock(zone, seat, taken, wanted.mobility);
             }
@@ -92,7 +93,7 @@ fn is_takeable<P>(zone: &Zone<'_, P>, id: usize, mobility: Mobility) -> bool {
     may && !meta.is_isolated() && meta.orders() >> zone.map.pageblock_order & 1 != 0
 }
 
-/// Gives a pageblock back that was taken whole and in which no block starts.
+/// Gives back a pageblock that was taken whole and in which no block starts.
 fn give_pageblock<'m, P>(zone: &Zone<'m, P>, seat: SeatWords<'m>, id: usize, mobility: Mobility) {
     let order = zone.pageblock_order();
     if let Some(mut held) = zone.try_lock(seat, id) {
@@ -108,7 +109,7 @@ fn give_pageblock<'m, P>(zone: &Zone<'m, P>, seat: SeatWords<'m>, id: usize, mob
     }
 }
 
-/// Gives a live block of more than the pageblock order back. `Err` if it is not live any more.
+/// Gives back a live block of more than the pageblock order. `Err` if it is no longer live.
 pub(super) fn give<'m, P>(
     zone: &Zone<'m, P>,
     seat: SeatWords<'m>,

@@ -16,30 +16,30 @@ use core::ops::Range;
 pub(super) const LOCK: usize = 0;
 /// Free frames and allocated frames by mobility, 16 bits each, free frames lowest.
 pub(super) const COUNTS: usize = 1;
-/// One byte a bitmap word: the orders of its maximal free runs ([`orders_in`]).
+/// One byte for each bitmap word: the orders of its maximal free runs ([`orders_in`]).
 pub(super) const ORDERS: usize = 2; // and 3
 /// See [`Meta`].
 pub(super) const META: usize = 4;
-/// Absent frames (16 bits), pins above them (32 bits), and [`APART`]. Changes only while all CPUs stand
-/// still.
+/// Absent frames (16 bits), pins above them (32 bits), and [`APART`]. Changes only while all CPUs
+/// stand still.
 const ABSENT: usize = 5;
-/// In the same word: the pageblock has an owner who empties it, and until that is over nobody may pin it
-/// or change what it is.
+/// In the same word: an owner empties the pageblock. Until it has finished, no other CPU may pin
+/// the pageblock or change what it is.
 const APART: u64 = 1 << 63;
 /// The CPU that works in it, plus one; a hint.
 const RESERVED: usize = 6;
 
 const _: () = assert!(RESERVED < BLOCK_WORDS);
 
-/// Somebody holds the pageblock.
+/// A CPU holds the pageblock.
 pub(super) const LOCKED: u64 = 1;
-/// A block was freed from elsewhere and not yet collected: whoever unlocks collects.
+/// A block was freed from elsewhere and not yet collected: the CPU that unlocks collects it.
 const PENDING: u64 = 2;
 
 /// In each byte of [`ORDERS`], the bit of a full word.
 pub(super) const FULL_WORDS: u64 = 0x4040_4040_4040_4040;
 
-/// The orders below a word's in any byte of `orders`, one bit each.
+/// The orders below a word's that occur in any byte of `orders`, one bit each.
 #[inline(always)]
 pub(super) const fn small_orders(orders: u64) -> u16 {
     let mut any = orders;
@@ -49,7 +49,7 @@ pub(super) const fn small_orders(orders: u64) -> u16 {
     any as u16 & 0x3f
 }
 
-/// A look at a pageblock without holding it: true at some moment, stale at once.
+/// Looks at a pageblock without holding it: true at some moment, stale at once.
 impl<'m, P> Zone<'m, P> {
     #[inline(always)]
     pub(super) fn descriptor(&self, id: usize) -> &'m [AtomicU64; BLOCK_WORDS] {
@@ -79,7 +79,7 @@ impl<'m, P> Zone<'m, P> {
         Meta(self.descriptor(id)[META].load(Relaxed))
     }
 
-    /// The facts of a pageblock that nobody works in at the moment.
+    /// The facts of a pageblock, as of a moment at which no CPU works in it.
     pub(super) fn facts(&self, id: usize) -> BlockFacts {
         let words = self.descriptor(id);
         let counts = Counts(words[COUNTS].load(Relaxed));
@@ -87,7 +87,7 @@ impl<'m, P> Zone<'m, P> {
         counts.facts(self.meta(id).label(), u32::from(absent))
     }
 
-    /// Makes a zeroed descriptor that of a pageblock without any frame.
+    /// Turns a zeroed descriptor into that of a pageblock without any frame.
     pub(super) fn make_absent(&self, id: usize) {
         let words = self.descriptor(id);
         words[ABSENT].store(self.map.block_frames(), Relaxed);
@@ -97,7 +97,7 @@ impl<'m, P> Zone<'m, P> {
         words[META].store(Meta::new(0, class, label, false).0, Relaxed);
     }
 
-    /// Whether somebody empties the pageblock, or moves a block that reaches into it.
+    /// Whether a CPU empties the pageblock, or moves a block that reaches into it.
     pub(super) fn is_apart(&self, id: usize) -> bool {
         self.descriptor(id)[ABSENT].load(Relaxed) & APART != 0
     }
@@ -117,7 +117,7 @@ impl<'m, P> Zone<'m, P> {
         self.descriptor(id)[RESERVED].store(value, Relaxed);
     }
 
-    /// Locks pageblock `id` if nobody holds it. Time: one compare-and-swap.
+    /// Locks pageblock `id` if no CPU holds it. Time: one compare-and-swap.
     #[inline(always)]
     pub(super) fn try_lock(&self, seat: SeatWords<'m>, id: usize) -> Option<Held<'_, 'm, P>> {
         let words = self.descriptor(id);
@@ -164,7 +164,7 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// Gives the lock of a pageblock up, unless something was freed from elsewhere.
+    /// Gives up the lock of a pageblock, unless something was freed from elsewhere.
     #[inline(always)]
     pub(super) fn try_unlock(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
         let lock = &words[LOCK];
@@ -179,22 +179,22 @@ impl<'m, P> Zone<'m, P> {
         unlocked
     }
 
-    /// Leaves the block at `offset`, whose tag is already [`Tag::remote`], for whoever holds its
-    /// pageblock. Never waits.
+    /// Leaves the block at `offset`, whose tag is already [`Tag::remote`], to the CPU that holds
+    /// its pageblock. Never waits.
     pub(super) fn leave(&self, seat: SeatWords<'m>, offset: usize) {
         let id = offset >> self.map.pageblock_order;
         let slot = offset & (self.map.block_frames() as usize - 1);
-        // Release: the tag is seen by whoever collects the bit.
+        // Release: the CPU that collects the bit sees the tag.
         self.remote_bitmap(id)[slot / 64].fetch_or(1 << (slot % 64), Release);
-        // Release again, so that whoever sees PENDING sees the bit. If nobody holds the lock
-        // (any more), the last holder may not have seen the bit: then it is collected here.
+        // Release again: a CPU that sees PENDING sees the bit. If no CPU holds the lock now, the
+        // last holder may have missed the bit, so this CPU collects it.
         let lock = &self.descriptor(id)[LOCK];
         if lock.fetch_or(PENDING, AcqRel) & LOCKED == 0
             && let Some(held) = self.try_lock(seat, id)
         {
             held.unlock();
         }
-        // Else somebody has locked it since, and will see PENDING when unlocking.
+        // Else another CPU has locked it since, and sees PENDING when it unlocks.
     }
 }
 
@@ -205,22 +205,24 @@ impl<'m, P> Zone<'m, P> {
 #[must_use = "a pageblock that is not unlocked stays locked"]
 pub(super) struct Held<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
-    /// Whose counters change.
+    /// The seat that the counters are charged to.
     seat: SeatWords<'m>,
-    /// For the account of the lock.
+    /// When the lock was taken, for its account.
     since: u64,
     pub(super) id: usize,
     pub(super) words: &'m [AtomicU64; BLOCK_WORDS],
     pub(super) counts: Counts,
     pub(super) orders: [u64; 2],
-    /// What is free in blocks of order 3 and more, and blocks of order 2, since it was locked.
+    /// Change since the lock was taken: free frames in blocks of order 3 and more, and free blocks
+    /// of order 2.
     pub(super) large: i64,
     pub(super) order_2: i64,
-    /// Words, one bit each, whose bits are ahead of `orders`, `large` and `order_2`: see `settle`.
+    /// Words, one bit each, with bits that `orders`, `large` and `order_2` do not know yet: see
+    /// `settle`.
     pub(super) ahead: u16,
-    /// What was free when it was locked, if it was mixed then.
+    /// Free frames when it was locked, if it was mixed then.
     free_mixed: u64,
-    /// What was free when it was locked, if it was lent then.
+    /// Free frames when it was locked, if it was lent then.
     free_lent: u64,
     /// As published: the index agrees with it.
     meta: Meta,
@@ -267,7 +269,7 @@ impl<P> Held<'_, '_, P> {
         *orders = *orders & !(0xff << shift) | u64::from(orders_in(bits)) << shift;
     }
 
-    /// Leaves a word, which has `bits` so far, to [`settle`](Self::settle).
+    /// Leaves a word, which had `bits` so far, to [`settle`](Self::settle).
     #[inline(always)]
     pub(super) fn go_ahead(&mut self, word: usize, bits: u64) {
         let bit = 1 << word;
@@ -279,7 +281,7 @@ impl<P> Held<'_, '_, P> {
         }
     }
 
-    /// Sums up the words that are ahead.
+    /// Brings the sums up to date with the words that are ahead.
     #[inline(always)]
     fn settle(&mut self) {
         while self.ahead != 0 {
@@ -295,7 +297,7 @@ impl<P> Held<'_, '_, P> {
         }
     }
 
-    /// The words that are all free, one bit each.
+    /// The words that are entirely free, one bit each.
     #[inline(always)]
     fn full_words(&self) -> u64 {
         let gather = |orders: u64| {
@@ -316,9 +318,9 @@ impl<P> Held<'_, '_, P> {
         small | u16::from(orders_in(self.full_words())) << WORD_ORDER
     }
 
-    /// Takes up to `want` blocks of `order` out of maximal free blocks of `found`, which is at
-    /// least `order`, lowest first, and writes their first frames' offsets in the zone to `out`
-    /// from `taken` on; returns how many there are then.
+    /// Takes up to `want` blocks of `order` from maximal free blocks of order `found`, which is at
+    /// least `order`, the lowest first. Writes the offsets of their first frames in the zone to
+    /// `out` from `taken` on, and returns how many there are then.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -376,7 +378,7 @@ impl<P> Held<'_, '_, P> {
     }
 
     /// Takes up to `max` whole words of the lowest maximal free block of order `found`, which is at
-    /// least that of a word: the slot at which they begin, and how many there are.
+    /// least that of a word. Returns the slot at which they begin, and how many there are.
     #[inline]
     pub(super) fn take_words(
         &mut self,
@@ -403,7 +405,7 @@ impl<P> Held<'_, '_, P> {
         }
     }
 
-    /// Makes words that were all taken free, or the other way round.
+    /// Makes words that were entirely taken free, or the other way round.
     #[inline(always)]
     pub(super) fn set_whole_words(&mut self, words: Range<usize>, free: bool) {
         self.settle();
@@ -425,7 +427,7 @@ impl<P> Held<'_, '_, P> {
         self.large += if free { large } else { -large };
     }
 
-    /// Takes the block of `order` at `slot` of the pageblock. False, and nothing done, if one of
+    /// Takes the block of `order` at `slot` of the pageblock. False, without any change, if one of
     /// its frames is not free.
     pub(super) fn take_at(&mut self, slot: usize, order: Order, mobility: Mobility) -> bool {
         let bitmap = self.zone.bitmap(self.id);
@@ -464,7 +466,7 @@ impl<P> Held<'_, '_, P> {
         self.words[ABSENT].store(absent + slots.len() as u64, Relaxed);
     }
 
-    /// Changes each word of which `slots` has a part, given that part as a mask.
+    /// Changes each word that has a part of `slots`, given that part as a mask.
     fn for_each_mask(&mut self, slots: Range<usize>, change: impl Fn(u64, u64) -> u64) {
         for word in slots.start / 64..slots.end.div_ceil(64) {
             let low = slots.start.max(word * 64) - word * 64;
@@ -479,7 +481,8 @@ impl<P> Held<'_, '_, P> {
         self.zone.bitmap(self.id)[slot / 64].load(Relaxed) >> (slot % 64) & 1 != 0
     }
 
-    /// Passes on what changed in the sums over all pageblocks, with the label that it has now.
+    /// Adds the changes to the sums over all pageblocks, under the label that the pageblock has
+    /// now.
     #[inline(always)]
     fn count_sums(&mut self, label: Label) {
         if self.large != 0 {
@@ -504,7 +507,7 @@ impl<P> Held<'_, '_, P> {
         }
     }
 
-    /// The number of the class that the pageblock has with `label`.
+    /// The number of the pageblock's class if it has `label`.
     fn class(&self, label: Label) -> u16 {
         let absent = self.words[ABSENT].load(Relaxed) as u16;
         let facts = self.counts.facts(label, u32::from(absent));
@@ -512,8 +515,8 @@ impl<P> Held<'_, '_, P> {
         policy.classes().number(policy.class(&facts))
     }
 
-    /// Writes the descriptor and moves the pageblock in the index: into its new rows first, then
-    /// out of the old ones, so that it is always found in one.
+    /// Writes the descriptor and moves the pageblock in the index: first into its new rows, then
+    /// out of the old ones, so that a search always finds it in one.
     #[inline(always)]
     fn publish(&mut self, label: Label, isolated: bool) {
         self.settle();
@@ -566,8 +569,8 @@ impl<P> Held<'_, '_, P> {
         }
     }
 
-    /// Gives the pageblock up, with what was freed from elsewhere collected and the index exact.
-    /// Time: one compare-and-swap, and the index where something changed.
+    /// Gives the pageblock up, after collecting what was freed from elsewhere and updating the
+    /// index. Time: one compare-and-swap, and the index if something changed.
     #[inline(always)]
     pub(super) fn unlock(mut self) {
         let before = Counts(self.words[COUNTS].load(Relaxed));

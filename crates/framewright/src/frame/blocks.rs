@@ -2,16 +2,16 @@ use super::{AllocError, FreeError, Seat, Seats};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Frame, Mobility, Order};
 
-/// Where blocks of frames come from and go back to: a CPU's seat, in one zone or in several.
+/// Where a CPU gets blocks of frames and gives them back: its seat, in one zone or in several.
 ///
-/// [`kv`](crate::kv) takes what is there at once, and gives back, while others wait for its seat:
-/// neither may call it.
+/// [`kv`](crate::kv) calls [`try_block`](Self::try_block) and [`free_block`](Self::free_block)
+/// while other CPUs wait for its seat: neither may call it.
 pub trait Blocks {
-    /// A block of `order` if it is there at once: in this CPU's caches, or by one look at the
-    /// zone; nobody is stopped.
+    /// A block of `order` if one is there at once: in this CPU's caches, or by one look at the
+    /// zone. Stops no CPU.
     fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame>;
 
-    /// A block of `order`, if there is any, in whatever CPU's cache.
+    /// A block of `order`, if there is any, in the zone or in any CPU's cache.
     ///
     /// # Errors
     /// As [`Seat::alloc_hard`].
@@ -23,15 +23,15 @@ pub trait Blocks {
     /// As [`Seat::free`].
     fn free_block(&mut self, frame: Frame, order: Order) -> Result<(), FreeError>;
 
-    /// The largest order of which there can be a block.
+    /// The largest order that a block can have.
     fn max_order(&self) -> Order;
 
-    /// Whether there can be a block of `order`, of the frames that exist now, however many are free.
+    /// Whether a block of `order` can exist among the frames that exist now, however many are free.
     fn could_have(&self, order: Order) -> bool {
         order <= self.max_order()
     }
 
-    /// How many frames exist: no more can ever be had at a time.
+    /// How many frames exist: an upper bound of what can be had at a time.
     fn frames_max(&self) -> u64 {
         u64::MAX
     }

@@ -1,4 +1,4 @@
-//! Two words of a pageblock's descriptor, and what is read from them.
+//! Two words of a pageblock's descriptor, and what can be read from them.
 
 use crate::policy::{BlockFacts, Classes, Label};
 use crate::units::Mobility;
@@ -32,7 +32,7 @@ impl Meta {
     pub(super) const fn label(self) -> Label {
         match Label::from_index((self.0 >> 32 & 7) as usize) {
             Some(label) => label,
-            // Only labels' numbers are ever written.
+            // Only the numbers of labels are ever written.
             None => Label::HighOrder,
         }
     }
@@ -58,8 +58,9 @@ impl Counts {
         (self.0 >> (16 + 16 * mobility.index())) as u16 as u32
     }
 
-    /// Whether a pageblock has the class that it had with the counts `before`, without asking: the
-    /// same non-movable frames, some movable ones as before, and free frames of the same level.
+    /// Whether a pageblock has the same class as with the counts `before`, without asking the
+    /// policy: the same non-movable frames, some movable ones as before, and free frames of the
+    /// same level.
     #[inline(always)]
     pub(super) const fn is_classed_like(self, before: Self, classes: Classes) -> bool {
         const NONMOVABLE: u64 = 0xffff_0000_ffff_0000;
@@ -70,7 +71,7 @@ impl Counts {
             && classes.is_same_level(self.free(), before.free())
     }
 
-    /// What is free, if there are both movable and non-movable frames.
+    /// Its free frames, if it has both movable and non-movable frames.
     #[inline(always)]
     pub(super) const fn free_mixed(self) -> u64 {
         let movable = self.by_mobility(Mobility::Movable) > 0;
@@ -83,7 +84,7 @@ impl Counts {
         }
     }
 
-    /// What is free, if the pageblock's label says that it is lent to what moves.
+    /// Its free frames, if its label lends them to movable contents.
     #[inline(always)]
     pub(super) const fn free_lent(self, label: Label) -> u64 {
         match label {

@@ -5,12 +5,12 @@ use core::fmt;
 /// Why no block was allocated. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AllocError {
-    /// Fewer frames are free than asked for, caches and remote frees included: somebody must free.
+    /// Fewer frames are free than asked for, caches and remote frees included: some must be freed.
     Exhausted,
-    /// Enough frames are free, but no free block of that order: somebody must move.
+    /// Enough frames are free, but no free block of that order: some must be moved.
     Fragmented,
-    /// No run like that exists, free or not: more frames than lie side by side, an alignment that none of
-    /// them has, no frame at all, or an alignment that is no power of two.
+    /// No such run exists, free or not: the request has more frames than lie side by side, an
+    /// alignment that none of them has, no frame at all, or an alignment that is no power of two.
     Impossible,
     /// The zone serves no block of that order; it never will.
     TooLarge {
@@ -91,8 +91,7 @@ pub enum RangeError {
     NotFree(Frame),
     /// A pageblock of the range is isolated, or is not, where the opposite was asked for.
     Isolation(Frame),
-    /// A pageblock of the range is being emptied, and it has not been done by that. It ends by itself:
-    /// it may be asked for again.
+    /// A pageblock of the range is being emptied by another call. That ends by itself: ask again.
     Apart(Frame),
     /// The pageblock of the frame has no pin to take back, or as many as it can have.
     Pins(Frame),
@@ -187,7 +186,7 @@ impl core::error::Error for SetupError {}
 /// Why a CPU's seat was not given out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SeatError {
-    /// Somebody has it.
+    /// The seat is taken.
     Taken(CpuId),
     /// The zone was made for fewer CPUs.
     Unknown(CpuId),

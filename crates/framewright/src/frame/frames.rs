@@ -3,8 +3,8 @@ use crate::platform::{Barrier, Relax};
 use crate::stats::FrameStats;
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 
-/// Several zones in the order in which requests prefer them: the usual memory first, what few
-/// need, such as memory for devices with short addresses, last.
+/// Several zones in the order in which requests prefer them: the usual memory first, and last the
+/// memory that few requests need, such as that for devices with short addresses.
 #[derive(Debug)]
 pub struct Frames<'z, 'm, P> {
     zones: &'z [Zone<'m, P>],
@@ -50,7 +50,7 @@ impl<'z, 'm, P: Relax + Barrier> Frames<'z, 'm, P> {
     /// The seats of `cpu` in all `N` zones.
     ///
     /// # Errors
-    /// The first zone's that does not give its seat; none is taken then.
+    /// The error of the first zone that does not give its seat; no seat is taken then.
     ///
     /// # Panics
     /// If there are not exactly `N` zones, or none.
@@ -80,10 +80,10 @@ impl<'z, 'm, P, const N: usize> Seats<'z, 'm, P, N> {
 }
 
 impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
-    /// Allocates a block of `order` from the first zone that has one, of those from `first` on:
-    /// a request that can live with short addresses only starts further back.
+    /// Allocates a block of `order` from the first zone that has one, from `first` on: a request
+    /// that does not need short addresses starts further forward.
     ///
-    /// No zone is stopped as long as another can serve the request without. Time: as
+    /// No zone is stopped as long as another can serve the request without a stop. Time: as
     /// [`Seat::alloc`], for each zone that is full.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
         Err(worst.expect("there is a zone"))
     }
 
-    /// Frees the block of `order` at `frame`, whatever the zone.
+    /// Frees the block of `order` at `frame`, in whichever zone it lies.
     ///
     /// # Errors
     /// As [`Seat::free`].
@@ -152,15 +152,15 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
         }
     }
 
-    /// The seat in the zone of `frame`: for all that a seat can do.
+    /// The seat in the zone of `frame`, for all that a seat can do.
     pub fn seat_of(&mut self, frame: Frame) -> Option<&mut Seat<'z, 'm, P>> {
         self.seats
             .iter_mut()
             .find(|seat| seat.zone().contains(frame))
     }
 
-    /// The seat in the zone of a run's first frame, and how much of the run lies in that zone; zones
-    /// may lie side by side.
+    /// The seat in the zone of a run's first frame, and the part of the run in that zone. Zones may
+    /// lie side by side.
     pub(crate) fn first_part(&mut self, run: Run) -> Option<(&mut Seat<'z, 'm, P>, Run)> {
         let seat = self.seat_of(run.start())?;
         let end = run.end().min(seat.zone().map.end);
@@ -188,7 +188,7 @@ impl<'z, 'm, P: Relax + Barrier, const N: usize> Seats<'z, 'm, P, N> {
 }
 
 impl AllocError {
-    /// What two zones' failures come to: enough free frames in one are enough.
+    /// The error to report when two zones fail: enough free frames in one are enough.
     pub(crate) fn worse(sofar: Option<Self>, next: Self) -> Self {
         match (sofar, next) {
             (None, error) => error,

@@ -1,4 +1,4 @@
-//! What is given back to a pageblock: one block, blocks of one word, and what others left behind.
+//! Gives back to a pageblock: one block, blocks of one word, and what other CPUs left behind.
 
 use super::block::{COUNTS, Held, LOCK, LOCKED, META, ORDERS, small_orders};
 use super::counts::{Counts, Meta};
@@ -12,19 +12,19 @@ use crate::units::{Mobility, Order};
 
 /// What becomes of a word's maximal runs when one run is given back.
 ///
-/// The run joins its other half, if that is free, and what they are together the same again: so
-/// there is one more maximal run of the order where that ends, and of each order below one less.
+/// The run joins its other half, if that is free, and the joined run does the same again. So there
+/// is one more maximal run of the order where that ends, and one less of each order below.
 struct Joined {
     /// The orders of the word's maximal runs.
     orders: u8,
-    /// How many more runs of order 2, and frames in runs of order 3 and more, there are.
+    /// The change in runs of order 2, and in frames in runs of order 3 and more.
     order_2: i64,
     large: i64,
 }
 
 impl Joined {
-    /// The taken run of `order` at bit `start` of a word with `bits`, whose maximal runs have
-    /// `orders`, is given back.
+    /// What becomes of a word with `bits`, whose maximal runs have `orders`, when the taken run of
+    /// `order` at bit `start` is given back.
     #[inline(always)]
     fn new(bits: u64, start: u32, order: u8, orders: u8) -> Self {
         let mut found = order;
@@ -43,7 +43,7 @@ impl Joined {
         let (order_2, large) = match found {
             0 | 1 => (0, 0),
             2 => (1, 0),
-            // Of the eight frames of order 3 all others were free.
+            // All other frames of the eight of order 3 were free.
             _ => (
                 -i64::from(order <= 2),
                 if order > 3 { 1 << order } else { 8 },
@@ -61,17 +61,17 @@ impl Joined {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given {
     Yes,
-    /// Somebody holds the pageblock, or left something in it. Nothing has changed.
+    /// Another CPU holds the pageblock, or left something in it. Nothing has changed.
     No,
     /// Only a racing double free explains what was found.
     Corrupt,
 }
 
 impl<'m, P> Zone<'m, P> {
-    /// Gives one block of an order below a word's back, whose tag is `from`.
+    /// Gives back one block of an order below a word's, whose tag is `from`.
     ///
-    /// The same as locking, giving and unlocking; but where neither class nor orders of the
-    /// pageblock change, which is mostly so where memory is fragmented, little else is touched.
+    /// The result is that of locking, giving and unlocking. But where neither class nor orders of
+    /// the pageblock change, as mostly in fragmented memory, it touches little else.
     #[inline(always)]
     pub(super) fn give_one(
         &self,
@@ -138,7 +138,7 @@ impl<'m, P> Zone<'m, P> {
         self.give_held(seat, slot, order, mobility, id)
     }
 
-    /// The same, locked, the whole way.
+    /// The same, under the lock.
     #[inline(never)]
     fn give_held(
         &self,
@@ -156,7 +156,7 @@ impl<'m, P> Zone<'m, P> {
 }
 
 impl<P> Held<'_, '_, P> {
-    /// Makes the taken run of `order` at bit `start` of a word, which has `bits`, free.
+    /// Frees the taken run of `order` at bit `start` of a word, which has `bits`.
     #[inline(always)]
     fn give_run(&mut self, word: usize, bits: u64, start: u32, order: u8) {
         let now = bits | run_mask(start, order);
@@ -172,8 +172,8 @@ impl<P> Held<'_, '_, P> {
         self.large += joined.large;
     }
 
-    /// Gives the block of `order` at `slot` back. False, and nothing done, if one of its frames is
-    /// free already: the caller had no right to it.
+    /// Gives back the block of `order` at `slot`. False, without any change, if one of its frames
+    /// is free already: the caller had no right to it.
     #[inline]
     pub(super) fn give(&mut self, slot: usize, order: Order, mobility: Mobility) -> bool {
         let bitmap = self.zone.bitmap(self.id);
@@ -200,9 +200,9 @@ impl<P> Held<'_, '_, P> {
         true
     }
 
-    /// Gives blocks of `order` in one word back, all those of `mask`; returns how many. Others were
-    /// free already, or not of that mobility: the caller had no right to them, and each counts as
-    /// a corruption.
+    /// Gives back the blocks of `order` in `mask`, all in one word. Returns how many. Others were
+    /// free already, or not of that mobility: the caller had no right to them, and each counts as a
+    /// corruption.
     #[inline(always)]
     pub(super) fn give_mask(
         &mut self,
@@ -287,7 +287,7 @@ mod tests {
         let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
         for step in 0..500u64 {
             bits = bits.rotate_left(7).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ (step << 32);
-            // Fuller and fuller words.
+            // Words with more and more bits set.
             let bits = (0..step % 6).fold(bits, |bits, by| bits | bits.rotate_left(1 << by));
             for order in 0..WORD_ORDER {
                 for start in (0..64).step_by(1 << order) {

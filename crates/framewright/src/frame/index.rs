@@ -17,13 +17,13 @@
 //! - **I1** A leaf bit is set if and only if the pageblock, unlocked and not isolated, is of that
 //!   class and has a maximal free block of that order.
 //! - **I2** Above a leaf bit that is set, the bits of all levels are set, except while an insertion
-//!   or a search is at work. The opposite does not hold: they are cleared by whoever searches there
-//!   and finds nothing, the ranked bits only in the searcher's list, so that a removal costs one
-//!   atomic operation, and most insertions one.
-//! - **I3** The index is written only from a busy seat, or by the CPU that stopped all others. A look from
-//!   outside of both ([`peek`](Index::peek)) leaves the bits that it finds wrong as they are. No stop waits
-//!   for such a look to end: a bit that it cleared, and had not yet set again, would hide a block from a
-//!   request that stopped all CPUs (F8).
+//!   or a search is at work. The opposite does not hold: a search that finds nothing below them
+//!   clears them, the ranked bits only in its own list. So a removal costs one atomic operation,
+//!   and so do most insertions.
+//! - **I3** The index is written only from a busy seat, or by the CPU that stopped all others. A
+//!   look from outside of both ([`peek`](Index::peek)) leaves wrong bits as they are. No stop waits
+//!   for such a look to end, so a bit that it had cleared and not yet set again would hide a block
+//!   from a request that stopped all CPUs (F8).
 //!
 //! # Memory order
 //! The inserter writes a level and then reads the next one up; the searcher clears the upper one
@@ -32,10 +32,10 @@
 //!
 //! The ranked bits are many, so an inserter looks only at the row's bit in `some`: if it is set, it
 //! takes the ranked bits for set. Setting goes from `some` to the ranked bits, clearing from a
-//! ranked bit to `some` and then to the summary once more. So if the last one to write `some` set
-//! it, whoever cleared ranked bits did so before, and the setter, who passes over those it finds
-//! set, has found them clear; and if somebody clears one after that, the summary's bit, which is
-//! older than `some`, is seen.
+//! ranked bit to `some` and then to the summary once more. Suppose the last write to `some` set it.
+//! A CPU that cleared ranked bits did so before, and the setter, which skips ranked bits that are
+//! set, has found them clear. A CPU that clears one after that sees the summary's bit, which is
+//! older than `some`.
 
 use crate::policy::{End, LISTS};
 use crate::sync::{
@@ -44,10 +44,10 @@ use crate::sync::{
     clear_bits, model_fence, set_bits,
 };
 
-/// What a search does about bits of the summary that it finds wrong.
+/// What a search does about wrong bits of the summary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wrong {
-    /// It leaves them: they are not the searcher's to write (I3).
+    /// It leaves them: the searcher may not write them (I3).
     Stay,
     /// It leaves the first, and clears those after it.
     FirstStays,
@@ -55,7 +55,7 @@ enum Wrong {
 }
 
 const NO_RANK: u64 = 0xffff;
-/// Pageblocks of which the bits of one row share a cache line, and one word of its summary.
+/// Pageblocks whose bits of one row share a cache line, and one word of its summary.
 pub(super) const REGION: usize = 512;
 const _: () = assert!(4096 % REGION == 0);
 const _: () = assert!(LISTS <= 4, "a word holds four ranks of 16 bits");
@@ -123,8 +123,8 @@ pub(super) struct Index<'m> {
 }
 
 impl<'m> Index<'m> {
-    /// The index in `words`, which are zero, ranked by `cost(list, order, class)`; `None` excludes
-    /// a row from a list.
+    /// The index in `words`, which are zero, ranked by `cost(list, order, class)`; where that is
+    /// `None`, the list leaves out the row.
     pub(super) fn new(
         shape: Shape,
         words: &'m [AtomicU64],
@@ -204,7 +204,7 @@ impl<'m> Index<'m> {
         self.raise(row, id / 64);
     }
 
-    /// Makes the bits above leaf word `leaf` of `row` set.
+    /// Sets the bits above leaf word `leaf` of `row`.
     #[inline(always)]
     fn raise(&self, row: usize, leaf: usize) {
         model_fence();
@@ -225,7 +225,7 @@ impl<'m> Index<'m> {
         set_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
         model_fence();
         self.for_each_rank(row, |word, bit| {
-            // Most were never cleared. Whoever clears one now looks at the summary afterwards.
+            // Most were never cleared. A CPU that clears one now looks at the summary afterwards.
             if word.load(SeqCst) & bit == 0 {
                 set_bits(word, bit, self.alone);
             }
@@ -262,8 +262,8 @@ impl<'m> Index<'m> {
         self.leaves[row * self.shape.leaf + leaf].load(SeqCst)
     }
 
-    /// The cheapest class of `list` in which there may be a free block of `order`, from rank
-    /// `from` on: its rank, itself and its cost.
+    /// The cheapest class of `list` in which there may be a free block of `order`, from rank `from`
+    /// on: its rank, its number and its cost.
     #[inline(always)]
     pub(super) fn cheapest(
         &self,
@@ -286,17 +286,17 @@ impl<'m> Index<'m> {
         Some((rank, class as usize, i32::from(cost)))
     }
 
-    /// What the cheapest class of `list` for `order` costs, whether there is one or not.
+    /// What the cheapest class of `list` for `order` costs, whether or not it has a block.
     #[inline(always)]
     pub(super) fn least_cost(&self, list: usize, order: usize) -> i32 {
         let cost = self.costs[order * self.shape.classes].load(Relaxed) >> (16 * list);
         i32::from(cost as i16)
     }
 
-    /// The pageblock of `row` nearest to `end`, of those beyond `from` if there is a `from`.
+    /// The pageblock of `row` nearest to `end`, beyond `from` if there is a `from`.
     ///
-    /// Clears the summary's bits that are wrong; without `tidy`, one may stay: where a pageblock
-    /// comes and goes, clearing and setting cost more.
+    /// Clears wrong bits of the summary. Without `tidy` it may leave one: where a pageblock comes
+    /// and goes, clearing and setting cost more.
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -323,8 +323,8 @@ impl<'m> Index<'m> {
         self.find_on(row, end, from, wrong)
     }
 
-    /// The same for a caller that is neither in a busy seat nor has stopped all CPUs: it writes nothing
-    /// (I3).
+    /// The same for a caller that is neither in a busy seat nor has stopped all CPUs: writes
+    /// nothing (I3).
     #[inline]
     pub(super) fn peek(&self, row: usize, end: End, from: Option<usize>) -> Option<usize> {
         self.find_on(row, end, from, Wrong::Stay)
@@ -342,7 +342,7 @@ impl<'m> Index<'m> {
         Some(leaf * 64 + nearest_bit(self.leaf(row, leaf), end)?)
     }
 
-    /// The same in a [`REGION`] alone.
+    /// The same, in one [`REGION`] only.
     #[inline(always)]
     pub(super) fn find_in_region(&self, row: usize, end: End, region: usize) -> Option<usize> {
         let first = region * (REGION / 64);
@@ -352,7 +352,7 @@ impl<'m> Index<'m> {
         Some(leaf * 64 + nearest_bit(self.leaf(row, leaf), end)?)
     }
 
-    /// [`find`](Self::find), the whole way.
+    /// The full search of [`find`](Self::find).
     fn find_on(
         &self,
         row: usize,
@@ -362,7 +362,7 @@ impl<'m> Index<'m> {
     ) -> Option<usize> {
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
         let all = summaries.len() * 4096;
-        // The range still to look at, half-open.
+        // The range still to search, half-open.
         let (mut low, mut high) = match (from, end) {
             (None, _) => (0, all),
             (Some(from), End::Lowest) => (from + 1, all),
@@ -420,7 +420,7 @@ impl<'m> Index<'m> {
     }
 
     /// Clears the bit in `list` of a row that was seen to be empty, and its bit in `some`. The
-    /// other lists' bits stay until somebody who goes by them finds nothing either.
+    /// other lists' bits stay until a search through them finds nothing either.
     #[cold]
     pub(super) fn lower_flag(&self, list: usize, row: usize) {
         let rank = self.ranks[row].load(Relaxed) >> (16 * list) & 0xffff;
@@ -438,7 +438,7 @@ impl<'m> Index<'m> {
         }
     }
 
-    /// All bits that a search goes by.
+    /// All bits that a search follows.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn bits(&self) -> impl Iterator<Item = u64> {
         let words = [self.leaves, self.summaries, self.some, self.ranked];
@@ -446,7 +446,7 @@ impl<'m> Index<'m> {
         words.map(|word| word.load(Relaxed))
     }
 
-    /// Whether I2 holds. Only meaningful while nobody changes the index.
+    /// Whether I2 holds. Only meaningful while no CPU changes the index.
     pub(super) fn is_consistent(&self) -> bool {
         (0..self.shape.rows()).all(|row| {
             let mut flagged = self.some[row / 64].load(Relaxed) >> (row % 64) & 1 != 0;

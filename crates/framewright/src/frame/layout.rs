@@ -7,7 +7,7 @@ use crate::raw::Halves;
 use crate::slots::Slots;
 use crate::units::{Frame, Order};
 
-/// The place and the shape of a zone: what its metadata is sized by.
+/// The place and the shape of a zone. It determines the size of the metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneLayout {
     /// The lowest frame that may ever exist in the zone; any number.
@@ -58,7 +58,7 @@ impl ZoneLayout {
     /// 4 KiB and the policy's tables 70 KiB, whatever the zone's size.
     ///
     /// # Errors
-    /// If the layout is not one a zone can have.
+    /// If no zone can have the layout.
     pub fn words_needed(&self) -> Result<usize, SetupError> {
         Ok(Map::new(self)?.words)
     }
@@ -71,10 +71,10 @@ pub(super) const ZONE_WORDS: usize = 96;
 /// A cache line for each seat's account.
 pub(super) const LINE_WORDS: usize = 8;
 
-/// Where everything lies in the words handed in.
+/// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Map {
-    /// Where frames may exist: not before, and not from there on.
+    /// The range in which frames may exist, half-open.
     pub(super) start: Frame,
     pub(super) end: Frame,
     /// The first frame of the first pageblock.
@@ -129,16 +129,16 @@ impl Map {
             index,
             words: 0,
         };
-        // Seven more, so that the first word used can be the first of a cache line.
+        // Seven more, so that the first used word can begin a cache line.
         map.words = 7 + map.parts().iter().sum::<usize>();
         Ok(map)
     }
 
     /// The lengths of the parts, in the order in which they lie: the zone's own words, the seats
-    /// (one for each CPU, and one for what is done without), their accounts of the pageblocks'
-    /// locks, descriptors, free bitmaps, remote bitmaps, index, tags. The index is rounded up to
-    /// whole cache lines, so that each 64 frames' tags are two of them: whoever has those frames
-    /// shares no line with who has the next ones.
+    /// (one for each CPU, and one for work outside them), their accounts of the pageblocks' locks,
+    /// descriptors, free bitmaps, remote bitmaps, index, tags. The index is rounded up to whole
+    /// cache lines, so that the tags of each 64 frames are exactly two lines: a CPU with those
+    /// frames shares no line with a CPU that has the next ones.
     pub(super) fn parts(&self) -> [usize; 8] {
         let bitmaps = self.blocks * self.words_per_block;
         [

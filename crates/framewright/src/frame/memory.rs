@@ -1,4 +1,4 @@
-//! What is done to a zone as a whole, with all CPUs stopped: memory that comes and goes, labels,
+//! Operations on a zone as a whole, with all CPUs stopped: memory that comes and goes, labels,
 //! isolation, allocation at a place.
 
 use super::runs::Sought;
@@ -11,13 +11,13 @@ use crate::policy::{Class, Label};
 use crate::units::{Frame, Mobility, Order, Run};
 use core::ops::Range;
 
-/// How often a run is looked for while others take what was found.
+/// How often a run is searched for while other CPUs take what was found.
 const CONTIGUOUS_TRIES: usize = 8;
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
-    /// Makes the frames of `run` exist, and free. A pageblock has the label and the isolation that it had
-    /// when its last frame [went](Self::remove); at first it is labelled movable. Memory that is there from
-    /// the start is added in the same way, hole by hole.
+    /// Makes the frames of `run` exist, and free. A pageblock has the label and the isolation that
+    /// it had when its last frame [went](Self::remove); at first it is labelled movable. Memory
+    /// that exists from the start is added in the same way, run by run.
     ///
     /// Any run inside the zone. Stops all CPUs; O(frames).
     ///
@@ -70,8 +70,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         })
     }
 
-    /// Allocates exactly the block of `order` at `frame`, wherever the policy would have gone.
-    /// The pageblock's label stays.
+    /// Allocates exactly the block of `order` at `frame`, whatever the policy would choose. The
+    /// pageblock's label stays.
     ///
     /// Stops all CPUs.
     ///
@@ -91,8 +91,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         self.alloc_run(run, mobility)
     }
 
-    /// Allocates every frame of `run`, all of which are free, as the fewest aligned blocks: each
-    /// is an allocation of its own, to be freed alone or together by
+    /// Allocates every frame of `run`, all of which are free, as the fewest aligned blocks. Each is
+    /// an allocation of its own; the caller frees them one by one, or together by
     /// [`free_range`](super::Seat::free_range).
     ///
     /// Stops all CPUs; drains if something is in the way. O(blocks).
@@ -120,14 +120,15 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Allocates `frames` contiguous free frames, the first at a multiple of `align` frames: the
     /// lowest such run. See [`alloc_run`](Self::alloc_run) for what it consists of.
     ///
-    /// Stops all CPUs to drain, and once more to take the run that was found; the search between the two stops
-    /// nobody. Time: O(pageblocks), and for a request of several pageblocks O(pageblocks / its length) where
-    /// hardly anything is free.
+    /// Stops all CPUs to drain, and once more to take the run that was found; CPUs work during the
+    /// search between the two. Time: O(pageblocks), and for a request of several pageblocks
+    /// O(pageblocks / its length) where hardly anything is free.
     ///
     /// # Errors
-    /// [`AllocError::Impossible`] if no such run of frames exists, for which nobody is stopped;
-    /// [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such run is.
-    /// The search stops nobody: frames that another CPU took into its cache after the drain count as taken.
+    /// [`AllocError::Impossible`] if no such run of frames exists; this stops no CPU.
+    /// [`AllocError::Exhausted`] if fewer frames are free, [`AllocError::Fragmented`] if no such
+    /// run is. CPUs work during the search: frames that another CPU took into its cache after the
+    /// drain count as taken.
     pub fn alloc_contiguous(
         &self,
         frames: u64,
@@ -138,7 +139,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         if frames > self.present_frames() || self.find_present(wanted).found.is_none() {
             return Err(AllocError::Impossible);
         }
-        // What lies in caches is free, too.
+        // Frames in caches count as free, so they go back first.
         self.at_rest(|_| ());
         for _ in 1..CONTIGUOUS_TRIES {
             let Some(offsets) = self.find_free(wanted, mobility).found else {
@@ -148,9 +149,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             if self.is_run_free(&offsets, mobility) {
                 return Ok(self.take_contiguous(&stopped, &offsets, mobility));
             }
-            // Others were faster: they go on, and the search does after them.
+            // Other CPUs were faster. They go on, and the search continues behind them.
         }
-        // While others take what is found again and again, with them standing still.
+        // Other CPUs took each run that was found, so the last search is made while they stand
+        // still.
         self.at_rest(|stopped| match self.find_free(wanted, mobility).found {
             Some(offsets) => Ok(self.take_contiguous(stopped, &offsets, mobility)),
             None => Err(self.why_no_run(frames, mobility)),
@@ -170,8 +172,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     /// Labels the whole pageblocks of `run`.
     ///
-    /// What is allocated in them stays. Stops all CPUs and drains, so that nothing cached from there
-    /// is handed out against the new label.
+    /// What is allocated in them stays. Stops all CPUs and drains, so that no cached block from
+    /// there is handed out against the new label.
     ///
     /// # Errors
     /// If the run is not inside, or does not start and end at a pageblock, or one is being emptied.
@@ -187,7 +189,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     }
 
     /// Sets up to `pageblocks` entirely free pageblocks aside as the high-order reserve, from the
-    /// lowest address on, and never more than a hundredth of all; returns how many there are then.
+    /// lowest address on, but never more than a hundredth of all. Returns how many the reserve has
+    /// then.
     pub fn reserve_high_order(&self, pageblocks: usize) -> usize {
         let stopped = self.stop();
         let limit = pageblocks.min(self.map.blocks / 100);
@@ -208,7 +211,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     }
 
     /// Isolates the pageblocks of `run`: nothing is allocated there until
-    /// [`unisolate`](Self::unisolate); frees are welcome. Returns the frames still allocated.
+    /// [`unisolate`](Self::unisolate), but frees succeed. Returns the frames still allocated.
     ///
     /// Stops all CPUs and drains, so that what was cached is free.
     ///
@@ -255,13 +258,15 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         self.at_rest(|stopped| stopped.zone.nobodys_seat().count(counter::DRAINS, 1));
     }
 
-    /// Pins the pageblock of `frame`: it cannot be emptied until as many [`unpin`](Self::unpin)s, and no
-    /// contents move out of it from when this returns. Returns the number of pins. Stops all CPUs.
+    /// Pins the pageblock of `frame`: it cannot be emptied until as many [`unpin`](Self::unpin)s,
+    /// and no contents move out of it once this has returned. Returns the number of pins. Stops all
+    /// CPUs.
     ///
     /// # Errors
-    /// If the frame is not in the zone, its pageblock has 2^32 - 1 pins, or [`RangeError::Apart`] if it is
-    /// being emptied just now: contents may be on their way already. It is open again soon; waiting for that would be in
-    /// vain in a client that is called to move them.
+    /// If the frame is not in the zone, its pageblock has 2^32 - 1 pins, or [`RangeError::Apart`]
+    /// if it is being emptied just now: contents may be on their way already. It opens again soon;
+    /// but a client that is called to move contents must not wait for that, because it would wait
+    /// for itself.
     pub fn pin(&self, frame: Frame) -> Result<u32, RangeError> {
         self.change_pins(frame, 1)
     }
@@ -317,7 +322,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         }
     }
 
-    /// Whether nobody empties a pageblock in which a frame of `offsets` lies. While all CPUs stand still.
+    /// Whether no CPU empties a pageblock that has a frame of `offsets`. For use while all CPUs
+    /// stand still.
     fn none_apart(&self, offsets: &Range<usize>) -> Result<(), RangeError> {
         let mut ids = self.pageblock_of(offsets.start)..self.pageblock_of(offsets.end - 1) + 1;
         match ids.find(|&id| self.is_apart(id)) {

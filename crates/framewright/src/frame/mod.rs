@@ -7,18 +7,18 @@
 //!    │ │                      │ │ free, not cached    │ │
 //!    │ └──────────────────────┼─┘                     │ │
 //!    │                        └────────── alloc ──────┘ │
-//!    │   collect              spill, and somebody else  │
+//!    │   collect              spill, while another CPU  │
 //!    └──────────── Remote ◀──── holds the pageblock ────┤
 //!    ▲                                                  │
 //!    └────────────────────────────── spill, drain ──────┘
 //! ```
 //!
 //! A zone's frames are grouped into pageblocks. A pageblock is a bitmap (1 = free), a second bitmap
-//! for what others free while somebody works in it, and a descriptor: a lock, free frames and
-//! frames of each mobility, the orders of its maximal free blocks, its class and label. An index
-//! knows all pageblocks by class and by those orders, completely. Beside each frame stands a tag
-//! that says whether an allocation starts there, of which order and mobility, and in which state;
-//! so a wrong free is recognised without a search. Nothing lies in the frames themselves.
+//! for what other CPUs free while one works in it, and a descriptor: a lock, free frames and frames
+//! of each mobility, the orders of its maximal free blocks, its class and label. An index knows all
+//! pageblocks by class and by those orders, completely. Beside each frame stands a tag that says
+//! whether an allocation starts there, of which order and mobility, and in which state; so a wrong
+//! free is recognised without a search. Nothing lies in the frames themselves.
 //!
 //! A CPU works in its [`Seat`]: from caches of small blocks, one for each mobility and order, with
 //! plain loads and stores. When a cache is empty, the [policy](crate::policy) names the cheapest
@@ -37,65 +37,70 @@
 //! - **F5** The index holds exactly the unlocked pageblocks that are not isolated, each in the rows
 //!   of its class and the orders of its maximal free blocks.
 //! - **F6** Free frames are present frames less what the seats took, plus what they gave.
-//! - **F7** No block was found in a state that only a racing double free explains. This one is the
-//!   users' to keep. Where two CPUs free one block at the same moment, the zone counts it when it finds
-//!   it, and loses the block rather than hand it out twice. One race it does not find: a CPU reads the
-//!   tag of a live block in order to free it a second time, and is held up there while the block is
-//!   freed and handed out again; then it frees the new owner's block, as if that had been asked for. To
-//!   tell the two apart would take an atomic operation in every free.
-//! - **F8** A request of an *exact* order fails only if, at one moment during the call, no free block of
-//!   its order existed that it was allowed to take: with all CPUs stopped and all caches drained. Exact
-//!   are orders up to the configuration's [`stop_order_max`](crate::policy::Config::stop_order_max), any
-//!   order that was asked for with [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` ask when they may
-//!   wait, and all orders where there is one CPU. Others stop nobody: they fail if there is no block in
-//!   the pageblocks with this CPU's caches drained, or if others work in all pageblocks that have one.
-//! - **F9** A request stops all CPUs at most once, and not in vain: not if nothing was freed, added,
-//!   relabelled or opened since a stop that failed for its like; not if all CPUs stood still for somebody
-//!   else after it had begun, and there was nothing for it then; and not for what the zone could never
-//!   have. While they stand still, each CPU's caches are drained, at most 372 blocks and 24 words, and
-//!   the index is asked; only an order above the pageblocks' looks at all of them. Nothing is counted.
+//! - **F6** Free frames are present frames less what the seats took, plus what they gave.
+//! - **F7** No block was found in a state that only a racing double free explains. The users must
+//!   keep this one. Where two CPUs free one block at the same moment, the zone counts that when it
+//!   finds it, and loses the block rather than hand it out twice. One race it does not find: a CPU
+//!   reads the tag of a live block in order to free it a second time, and is held up there while
+//!   the block is freed and handed out again; then it frees the new owner's block, as if that had
+//!   been asked for. To tell the two apart would take an atomic operation in every free.
+//! - **F8** A request of an *exact* order fails only if, at one moment during the call, no free
+//!   block of its order existed that it was allowed to take: with all CPUs stopped and all caches
+//!   drained. An order is exact if it is at most the configuration's
+//!   [`stop_order_max`](crate::policy::Config::stop_order_max), if the request was made with
+//!   [`alloc_hard`](Seat::alloc_hard), as reclaim and `kv` do when they may wait, or if there is
+//!   one CPU. Other requests stop no CPU: they fail if there is no block in the pageblocks with
+//!   this CPU's caches drained, or if other CPUs work in all pageblocks that have one.
+//! - **F9** A request stops all CPUs at most once, and only where that may help: not if nothing was
+//!   freed, added, relabelled or opened since a stop that failed for a like request; not if all
+//!   CPUs stood still for another CPU after the request had begun, and there was no block for it
+//!   then; and not for what the zone could never have. While they stand still, each CPU's caches
+//!   are drained, at most 372 blocks and 24 words, and the index is asked; only an order above the
+//!   pageblocks' looks at all of them. Nothing is counted.
 //!
 //! # Locks
-//! - Rank 1: the zone's stop lock. Whoever holds it claims every seat, executes the platform's
-//!   barrier, and waits until no seat is busy; then the zone stands still. Taken when a request of an
-//!   exact order would fail, and by what is done to the zone as a whole. Never taken by a busy seat.
+//! - Rank 1: the zone's stop lock. Its holder claims every seat, executes the platform's barrier,
+//!   and waits until no seat is busy; then the zone stands still. A request of an exact order takes
+//!   it before it fails, and operations on the zone as a whole take it. A busy seat never takes it.
 //! - Rank 2: a pageblock's lock, held for one batch. A busy seat never waits for one, except to
-//!   split an allocation, and whoever holds one waits for nothing. It is given up with a
-//!   compare-and-swap that fails if something was freed from elsewhere meanwhile; that is then
-//!   collected first. So what is remote never stays behind.
+//!   split an allocation, and its holder waits for nothing. It is unlocked by a compare-and-swap
+//!   that fails if something was freed from elsewhere meanwhile; the holder then collects that
+//!   first. So what is remote never stays behind.
 //!
-//! At orders 0 to 4 an ordinary allocation or free takes neither, whichever CPU the block came from: the
-//! seat serves it with plain loads and stores. When a cache runs dry or over, one try at a pageblock's
-//! lock for each pageblock in it, for half of what the cache may hold; where a CPU may hold nothing
-//! (too little is free, or the pageblock is not everybody's), one for each block. What is met locked is
-//! passed by, or left in the second bitmap. Rank 1 is no part of this: it is taken by a request that
-//! would fail, and never by `try_alloc`. So no lock is every CPU's for each operation; what all CPUs
-//! share on the way to a pageblock is the index, read, and changed by single atomic operations.
+//! At orders 0 to 4 an ordinary allocation or free takes neither, whichever CPU the block came
+//! from: the seat serves it with plain loads and stores. A cache that runs dry or over tries the
+//! lock of each pageblock that it touches once, for half of what the cache may hold. Where a CPU
+//! may hold no blocks (too little is free, or not every request may use the pageblock), it tries
+//! one lock for each block. It passes by a pageblock that it finds locked, or leaves the block in
+//! its second bitmap. Rank 1 is no part of this: only a request that would fail takes it, and
+//! `try_alloc` never does. So no lock is shared by all CPUs on each operation. What all CPUs share
+//! on the way to a pageblock is the index, which they read, and change by single atomic operations.
 //!
 //! No callback runs under either, except the platform's `relax` while waiting for rank 1, and its clock
 //! where locks are [accounted](Zone::with_lock_accounts).
 //!
 //! # Waiting
-//! Who stops the zone waits until each CPU has left its seat: for the one operation that it does there,
-//! and as long as it does not run meanwhile. Each CPU whose seat is claimed waits for the stop, in an
-//! ordinary allocation or free too, and so for the slowest of those seats, and for what is done while all
-//! stand still (F9, or what the zone's own operations say). So one thread that is taken off its CPU inside
-//! its seat holds up all CPUs, from the moment at which one of them stops the zone: a kernel does not
-//! preempt there, and a host's [`relax`](crate::platform::Relax) lets it run, whatever the priorities.
-//! [`try_alloc`](Seat::try_alloc) stops nobody, and nothing that fails waits for more than one stop of
-//! its own and those that were asked for before it.
+//! A CPU that stops the zone waits until every other CPU has left its seat: for the one operation
+//! that it does there, and for as long as it does not run meanwhile. A CPU with a claimed seat
+//! waits for the stop, even in an ordinary allocation or free. So it waits for the slowest of those
+//! seats, and for what is done while all stand still (F9, or what the zone's own operations say).
+//! So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at
+//! which one of them stops the zone: a kernel does not preempt there, and a host's
+//! [`relax`](crate::platform::Relax) lets it run, whatever the priorities.
+//! [`try_alloc`](Seat::try_alloc) stops no CPU, and a request that fails waits for at most one stop
+//! of its own and those that were asked for before it.
 //!
 //! # Context
-//! A seat is for one context at a time: in a kernel, with interrupts off, or from one level only.
-//! Remote frees need no seat of the pageblock's, but the freeing context needs a seat. A handler that
-//! interrupts a CPU inside its seat calls nothing of the zone but queries: a stop would wait for the seat
-//! that it interrupted. So a non-maskable interrupt calls nothing at all. The platform's waiting answers
-//! other CPUs' barriers: see [`Relax`](crate::platform::Relax). A CPU that is taken away leaves its seat
-//! idle; its caches are drained like all others.
+//! A seat is for one context at a time: in a kernel, with interrupts off, or from one level only. A
+//! remote free needs no seat of the pageblock's, but the freeing context needs a seat. A handler
+//! that interrupts a CPU inside its seat must call nothing of the zone but queries: a stop would
+//! wait for the seat that it interrupted. So a non-maskable interrupt calls nothing at all. While
+//! it waits, the platform answers other CPUs' barriers: see [`Relax`](crate::platform::Relax). A
+//! CPU that is taken away leaves its seat idle; its caches are drained like all others.
 //!
 //! # What is not here
-//! What is done about watermarks, and compaction: [reclaim](crate::reclaim)'s; here only the caches
-//! keep less below them. Zeroing, mapping, NUMA distances.
+//! Decisions at watermarks, and compaction: these are [reclaim](crate::reclaim)'s; here the caches
+//! only keep less below the watermarks. Zeroing, mapping, NUMA distances.
 //!
 //! # Sources
 //! A bitmap and a counter for each 2 MiB, allocated with atomics: LLFree (Wrenger et al., USENIX

@@ -1,5 +1,5 @@
-//! What reclaim looks at in a zone, often enough that it must be cheap: as of one moment each, and
-//! not all of the same one.
+//! What reclaim looks at in a zone, so often that it must be cheap. Each figure is as of one
+//! moment, but not all of the same one.
 
 use super::seat::counter;
 use super::zone::Zone;
@@ -7,7 +7,7 @@ use crate::policy::End;
 use crate::units::Mobility;
 
 impl<P> Zone<'_, P> {
-    /// Free frames in pageblocks that requests of `mobility` may have; what is cached does not count.
+    /// Free frames in pageblocks that requests of `mobility` may have; cached ones do not count.
     /// Time: O(CPUs).
     pub(crate) fn free_frames_for(&self, mobility: Mobility) -> u64 {
         let facts = self.zone_facts();
@@ -41,7 +41,7 @@ impl<P> Zone<'_, P> {
         count
     }
 
-    /// Fallbacks so far that put something that cannot move into a pageblock where everything could.
+    /// Fallbacks so far that put unmovable contents into a pageblock whose contents could all move.
     /// Time: O(CPUs).
     pub(crate) fn polluting_fallbacks(&self) -> u64 {
         self.all_seats()

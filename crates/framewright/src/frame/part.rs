@@ -1,4 +1,4 @@
-//! More than one block at a time, and less than one.
+//! Allocates and frees more than one block at a time, and parts of one.
 
 use super::block::Held;
 use super::seat::Seat;
@@ -9,10 +9,10 @@ use crate::units::{Frame, Mobility, Order, Run};
 
 impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// Allocates up to `frames.len()` blocks of `order`; returns how many. Fewer only if the next
-    /// one could not be had: see [`alloc`](Self::alloc), which this repeats.
+    /// one could not be had: this repeats [`alloc`](Self::alloc).
     ///
     /// # Errors
-    /// Why there is not even one.
+    /// Why not even one could be had.
     pub fn alloc_bulk(
         &mut self,
         order: Order,
@@ -29,7 +29,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         Ok(frames.len())
     }
 
-    /// Frees blocks of `order`, in turn.
+    /// Frees blocks of `order`, one after the other.
     ///
     /// # Errors
     /// How many were freed, and why the next one was not; those after it are as before.
@@ -41,10 +41,10 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     }
 
     /// Frees the block of `order` at `frame`, which is a whole allocation or an aligned part of a
-    /// larger one. What remains of the larger one becomes the fewest aligned allocations, each to
-    /// be freed with its own order, or by parts again.
+    /// larger one. What remains of the larger one becomes the fewest aligned allocations. The
+    /// caller frees each with its own order, or by parts again.
     ///
-    /// Time: O(orders). Of several CPUs that free parts of one allocation each gets its turn.
+    /// Time: O(orders). If several CPUs free parts of one allocation, they take turns.
     ///
     /// # Errors
     /// If no allocation contains the whole block. Nothing has changed then.
@@ -56,8 +56,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         result
     }
 
-    /// Frees every frame of `run`: allocations that lie in it, side by side, and of those that reach
-    /// out of it the part that does not; what remains of these is as after
+    /// Frees every frame of `run`: the allocations that lie in it, side by side, and the parts
+    /// inside it of those that reach out of it. What remains of these is as after
     /// [`free_part`](Self::free_part).
     ///
     /// Time: O(1) for each allocation inside, O(orders²) for one that reaches out.
@@ -101,7 +101,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         Some((self.zone.frame(start), order))
     }
 
-    /// The same, if somebody may be about to split it: it has no tags then.
+    /// The same, for an allocation that another CPU may be splitting: it has no tags then.
     #[cold]
     fn settled_allocation_of(&self, frame: Frame) -> Option<(Frame, Order)> {
         let offset = self.zone.offset(frame)?;
@@ -113,7 +113,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         found
     }
 
-    /// The largest block from `frame` on that ends before `end` and lies in one allocation.
+    /// The order of the largest block from `frame` on that ends at or before `end` and lies in one
+    /// allocation.
     fn largest_part(&self, frame: Frame, end: Frame) -> Order {
         let Some((start, order)) = self.allocation_of(frame) else {
             return Order::ZERO;
@@ -124,10 +125,10 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         Order::new(fits.min(aligned) as u8).unwrap_or(Order::ZERO)
     }
 
-    /// Those who split one allocation, or what is left of it, take turns, and look for it only when
-    /// it is theirs: the tags of a half-split allocation are no allocation at all. Their lock is
-    /// that of the pageblock in which the largest block around the frame would start. Whoever holds
-    /// it waits for nobody.
+    /// CPUs that split one allocation, or the rest of one, take turns, and each looks for the
+    /// allocation only in its own turn: the tags of a half-split allocation show no allocation at
+    /// all. Their lock is that of the pageblock in which the largest block around the frame would
+    /// start. Its holder waits for no other CPU.
     fn turn_to_split(&self, offset: usize) -> Held<'_, 'm, P> {
         let zone = self.zone;
         let place = zone.map.origin + offset as u64;
@@ -138,7 +139,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             match zone.try_lock(self.words, first as usize) {
                 Some(held) => return held,
                 None => {
-                    // Nothing has been done yet.
+                    // This CPU has changed nothing yet, so it may wait.
                     let waiting = self.words.turn().calling_out();
                     zone.platform.relax(attempt);
                     waiting.end();
@@ -161,8 +162,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let found = zone.enclosing(offset, order);
         let result = match found {
             Some((start, mut whole, mobility)) => {
-                // From the large to the small: the half without the block becomes an allocation
-                // of its own, before the half with it shrinks.
+                // Goes from the large to the small: the half without the block becomes an
+                // allocation of its own, before the half with it shrinks.
                 let mut at = start;
                 while whole > order {
                     whole = Order::new(whole.get() - 1).expect("above another order");
@@ -182,8 +183,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         result
     }
 
-    /// Frees every allocation in `run`, which starts and ends with one: what
-    /// [`alloc_run`](super::Zone::alloc_run) gave, whole.
+    /// Frees every allocation in `run`, which starts and ends with one: all that
+    /// [`alloc_run`](super::Zone::alloc_run) gave.
     ///
     /// # Errors
     /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then.

@@ -1,4 +1,4 @@
-//! What a zone says of itself: counters, free blocks, labels.
+//! What a zone reports of itself: counters, free blocks, labels.
 
 use super::AllocError;
 use super::search::Wanted;
@@ -22,17 +22,17 @@ pub type FreeBlocks = [[u64; Order::MAX.index() + 1]; Label::COUNT];
 /// Where a zone stands against its watermarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// Free frames in pageblocks; what is cached does not count.
+    /// Free frames in pageblocks; cached ones do not count.
     pub free_frames: u64,
-    /// Where they stand.
+    /// Where the free frames stand.
     pub frames: Level,
     /// Entirely free pageblocks.
     pub free_pageblocks: u64,
-    /// Where those stand: a zone can have frames enough and no whole pageblock left.
+    /// Where the free pageblocks stand: a zone can have frames enough and no whole pageblock left.
     pub pageblocks: Level,
 }
 
-/// One level above pageblocks: what non-movable frames have made of an aligned run of them.
+/// One level above pageblocks: how non-movable frames are spread over an aligned run of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Region {
     /// Pageblocks with at least one unmovable or reclaimable frame.
@@ -43,25 +43,27 @@ pub struct Region {
     pub free_pageblocks: u64,
 }
 
-/// Pageblocks in a region of a zone of that many: 64, and from 4096 on, which are 8 GiB of usual
-/// pageblocks, 512 (1 GiB).
+/// Pageblocks in a region, in a zone of `blocks` pageblocks: 64, and from 4096 on, which are 8 GiB
+/// of usual pageblocks, 512 (1 GiB).
 const fn region_pageblocks(blocks: usize) -> usize {
     if blocks < 4096 { 64 } else { 512 }
 }
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
-    /// Free blocks by label and order: the maximal aligned ones inside pageblocks; what lies in
-    /// CPU caches is not among them. Larger ones than a pageblock count as pageblocks. Isolated
+    /// Free blocks by label and order: the maximal aligned ones inside pageblocks; blocks in CPU
+    /// caches are not among them. Blocks larger than a pageblock count as pageblocks. Isolated
     /// pageblocks count like others.
     ///
-    /// Stops all CPUs. O(pageblocks), and O(frames / 64) of those that are neither wholly free nor full.
+    /// Stops all CPUs. O(pageblocks), and O(frames / 64) for those that are neither wholly free nor
+    /// full.
     pub fn free_blocks(&self) -> FreeBlocks {
         let _stopped = self.stop();
         let mut counts = FreeBlocks::default();
         for id in 0..self.map.blocks {
             let meta = self.meta(id);
             let of_label = &mut counts[meta.label().index()];
-            // Most pageblocks of a large zone are wholly free or hold nothing free: a word says so.
+            // Most pageblocks of a large zone are wholly free or have no free frame: one word shows
+            // it.
             if meta.orders() == 0 {
                 continue;
             }
@@ -78,8 +80,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         counts
     }
 
-    /// Whether the frame exists and is free or cached, for whoever checks from outside. Stops all
-    /// CPUs.
+    /// Whether the frame exists and is free or cached, for checks from outside. Stops all CPUs.
     pub fn is_free(&self, frame: Frame) -> bool {
         let Some(offset) = self.offset(frame) else {
             return false;
@@ -94,10 +95,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 }
 
 impl<'m, P> Zone<'m, P> {
-    /// All counters. Taken one by one: while CPUs work they may be some operations apart. O(CPUs).
+    /// All counters, read one by one: while CPUs work they may be some operations apart. O(CPUs).
     ///
-    /// What is free is never said to be below zero, or more than there is: a block that one CPU freed and
-    /// another one has may be counted as freed only, or as allocated only.
+    /// The number of free frames is never below zero, nor above what exists. A block that one CPU
+    /// freed and another one allocated may be counted only as freed, or only as allocated.
     #[must_use]
     pub fn stats(&self) -> FrameStats {
         let mut stats = FrameStats::default();
@@ -142,7 +143,7 @@ impl<'m, P> Zone<'m, P> {
         counts
     }
 
-    /// The zone's watermarks, by the frames that exist.
+    /// The zone's watermarks, from the number of frames that exist.
     #[must_use]
     pub fn watermarks(&self) -> Watermarks {
         Watermarks::of(self.present_frames())
@@ -174,8 +175,8 @@ impl<'m, P> Zone<'m, P> {
         self.map.blocks
     }
 
-    /// Whether the `nth` pageblock is isolated, as of some moment: by [`isolate`](Zone::isolate), or
-    /// because somebody is emptying it.
+    /// Whether the `nth` pageblock is isolated, as of some moment: by [`isolate`](Zone::isolate),
+    /// or because a call is emptying it.
     ///
     /// # Panics
     /// If there are not as many pageblocks.
@@ -221,20 +222,21 @@ impl<'m, P> Zone<'m, P> {
         region
     }
 
-    /// Free frames in pageblocks, without those in caches; more or less, while CPUs work.
+    /// Free frames in pageblocks, without those in caches; inexact while CPUs work.
     pub(super) fn pageblock_free_frames(&self) -> u64 {
         let net = self
             .all_seats()
             .fold(0u64, |sum, seat| sum.wrapping_add(seat.read(counter::NET)));
         let free = self.present_frames().wrapping_sub(net);
-        // Below zero for a moment, when a seat's counter is behind another's.
+        // The difference is below zero for a moment when one seat's counter is behind another's.
         if free as i64 > 0 { free } else { 0 }
     }
 
-    /// Frames that are not allocated, cached ones included; while CPUs work, at least as many as there were at
-    /// some moment of the call. Time: O(CPUs).
+    /// Frames that are not allocated, cached ones included; while CPUs work, at least as many as
+    /// there were at some moment of the call. Time: O(CPUs).
     ///
-    /// Both sums only grow, and all of what was allocated is read before any of what was freed.
+    /// Both sums only grow, and the whole sum of allocated frames is read before that of freed
+    /// frames.
     pub(crate) fn frames_not_allocated(&self) -> u64 {
         let present = self.present_frames();
         let allocated = |seat: SeatWords<'_>| Mobility::ALL.map(|of| seat.allocated(of));
@@ -243,15 +245,17 @@ impl<'m, P> Zone<'m, P> {
         fence(Acquire);
         let freed = self.all_seats().map(SeatWords::freed);
         let free = freed.fold(present.wrapping_sub(out), u64::wrapping_add);
-        // Below zero, when what another CPU freed is counted as allocated again only.
+        // The difference is below zero when frames that another CPU freed are counted only as
+        // allocated again.
         if free as i64 > 0 { free } else { 0 }
     }
 
-    /// Why a request fails: whether fewer frames are free than it asks for, those in caches counted.
+    /// Why a request fails: whether fewer frames are free than it asks for, counting those in
+    /// caches.
     ///
-    /// By the counts as of different moments while CPUs work, which do not stop for it: others may free
-    /// and take meanwhile. Time: O(CPUs), and O(pageblocks) where what is free is hardly enough, or may
-    /// not be taken.
+    /// The counts are of different moments: CPUs work on, and may free and take frames meanwhile.
+    /// Time: O(CPUs), and O(pageblocks) where hardly enough is free, or the free frames may not be
+    /// taken.
     pub(super) fn why_none(&self, order: Order, mobility: Mobility) -> AllocError {
         let nobodys = self.all_seats().fold(self.present_frames(), |sum, seat| {
             let allocated = Mobility::ALL.map(|mobility| seat.allocated(mobility));
@@ -279,8 +283,8 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// How many frames a seat has cached, or in stock, of pageblocks that may serve requests of
-    /// `order` and `mobility`; more or less, while its CPU works. Time: O(cached blocks).
+    /// How many frames a seat has cached, or in stock, from pageblocks that may serve requests of
+    /// `order` and `mobility`; inexact while its CPU works. Time: O(cached blocks).
     fn cached_frames(&self, seat: SeatWords<'m>, order: Order, mobility: Mobility) -> u64 {
         let may =
             |offset: usize| self.may_serve(offset >> self.map.pageblock_order, order, mobility);
@@ -300,8 +304,8 @@ impl<'m, P> Zone<'m, P> {
         frames
     }
 
-    /// Whether frames of that pageblock may serve a request of `order` and `mobility`. The high-order
-    /// reserve serves what [`Wanted::may_have_reserved`] says.
+    /// Whether frames of that pageblock may serve a request of `order` and `mobility`. The
+    /// high-order reserve serves only requests with [`Wanted::may_have_reserved`].
     fn may_serve(&self, id: usize, order: Order, mobility: Mobility) -> bool {
         let meta = self.meta(id);
         !meta.is_isolated()
@@ -314,8 +318,8 @@ impl<'m, P> Zone<'m, P> {
             }
     }
 
-    /// Free frames that single frames and runs of `mobility` may be of, with all CPUs stopped and
-    /// drained: none of the high-order reserve.
+    /// Free frames that may serve single frames and runs of `mobility`: none of the high-order
+    /// reserve. For use with all CPUs stopped and drained.
     pub(super) fn usable_frames(&self, mobility: Mobility) -> u64 {
         (0..self.map.blocks)
             .filter(|&id| self.may_serve(id, Order::ZERO, mobility))

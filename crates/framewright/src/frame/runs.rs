@@ -8,7 +8,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::units::Mobility;
 use core::ops::Range;
 
-/// A run that is looked for.
+/// The run that a search is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sought {
     frames: u64,
@@ -16,7 +16,8 @@ pub(super) struct Sought {
 }
 
 impl Sought {
-    /// `None` if there is no such run anywhere: without a frame, or with an alignment that is no power of two.
+    /// `None` if no such run can exist: without a frame, or with an alignment that is no power of
+    /// two.
     pub(super) const fn new(frames: u64, align: u64) -> Option<Self> {
         if frames == 0 || !align.is_power_of_two() {
             return None;
@@ -25,7 +26,7 @@ impl Sought {
     }
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Search {
     pub(super) found: Option<Range<usize>>,
@@ -33,7 +34,7 @@ pub(super) struct Search {
     pub(super) looks: u64,
 }
 
-/// How many frames of a pageblock are meant.
+/// How many frames of a pageblock match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
     None,
@@ -62,7 +63,7 @@ impl<P> Zone<'_, P> {
         may && !meta.is_isolated()
     }
 
-    /// Whether all frames of a range are free and may serve a run. With all CPUs stopped.
+    /// Whether all frames of a range are free and may serve a run. For use with all CPUs stopped.
     pub(super) fn is_run_free(&self, offsets: &Range<usize>, mobility: Mobility) -> bool {
         let mut all = true;
         self.for_each_part(offsets, |id, slots| {
@@ -93,8 +94,8 @@ impl<P> Zone<'_, P> {
         })
     }
 
-    /// The lowest run that is free and may serve requests of `mobility`. What it says is so only while all
-    /// CPUs stand still; else it is where to look.
+    /// The lowest run that is free and may serve requests of `mobility`. The result holds only
+    /// while all CPUs stand still; else it is a hint where to look.
     pub(super) fn find_free(&self, wanted: Sought, mobility: Mobility) -> Search {
         let frames = self.map.block_frames();
         let part = |id| match u64::from(self.facts(id).free) {
@@ -106,9 +107,10 @@ impl<P> Zone<'_, P> {
         self.find_run(wanted, part, |id, word| self.bitmap(id)[word].load(Relaxed))
     }
 
-    /// The lowest run of frames that are meant, by `part` of each pageblock, and by the words of those of which
-    /// some are. A long run has whole pageblocks in it, so one that is not whole rules out all places that would
-    /// need it: what is between the ranges that are meant costs a look for each length of the run.
+    /// The lowest run of matching frames. `part` says how many of each pageblock match, and the
+    /// words say which, where only some do. A long run contains whole pageblocks, so one pageblock
+    /// that is not whole rules out all places that would need it: the gaps between matching ranges
+    /// cost one look for each length of the run.
     fn find_run(
         &self,
         wanted: Sought,
@@ -122,10 +124,10 @@ impl<P> Zone<'_, P> {
             *looks += 1;
             part(id)
         };
-        // A run has so many whole pageblocks at least after the one that it begins in.
+        // A run has at least this many whole pageblocks after the one that it begins in.
         let after = (wanted.frames >> shift).saturating_sub(1);
         let after = usize::try_from(after).unwrap_or(usize::MAX);
-        // Where the frames that are meant begin, of those that end where the search is.
+        // Where the matching frames that end at the position of the search begin.
         let mut start = None;
         let mut id = 0;
         while id < self.map.blocks {

@@ -1,4 +1,4 @@
-//! From a request to a pageblock: the cheapest candidate in the index, taken or passed by.
+//! From a request to a pageblock: takes the cheapest candidate in the index, or passes it by.
 
 use super::block::Held;
 use super::seat::{CACHED_ORDERS, SeatWords, counter};
@@ -7,12 +7,12 @@ use crate::policy::{Class, Label, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
-/// How many pageblocks of one row are tried before the next row is.
+/// How many pageblocks of one row a search tries before the next row.
 const TRIES: usize = 8;
 
-/// How many rows that turn out to be empty a search passes by before it tidies up. Where few
-/// pageblocks have room, one that is worked in goes from row to row, and tidying up behind it would
-/// cost more than finding the row empty once more.
+/// How many empty rows a search passes by before it tidies up. Where few pageblocks have room, a
+/// pageblock in use goes from row to row, and tidying up behind it would cost more than finding the
+/// row empty once more.
 const PASSED_BY: usize = 1;
 
 /// What a request wants.
@@ -23,22 +23,22 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether it may be served from the high-order reserve, where all else fails: a block of several
-    /// frames and of one pageblock at most, of what does not move.
+    /// Whether the high-order reserve may serve it, where all else fails: an unmovable block of
+    /// several frames and of one pageblock at most.
     pub(super) fn may_have_reserved(self, pageblock: Order) -> bool {
         !self.mobility.is_movable() && self.order > Order::ZERO && self.order <= pageblock
     }
 }
 
-/// What a search brings.
+/// The result of a search.
 pub(super) struct Batch<'o> {
     /// The first frames of blocks, as offsets in the zone.
     blocks: &'o mut [u32],
     /// How many of them there are.
     pub(super) taken: usize,
-    /// Instead of blocks of order 0, so many whole words may be taken at most.
+    /// At most this many whole words may be taken instead of blocks of order 0.
     pub(super) words_max: usize,
-    /// Where the words begin, and how many there are; then there are no blocks.
+    /// Where the words begin, and how many there are; then the batch has no blocks.
     pub(super) words: Option<(usize, usize)>,
 }
 
@@ -65,7 +65,7 @@ const ORDERS: usize = 11;
 struct Search {
     list: usize,
     wanted: Wanted,
-    /// Whether pageblocks in which other CPUs work are left to them, as long as there are others.
+    /// Whether to leave pageblocks in which other CPUs work to them, as long as there are others.
     spare: bool,
     /// Rows that were passed by because they were empty.
     empty: usize,
@@ -75,10 +75,11 @@ struct Search {
 
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// What the order's cheapest class costs, there or not, with the order's surcharge.
+    /// The cost of the order's cheapest class, whether or not it has a block, with the order's
+    /// surcharge.
     floor: i32,
-    /// The policy's cost with the surcharge; `NOBODY` if there is no candidate; the floor as long
-    /// as nobody looked, which the rank `UNSEEN` says.
+    /// The policy's cost with the surcharge; `NOBODY` if there is no candidate. The floor as long
+    /// as the search has not looked, which the rank `UNSEEN` marks.
     cost: i32,
     rank: u16,
     class: u16,
@@ -147,8 +148,8 @@ impl Search {
         }
     }
 
-    /// The order of the cheapest candidate, the smallest order of equals. Does not look at an
-    /// order whose cheapest class costs more than what there is.
+    /// The order of the cheapest candidate, the smallest order of equals. Does not look at an order
+    /// if its cheapest class costs more than a candidate already seen.
     #[inline(always)]
     fn cheapest<P>(&mut self, zone: &Zone<'_, P>) -> Option<usize> {
         let mut cheapest = None;
@@ -170,7 +171,7 @@ impl Search {
     }
 }
 
-/// What came of a row.
+/// The result of trying a row.
 enum Outcome {
     /// Something was taken, and the label was the requester's own.
     Own,
@@ -183,7 +184,7 @@ enum Outcome {
 }
 
 impl<'m, P> Zone<'m, P> {
-    /// Takes one block; its offset, if there is one. Never waits.
+    /// Takes one block. Returns its offset, if there is one. Never waits.
     pub(super) fn take_one(&self, seat: SeatWords<'m>, wanted: Wanted) -> Option<usize> {
         let mut out = [0];
         let mut batch = Batch::new(&mut out);
@@ -194,8 +195,8 @@ impl<'m, P> Zone<'m, P> {
     /// Takes as many blocks as fit into the batch, or fewer. Never waits.
     ///
     /// Goes from pageblock to pageblock as long as no request for one block would have to fall
-    /// back: a batch is no reason to break up what another mobility needs. Tags and the `NET`
-    /// counter are the caller's.
+    /// back: a batch is no reason to break up what another mobility needs. The caller writes the
+    /// tags and counts in `NET`.
     #[inline]
     pub(super) fn take_some(&self, seat: SeatWords<'m>, wanted: Wanted, batch: &mut Batch<'_>) {
         let mut search = Search::new(self, wanted);
@@ -221,8 +222,8 @@ impl<'m, P> Zone<'m, P> {
                         return;
                     }
                     search.look_again();
-                    // What whole words are there for begins with a whole word: not in the middle
-                    // of one, where each batch after it would begin too.
+                    // A stock begins with a whole word, not in the middle of one, where each batch
+                    // after it would begin too.
                     ends_at_words = batch.words_max > 0;
                 }
                 Outcome::Fallback => return,
@@ -238,19 +239,19 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// Whether a request of `mobility` for a block of `order` would now be served from a pageblock in
-    /// which there is nothing yet that cannot move, but something that can: what it gets there keeps
-    /// the whole of it from ever being one block again.
+    /// Whether a request of `mobility` for a block of `order` would now be served from a pageblock
+    /// with movable contents and no others. The block would keep such a pageblock from ever being
+    /// one free block again.
     ///
-    /// Never for movable requests, nor if there is no block. As of one moment. Time: O(CPUs), and one
-    /// search.
+    /// Never for movable requests, nor if there is no block. As of one moment. Time: O(CPUs), and
+    /// one search.
     #[must_use]
     pub fn would_contaminate(&self, order: Order, mobility: Mobility) -> bool {
         self.spreads(order, mobility) == Spread::Contaminates
     }
 
-    /// What a request of `mobility` for a block of `order` would do to the pageblock that it would now
-    /// be served from. As [`would_contaminate`](Self::would_contaminate).
+    /// The effect of a request of `mobility` for a block of `order` on the pageblock that would now
+    /// serve it. As [`would_contaminate`](Self::would_contaminate).
     pub(crate) fn spreads(&self, order: Order, mobility: Mobility) -> Spread {
         if mobility.is_movable() || order > self.pageblock_order() {
             return Spread::Stays;
@@ -260,7 +261,7 @@ impl<'m, P> Zone<'m, P> {
         while let Some(found) = search.cheapest(self) {
             let Candidate { rank, class, .. } = search.best[found];
             let row = self.row(found, class);
-            // From outside the seats: nothing is written (I3).
+            // From outside the seats: writes nothing (I3).
             if self.index.peek(row, end, None).is_some() {
                 let labelled = self.policy.is_labelled();
                 let is_whole = found == usize::from(self.map.pageblock_order);
@@ -283,7 +284,7 @@ impl<'m, P> Zone<'m, P> {
         Spread::Stays
     }
 
-    /// The facts of the zone, by the counters of all seats: more or less, while others work.
+    /// The facts of the zone, by the counters of all seats; inexact while other CPUs work.
     pub(super) fn zone_facts(&self) -> ZoneFacts {
         let mut sums = [0u64; 5];
         for seat in self.all_seats() {
@@ -298,7 +299,7 @@ impl<'m, P> Zone<'m, P> {
                 *sum = sum.wrapping_add(seat.read(counter));
             }
         }
-        // Below zero for a moment, when a seat's counter is behind another's.
+        // A sum is below zero for a moment when one seat's counter is behind another's.
         let [net, free_mixed, free_large, blocks_of_order_2, free_lent] =
             sums.map(|sum| if (sum as i64) < 0 { 0 } else { sum });
         let frames = self.present_frames();
@@ -358,7 +359,7 @@ impl<'m, P> Zone<'m, P> {
             let label = meta.label();
             let is_own = label == Label::Of(wanted.mobility) || label == Label::Contiguous;
             if !is_own && batch.taken > 0 {
-                // Nothing more without a fallback: the batch ends here.
+                // More would need a fallback: the batch ends here.
                 held.unlock();
                 return Outcome::Fallback;
             }
@@ -388,7 +389,7 @@ impl<'m, P> Zone<'m, P> {
         Outcome::Busy
     }
 
-    /// Decides the label of a pageblock that a request falls back to, and counts it.
+    /// Decides the label of a pageblock that a request falls back to, and counts the fallback.
     #[cold]
     pub(super) fn fall_back(
         &self,
@@ -416,7 +417,7 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// Makes `id` the pageblock in which this CPU works, as a hint to the others.
+    /// Marks `id` as the pageblock in which this CPU works, as a hint to the others.
     #[inline]
     fn reserve(&self, seat: SeatWords<'m>, id: usize) {
         let current = seat.current();
@@ -432,7 +433,8 @@ impl<'m, P> Zone<'m, P> {
         seat.set_current(id);
     }
 
-    /// Takes one block from the high-order reserve, for what [may have one](Wanted::may_have_reserved).
+    /// Takes one block from the high-order reserve, for a request that [may have
+    /// one](Wanted::may_have_reserved).
     #[cold]
     pub(super) fn take_reserved(&self, seat: SeatWords<'m>, wanted: Wanted) -> Option<usize> {
         let class = self.policy.classes().number(Class::HighOrder);
@@ -460,13 +462,13 @@ impl<'m, P> Zone<'m, P> {
     }
 }
 
-/// What a request does to the pageblock that serves it.
+/// The effect of a request on the pageblock that serves it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spread {
-    /// It goes where its like is at home, or moves, or there is no block.
+    /// It goes where its like is at home, or it moves, or there is no block.
     Stays,
-    /// It goes where little or nothing is that cannot move, and nothing or little that can is harmed.
+    /// It goes where few or no contents are unmovable, and harms few or no movable ones.
     Settles,
-    /// It goes where nothing is that cannot move, but something that can.
+    /// It goes where contents are movable, and none are unmovable yet.
     Contaminates,
 }

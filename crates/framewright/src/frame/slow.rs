@@ -1,4 +1,4 @@
-//! What a seat does when its cache does not help.
+//! The slow path of a seat, taken when its cache cannot serve a request or a free.
 
 use super::big;
 use super::give::Given;
@@ -16,18 +16,18 @@ use crate::units::{Frame, Mobility, Order};
 /// The most blocks fetched from pageblocks at once: half a full cache.
 const BATCH: usize = CACHE_MAX / 2;
 
-/// What a request may do before it fails.
+/// How far a request may go before it fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Resort {
-    /// What the zone's configuration says for its order.
+    /// As far as the zone's configuration says for its order.
     ByOrder,
     /// Stop all CPUs.
     Stop,
 }
 
 impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
-    /// The way of a request that is not simply served from the cache. Entered busy, perhaps while
-    /// somebody claims the seat, left idle.
+    /// The path of a request that the cache does not serve at once. The caller has entered the
+    /// seat; if another CPU claims the seat, it is idle.
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_slowly(
@@ -63,7 +63,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         found.inspect_err(|error| self.count_failure(order, *error))
     }
 
-    /// Whether anything can be had at all.
+    /// Whether any block of that order and mobility can be had.
     fn check(&self, order: Order, mobility: Mobility) -> Result<(), AllocError> {
         let max = self.zone.max_order();
         if order > max {
@@ -76,8 +76,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         }
     }
 
-    /// The last way of a request that may not stop others: what lies in this CPU's caches goes back,
-    /// and the pageblocks are asked once more.
+    /// The last attempt of a request that may not stop other CPUs: gives this CPU's caches back,
+    /// and searches the pageblocks once more.
     fn alloc_without_own_caches(
         &mut self,
         order: Order,
@@ -99,8 +99,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         }
     }
 
-    /// The last way of a request, which no seat may be busy for: all CPUs are stopped and all caches
-    /// drained, unless that would be in vain, or was done for somebody else meanwhile. A failure is
+    /// The last attempt of a request; no seat may be busy for it. Stops all CPUs and drains all
+    /// caches, unless that would gain nothing, or was done for another CPU meanwhile. A failure is
     /// not counted.
     pub(crate) fn alloc_at_rest(
         &mut self,
@@ -115,7 +115,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         }
         let lock = zone.lock_stops();
         if zone.memo().last() != begin {
-            // All CPUs stood still for somebody else, after this request began.
+            // All CPUs stood still for another CPU after this request began.
             if lock.was_in_vain_since(begin, order, mobility) {
                 drop(lock);
                 return Err(zone.why_none(order, mobility));
@@ -127,8 +127,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let stopped = lock.stop();
         self.words.count(counter::DRAINS, 1);
         stopped.drain();
-        // All that is free lies in pageblocks now, and nobody else takes it: if a free block of
-        // the order exists, it is found.
+        // All that is free lies in pageblocks now, and no other CPU takes it: if a free block of
+        // the order exists, this finds it.
         let found = self.fetch_drained(Wanted { order, mobility });
         match found {
             Some(offset) => self.hand_out(offset, order, mobility),
@@ -188,7 +188,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let (first, others) = out[..taken].split_first()?;
         self.words
             .count(counter::NET, (taken as u64) << order.get());
-        // The cache hands out its youngest first: so the blocks come out in the order found.
+        // The cache hands out its youngest first, so this way the blocks come out in the order
+        // found.
         for &offset in others.iter().rev() {
             let tag = Tag::cached(self.words.number, order, mobility);
             self.zone.set_tag(offset as usize, tag);
@@ -204,8 +205,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         Some(offset)
     }
 
-    /// Fetches a block from the pageblocks, the high-order reserve included; nothing is cached. The
-    /// seat is busy, or all CPUs are stopped.
+    /// Fetches a block from the pageblocks, the high-order reserve included; caches none. The seat
+    /// is busy, or all CPUs are stopped.
     fn fetch_drained(&self, wanted: Wanted) -> Option<usize> {
         if wanted.order > self.zone.pageblock_order() {
             return big::take(self.zone, self.words, wanted);
@@ -229,10 +230,9 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// Sets the caches' limits by how much is free; with many CPUs not every time, because the sum
     /// goes over all of them.
     ///
-    /// What a CPU may hold is shared by those of its caches that are in use, the one of `order` and
-    /// `mobility` among them: mostly one or two are. The others may hold nothing until they are
-    /// used, and of what is above its new limit the older part goes back: so together they never
-    /// hold more.
+    /// The caches in use share what a CPU may hold, the one of `order` and `mobility` among them:
+    /// mostly one or two are in use. The others may hold nothing until they are used. A cache gives
+    /// back the older part of what is above its new limit, so together they never hold more.
     fn look_at_limits(&self, order: Order, mobility: Mobility) {
         let words = self.words;
         let looks = words.read(counter::LOOKS);
@@ -246,13 +246,13 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let cpus = u64::from(self.zone.map.cpus);
         let mut frames = free * u64::from(config.cache_permille) / (1000 * cpus);
         if free < self.zone.low_watermark() {
-            // Short of memory: what a cache holds is missing elsewhere.
+            // Memory is short: blocks in a cache are missing elsewhere.
             frames /= 4;
         }
         let used = words.caches_in_use() | cache_bit(mobility, order.index());
         let share = frames / u64::from(used.count_ones());
         let blocks_max = u64::from(config.cache_blocks_max);
-        // Only where a whole word fits into the cache in front.
+        // Only if a whole word fits into the cache in front of the stock.
         let is_large = usize::from(config.cache_blocks_max) >= WORD_FRAMES;
         let stock = if is_large { stock::words_of(share) } else { 0 };
         let share = share.min(blocks_max);
@@ -263,7 +263,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         }
         words.set_stock_limit(stock);
         for order in (0..CACHED_ORDERS as u8).filter_map(Order::new) {
-            // A block of several pageblocks cannot be given back by the half cache.
+            // Giving back half the cache cannot split a block of several pageblocks.
             let is_within = order <= self.zone.pageblock_order();
             let share = if is_within { share >> order.get() } else { 0 };
             for mobility in Mobility::ALL {
@@ -285,7 +285,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         }
     }
 
-    /// The way of a free whose cache is full, or has none.
+    /// The path of a free with a full cache, or without one.
     #[cold]
     #[inline(never)]
     pub(super) fn free_slowly(
@@ -321,8 +321,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         freed.map_err(|()| self.refuse(self.zone.frame(offset), order))
     }
 
-    /// Frees a whole pageblock. `None`, and nothing done, if it is not one, or is not free to be
-    /// changed at once.
+    /// Frees a whole pageblock. `None`, without any change, if the block is not one, or the
+    /// pageblock cannot be changed at once.
     #[inline(always)]
     pub(super) fn free_whole(&self, frame: Frame) -> Option<()> {
         let order = self.zone.whole.order;
@@ -335,7 +335,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         Some(())
     }
 
-    /// Gives a live block back to its pageblock. `Err` if it is not live any more: another CPU was
+    /// Gives a live block back to its pageblock. `Err` if it is no longer live: another CPU was
     /// faster with the same free.
     pub(super) fn give_live(
         &self,
@@ -384,7 +384,7 @@ impl<'m, P> Zone<'m, P> {
         offset & (self.map.block_frames() as usize - 1)
     }
 
-    /// What speaks against freeing a block of `order` at `frame`, when something does.
+    /// Why a block of `order` at `frame` cannot be freed; the caller knows that it cannot.
     pub(super) fn why_not_free(&self, frame: Frame, order: Order) -> FreeError {
         let Some(offset) = self.offset(frame) else {
             return FreeError::Outside(frame);
@@ -395,7 +395,7 @@ impl<'m, P> Zone<'m, P> {
         }
         if let Some((allocated, _)) = tag.as_live() {
             return if allocated == order {
-                // It was live again by now: somebody else freed it, and somebody allocated it.
+                // The block is live again by now: another CPU freed it, and one allocated it.
                 FreeError::AlreadyFree(frame)
             } else {
                 FreeError::WrongOrder { frame, allocated }
@@ -440,8 +440,8 @@ impl<'m, P> Zone<'m, P> {
         seat.count(counter::NET, (given * order.frames()).wrapping_neg());
     }
 
-    /// Gives up to 64 cached blocks back, those of one pageblock together; returns how many were
-    /// the seat's.
+    /// Gives up to 64 cached blocks back, those of one pageblock together. Returns how many
+    /// belonged to the seat.
     #[inline]
     fn give_batch(
         &self,
@@ -484,7 +484,7 @@ impl<'m, P> Zone<'m, P> {
                 }
                 continue;
             };
-            // Blocks of one word are gathered, and given together.
+            // Gathers the blocks of one word, to give them back together.
             let (mut word, mut mask) = (self.slot(chains.offset(first)) / 64, 0);
             let mut next = Some(first);
             while let Some(nth) = next {
@@ -511,7 +511,7 @@ impl<'m, P> Zone<'m, P> {
 }
 
 /// Up to 64 blocks, in chains by a few bits of their pageblocks: from a block to the next that may
-/// lie in the same one. So those of one pageblock are found without looking at all others.
+/// lie in the same one. So the blocks of one pageblock are found without a look at all others.
 struct Chains {
     offsets: [u32; Self::MAX],
     /// The place of the next in the chain, [`NOBODY`](Self::NOBODY) at its end.
@@ -531,7 +531,7 @@ impl Chains {
             pageblock_order,
         };
         let mut heads = [Self::NOBODY; Self::MAX];
-        // From the last to the first: a chain goes from the first to the last.
+        // Goes from the last to the first, so that each chain goes from the first to the last.
         for (nth, block) in blocks.iter().enumerate().take(Self::MAX).rev() {
             chains.offsets[nth] = block.load(Relaxed) as u32;
             let head = &mut heads[chains.pageblock(nth) % Self::MAX];
@@ -551,7 +551,7 @@ impl Chains {
         self.offset(nth) >> self.pageblock_order
     }
 
-    /// The next one after `nth` that lies in pageblock `id`, as `nth` does.
+    /// The next block after `nth` that lies in pageblock `id`, like `nth`.
     #[inline(always)]
     const fn next_of(&self, nth: usize, id: usize) -> Option<usize> {
         let mut nth = nth;

@@ -1,12 +1,12 @@
 //! A seat's stock: while memory abounds, whole words of 64 free frames behind the caches of order 0.
 //!
-//! One lock and one change of the index bring up to [`WORDS_MAX`] words of one free block, which the
-//! policy chose for a single frame. Each is cached as one block of order 6, with one tag
-//! ([`Tag::stocked`]), until the cache in front of it is empty: then its 64 frames get tags of their
-//! own and fill the cache. Nothing is freed into a stock.
+//! One lock and one change of the index bring up to [`WORDS_MAX`] words of one free block, which
+//! the policy chose for a single frame. Each word is cached as one block of order 6, with one tag
+//! ([`Tag::stocked`]), until the cache in front of it is empty: then its 64 frames get tags of
+//! their own and fill the cache. Frees never go into a stock.
 //!
-//! A stock counts among what its CPU may hold, and is half of that at most; it goes back as soon as
-//! the seat finds that it may hold less, and whenever caches are drained.
+//! A stock is part of what its CPU may hold, at most half of that. It goes back as soon as the seat
+//! finds that it may hold less, and whenever caches are drained.
 
 use super::seat::{CACHE_MAX, SeatWords, counter};
 use super::tag::Tag;
@@ -22,10 +22,10 @@ pub(super) const WORD_FRAMES: usize = 1 << WORD_ORDER;
 
 const _: () = assert!(WORD_FRAMES <= CACHE_MAX, "a word fits into an empty cache");
 
-/// What is left of a word without its first frame, as blocks: slot and order.
+/// What remains of a word without its first frame, as blocks: slot and order.
 const REST: [(usize, u8); 6] = [(1, 0), (2, 1), (4, 2), (8, 3), (16, 4), (32, 5)];
 
-/// How many words a stock may have, of a CPU whose caches in use may hold `share` frames each.
+/// How many words a stock may have if the caches in use of its CPU may hold `share` frames each.
 pub(super) const fn words_of(share: u64) -> usize {
     let words = share / 2 / WORD_FRAMES as u64;
     if words < WORDS_MAX as u64 {
@@ -52,8 +52,8 @@ impl<'m> SeatWords<'m> {
         self.set_stock(mobility, offset, words);
     }
 
-    /// Takes a word out of the stock and puts its frames into the cache of order 0, which is
-    /// empty; the first one is returned instead.
+    /// Takes a word out of the stock and puts its frames into the cache of order 0, which is empty.
+    /// Returns the first frame instead of caching it.
     pub(super) fn unpack_word<P>(self, zone: &Zone<'m, P>, mobility: Mobility) -> Option<usize> {
         let (offset, words) = self.stock(mobility)?;
         self.set_stock(mobility, offset + WORD_FRAMES, words - 1);
@@ -69,7 +69,7 @@ impl<'m> SeatWords<'m> {
         if is_ours {
             return Some(offset);
         }
-        // Somebody freed it as we did, before, and has it.
+        // Another CPU freed the word before this one did, and has it.
         zone.count_corruption();
         self.pop(zone, mobility, Order::ZERO)
     }
@@ -92,7 +92,7 @@ impl<'m> SeatWords<'m> {
             if zone.tag(offset) == Tag::stocked(self.number, mobility) {
                 frames += leave(offset, WORD_ORDER);
             } else {
-                // The first frame is somebody else's, who freed it as we did, before.
+                // Another CPU freed the word before this one did, and has its first frame.
                 zone.count_corruption();
                 frames += REST
                     .map(|(slot, order)| leave(offset + slot, order))

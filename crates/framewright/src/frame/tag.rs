@@ -1,7 +1,7 @@
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
-/// What stands beside each frame, in 16 bits: whether a block starts here, and in what state.
+/// The 16 bits beside each frame: whether a block starts here, and in what state.
 ///
 /// ```text
 ///     0                      free, or inside a block, but not its first frame
@@ -12,17 +12,17 @@ use crate::units::{Mobility, Order};
 ///     1sss ssss sss0 mm11    64 frames in seat s's stock
 /// ```
 ///
-/// A cached tag names the seat, so that of two seats that free one frame at the same moment only
-/// the one whose tag stays will hand it out again.
+/// A cached tag names the seat, so if two seats free one frame at the same moment, only the seat
+/// that the tag names in the end hands it out again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tag(pub(super) u16);
 
 const CACHED: u16 = 0b100 << 13;
 const LIVE: u16 = 0b010 << 13;
 const REMOTE: u16 = 0b001 << 13;
-/// Of what is not cached: in a cached tag two of these bits are the seat's.
+/// The state of a block that is not cached: in a cached tag two of these bits are the seat's.
 const STATE: u16 = 0b111 << 13;
-/// Where a cached tag's seat begins: above the mobility's two bits and three of the order.
+/// Where the seat begins in a cached tag: above the mobility's two bits and three of the order.
 const SEAT: u32 = 5;
 
 /// How many seats a tag can name.
@@ -49,7 +49,7 @@ impl Tag {
         Self(CACHED | seat << SEAT | (order.get() as u16) << 2 | mobility as u16)
     }
 
-    /// A whole word in `seat`'s stock: no cache has that number.
+    /// A whole word in `seat`'s stock: no cache has that order.
     #[inline(always)]
     pub(super) const fn stocked(seat: u16, mobility: Mobility) -> Self {
         Self(CACHED | seat << SEAT | (mobility as u16) << 2 | 3)
@@ -73,12 +73,14 @@ impl Tag {
     /// The mobility, if a block of `order` that is handed out starts here.
     #[inline(always)]
     pub(super) fn as_live_of(self, order: Order) -> Option<Mobility> {
-        // What is left is the mobility's number and nothing else; anything else stands above it.
+        // What remains is the mobility's number and nothing else; in any other tag higher bits
+        // remain.
         let left = self.0 ^ (LIVE | (order.get() as u16) << 2);
         Mobility::from_index(usize::from(left))
     }
 
-    /// What a live tag of a cached order differs by from that of the same block in `seat`'s cache.
+    /// The difference between a live tag of a cached order and that of the same block in `seat`'s
+    /// cache.
     pub(super) const fn turn(seat: u16) -> u16 {
         LIVE ^ (CACHED | seat << SEAT)
     }

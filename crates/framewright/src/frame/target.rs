@@ -1,4 +1,4 @@
-//! Frames to move contents to, and many blocks freed at once.
+//! Takes frames to move contents to, and frees many blocks at once.
 
 use super::big;
 use super::block::Held;
@@ -9,25 +9,27 @@ use crate::platform::{Barrier, Relax};
 use crate::policy::{Class, Label, SHARE_SETTLED, takes_contents};
 use crate::units::{Frame, Mobility, Order};
 
-/// How many pageblocks of one row are tried before the next row is.
+/// How many pageblocks of one row a search tries before the next row.
 const TRIES: usize = 8;
 
-/// From where frames to move contents to may come.
+/// Where frames to move contents to may come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
-    /// From free blocks below this order, in pageblocks that hold movable contents already; so never
-    /// from a free block as large as what is to be made, and never from an entirely free pageblock, except
-    /// where what moves is as large as one. For a whole pageblock also from those in which nothing moves:
-    /// one that somebody waits for is worth more than what is in stock there.
+    /// From free blocks below this order, in pageblocks that hold movable contents already. So
+    /// never from a free block as large as the one to be made, and never from an entirely free
+    /// pageblock, except where the contents to move fill one. To make a whole pageblock also from
+    /// those without movable contents: a pageblock that a request waits for is worth more than the
+    /// stock there.
     Below(Order),
-    /// The same, and from whatever is lent to what moves: free blocks there, however large, are no use
-    /// to those for whom room is made.
+    /// The same, and from any frames lent to movable contents: free blocks there, however large,
+    /// are no use to the requests that room is made for.
     BelowOrLent(Order),
-    /// From wherever movable requests may be served: all that counts is that it is empty afterwards.
+    /// From wherever movable requests may be served: only emptying the source counts.
     Anywhere,
-    /// The same, and from what is lent only if there is nothing else.
+    /// The same, but from lent frames only if there are no others.
     LentLast,
-    /// From pageblocks that hold something and are not settled: for what has to leave one that is.
+    /// From pageblocks that hold something and are not settled: for contents that have to leave a
+    /// settled one.
     Unsettled,
 }
 
@@ -46,12 +48,13 @@ impl Room {
         matches!(self, Self::Anywhere | Self::LentLast)
     }
 
-    /// Whether contents may go where nothing moves, if labels do not decide.
+    /// Whether contents may go to pageblocks without movable contents, if labels do not decide.
     pub(crate) fn takes_pure(self, pageblock_order: Order) -> bool {
         matches!(self, Self::Below(made) if made >= pageblock_order)
     }
 
-    /// Whether free blocks of order `size` in pageblocks of `class` may be broken for one of `order`.
+    /// Whether free blocks of order `size` in pageblocks of `class` may be broken for one of
+    /// `order`.
     fn takes(self, class: Class, order: Order, size: u8, pageblock_order: Order) -> bool {
         if let Self::BelowOrLent(made) = self
             && !matches!(class, Class::Contiguous { .. })
@@ -72,7 +75,7 @@ impl Room {
     }
 }
 
-/// What a look for targets came to.
+/// The result of a search for targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Found {
     /// How many blocks were taken.
@@ -82,11 +85,12 @@ pub(crate) struct Found {
 }
 
 impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
-    /// Takes up to `out.len()` blocks of `order` to move contents to, live and movable: the smallest
-    /// free blocks that suffice, in the fullest pageblocks, as movable requests have it. No search
-    /// goes by position: the index knows the cheapest, and stays there until it is full.
+    /// Takes up to `out.len()` blocks of `order` to move contents to, live and movable: the
+    /// smallest free blocks that suffice, in the fullest pageblocks, as for movable requests. The
+    /// search does not go by position: it takes the cheapest pageblock in the index, and stays
+    /// there until that is full.
     ///
-    /// Never waits; what is held by others is passed by.
+    /// Never waits; passes by what other CPUs hold.
     pub(crate) fn take_targets(&mut self, order: Order, room: Room, out: &mut [Frame]) -> Found {
         let zone = self.zone;
         let mut found = Found::default();
@@ -119,7 +123,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
             let Some(offset) = big::take(self.zone, self.words, Wanted { order, mobility }) else {
                 return;
             };
-            // `big` counts what it takes; so does who called us.
+            // `big` counts what it takes, and so does the caller: count it once.
             self.words
                 .count(counter::NET, order.frames().wrapping_neg());
             *out = self.zone.frame(offset);
@@ -132,8 +136,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let pressure = zone.policy.pressure(&zone.zone_facts());
         let list = zone.policy.list(Mobility::Movable, pressure);
         let limit = room.limit(order, zone.pageblock_order());
-        // What is lent first, if it is no use otherwise: nothing would be won for those for whom room
-        // is made, if contents went where they could go themselves.
+        // Lent frames come first if they have no other use: contents in frames that the requests
+        // themselves could use would gain those requests nothing.
         let passes: &[Option<bool>] = match room {
             Room::BelowOrLent(_) => &[Some(true), Some(false)],
             Room::LentLast => &[Some(false), Some(true)],
@@ -209,8 +213,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         }
     }
 
-    /// Frees live blocks at once, each into its pageblock; those of one pageblock that follow each
-    /// other under one lock. Returns how many frames: what is not live of that order is passed over,
+    /// Frees live blocks at once, each into its pageblock; successive blocks of one pageblock share
+    /// one lock. Returns how many frames. A block that is not live with that order is passed over,
     /// and counts as a wrong free.
     pub(crate) fn free_at_once(&mut self, blocks: impl Iterator<Item = (Frame, Order)>) -> u64 {
         let zone = self.zone;
@@ -246,7 +250,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
                     _ = self.refuse(frame, order);
                 }
             } else if self.free_uncached(offset, order, mobility).is_ok() {
-                // Counts by itself.
+                // This call counts in the statistics itself.
                 freed += order.frames();
             }
         }

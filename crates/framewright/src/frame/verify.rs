@@ -10,7 +10,7 @@ use crate::slots::Slots;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
 
-/// What a zone consists of, counted frame by frame.
+/// The frames of a zone, counted one by one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recount {
     /// Frames that exist.
@@ -23,7 +23,7 @@ pub struct Recount {
     pub allocated: [u64; 3],
 }
 
-/// An invariant that does not hold: its letter, and the pageblock or seat where.
+/// An invariant that does not hold: its letter, and the pageblock or seat in question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken {
     /// The invariant's name in the [module's description](super).
@@ -178,7 +178,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     }
 
     /// A pageblock's facts from tags and bitmap alone, and its cached frames by mobility. The
-    /// frames of blocks larger than a pageblock are found from the block's first frame.
+    /// frames of a block larger than a pageblock are found from the block's first frame.
     fn recount_pageblock(&self, id: usize) -> (BlockFacts, [u32; 3]) {
         let first = id << self.map.pageblock_order;
         let frames = self.map.block_frames() as usize;
@@ -212,7 +212,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         (facts, cached)
     }
 
-    /// Whether the pageblock is in exactly the rows that its bitmap calls for.
+    /// Whether the pageblock is in exactly the rows that its bitmap requires.
     fn is_indexed_exactly(&self, id: usize) -> bool {
         let mut runs = [0; 11];
         Slots::new(self.bitmap(id)).count_runs(&mut runs);

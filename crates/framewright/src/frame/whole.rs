@@ -4,11 +4,11 @@
 //! nothing has to be counted: descriptor and class are constants, by label and mobility.
 //!
 //! # CPUs that meet
-//! All CPUs begin at the same end of memory, where the policy says. Two that meet at a pageblock
-//! would meet at each one after it, and at the cache lines of the index: so the one that finds it
-//! locked goes away, to the next [`REGION`] in which there is one and no other that went away is,
-//! stays there as long as there is any, and then goes to the next such region. A CPU that meets
-//! nobody follows the policy alone.
+//! All CPUs begin at the same end of memory, which the policy chooses. Two CPUs that meet at a
+//! pageblock would meet at each one after it, and at the cache lines of the index. So the CPU that
+//! finds it locked goes away, to the next [`REGION`] that has one and that no other CPU went to,
+//! stays there as long as the region has any, and then goes to the next such region. A CPU that
+//! meets no other follows the policy alone.
 
 use super::block::{COUNTS, FULL_WORDS, LOCK, LOCKED, META, ORDERS};
 use super::counts::{Counts, Meta};
@@ -40,7 +40,7 @@ pub(super) struct Whole {
     ways: [Way; 3],
 }
 
-/// The way of one mobility, where the pageblock has its label: what does not change is known.
+/// The constants for one mobility, where the pageblock has its label.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     /// The index's list, and where it begins.
@@ -48,9 +48,9 @@ struct Way {
     end: End,
     /// The row of entirely free pageblocks.
     row: usize,
-    /// What a pageblock is that is entirely free.
+    /// The descriptor word of a pageblock that is entirely free.
     free: Meta,
-    /// What it is when it is entirely one block, and its counts.
+    /// The same when it is entirely one block, and its counts then.
     taken: Meta,
     counts: Counts,
 }
@@ -75,7 +75,7 @@ impl Whole {
                 counts,
             }
         };
-        // Of pageblocks of less than a word nothing is written as a whole.
+        // In pageblocks of less than a word no byte is written as a whole.
         let bytes = 8 * ((1 << order.get()) / 64);
         let orders = [0, 64].map(|before| match bytes - before {
             ..=0 => 0,
@@ -102,10 +102,10 @@ impl<'m, P> Zone<'m, P> {
         self.whole.way(mobility).row
     }
 
-    /// Takes a whole pageblock as one block; its offset, if there is one. Never waits.
+    /// Takes a whole pageblock as one block. Returns its offset, if there is one. Never waits.
     ///
-    /// The same as [`take_some`](Self::take_some), for the one order at which nothing has to be
-    /// weighed: a whole pageblock is a whole pageblock, and which is the cheapest is ranked.
+    /// The result is that of [`take_some`](Self::take_some), for the one order at which there is
+    /// nothing to weigh: a whole pageblock is a whole pageblock, and the index ranks the cheapest.
     #[inline]
     pub(super) fn take_whole(&self, seat: SeatWords<'m>, mobility: Mobility) -> Option<usize> {
         let order = self.whole.order;
@@ -126,7 +126,7 @@ impl<'m, P> Zone<'m, P> {
         self.take_whole_slowly(seat, mobility)
     }
 
-    /// The same wherever one is, and if somebody else is met there.
+    /// The same in any place, and also where another CPU is met.
     #[inline(never)]
     fn take_whole_slowly(&self, seat: SeatWords<'m>, mobility: Mobility) -> Option<usize> {
         let order = self.whole.order;
@@ -161,13 +161,14 @@ impl<'m, P> Zone<'m, P> {
         None
     }
 
-    /// Takes pageblock `id` if it is entirely free, has the requester's label, and nobody holds it
+    /// Takes pageblock `id` if it is entirely free, has the requester's label, and no CPU holds it
     /// or left something in it.
     #[inline(always)]
     fn take_this(&self, seat: SeatWords<'m>, id: usize, way: &Way) -> bool {
         let words = self.descriptor(id);
         let is_free = || Meta(words[META].load(Relaxed)) == way.free;
-        // Two looks that only bring the cache lines, all at once, before the lock lets nothing pass.
+        // Two looks that only bring the cache lines, both at once, before the lock holds up later
+        // loads.
         let bitmap = self.bitmap(id);
         let looks =
             self.tag(id << self.whole.order.get()) == Tag::NONE && bitmap[0].load(Relaxed) == !0;
@@ -190,7 +191,7 @@ impl<'m, P> Zone<'m, P> {
         true
     }
 
-    /// Takes pageblock `id` if it is entirely free, of `class`, and nobody holds it.
+    /// Takes pageblock `id` if it is entirely free, of `class`, and not locked.
     fn take_any(&self, seat: SeatWords<'m>, id: usize, class: u16, wanted: Wanted) -> bool {
         let Some(mut held) = self.try_lock(seat, id) else {
             return false;
@@ -214,8 +215,9 @@ impl<'m, P> Zone<'m, P> {
         taken
     }
 
-    /// Gives the pageblock at `offset`, a live block of `mobility`, back. `None`, and nothing done, if not all
-    /// is as it mostly is: somebody else holds the pageblock, or it is isolated, or no such block.
+    /// Gives back the pageblock at `offset`, a live block of `mobility`. `None`, without any
+    /// change, in the rare cases: another CPU holds the pageblock, or it is isolated, or there is
+    /// no such block.
     #[inline(always)]
     pub(super) fn give_whole(
         &self,
@@ -226,7 +228,7 @@ impl<'m, P> Zone<'m, P> {
         let id = offset >> self.whole.order.get();
         let words = self.descriptor(id);
         let way = self.whole.way(mobility);
-        // As in `take_this`; bits of a pageblock of less than a word are looked at elsewhere.
+        // As in `take_this`; the slow path looks at bits of a pageblock of less than a word.
         let is_taken = || Meta(words[META].load(Relaxed)) == way.taken;
         let bitmap = self.bitmap(id);
         let looks = is_taken() && bitmap[0].load(Relaxed) == 0;
@@ -253,14 +255,14 @@ impl<'m, P> Zone<'m, P> {
         Some(())
     }
 
-    /// Gives up a pageblock that was locked and is not what it seemed.
+    /// Unlocks a pageblock that is not what it seemed.
     #[cold]
     #[inline(never)]
     pub(super) fn let_go(&self, seat: SeatWords<'m>, id: usize) {
         self.hold(seat, id).unlock();
     }
 
-    /// Locks a pageblock in which nobody works and nobody left anything.
+    /// Locks a pageblock in which no CPU works or left anything.
     #[inline(always)]
     pub(super) fn lock_untouched(&self, words: &[AtomicU64; BLOCK_WORDS]) -> bool {
         let lock = &words[LOCK];
@@ -275,11 +277,11 @@ impl<'m, P> Zone<'m, P> {
         lock.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
     }
 
-    /// From where on this seat looks for an entirely free pageblock in `row`: `None` at the end
+    /// Where this seat begins to look for an entirely free pageblock in `row`: `None` at the end
     /// where the policy begins.
     #[inline]
     pub(super) fn begin_away(&self, seat: SeatWords<'m>, row: usize, end: End) -> Option<usize> {
-        // At the other end nobody was met.
+        // The seat was sent away only at one end of memory.
         let (region, _) = seat.away().filter(|&(_, away)| away == end)?;
         let at = before(region, end);
         let next = self.index.find(row, end, at, false);
@@ -291,8 +293,8 @@ impl<'m, P> Zone<'m, P> {
         before(next?, end)
     }
 
-    /// Where to look after somebody else was met at `id`: in another region, if there is one, and
-    /// from then on.
+    /// Where to look after another CPU was met at `id`: in another region, if there is one, and in
+    /// later searches too.
     #[cold]
     pub(super) fn go_away(
         &self,
@@ -314,9 +316,9 @@ impl<'m, P> Zone<'m, P> {
     }
 
     /// The first region, counted from `end` or from behind `met`, that has an entirely free
-    /// pageblock in `row` and to which no other CPU went away.
+    /// pageblock in `row` and that no other CPU went to.
     ///
-    /// Time: O(CPUs²), because no more regions than there are CPUs are passed by; mostly O(CPUs).
+    /// Time: O(CPUs²), because it passes by no more regions than there are CPUs; mostly O(CPUs).
     #[cold]
     fn next_region(
         &self,
@@ -343,7 +345,7 @@ impl<'m, P> Zone<'m, P> {
     }
 }
 
-/// From where on a search meets `region` first.
+/// The starting point from which a search meets `region` first.
 #[inline(always)]
 const fn before(region: usize, end: End) -> Option<usize> {
     match end {
@@ -352,7 +354,7 @@ const fn before(region: usize, end: End) -> Option<usize> {
     }
 }
 
-/// Writes the bitmap of a pageblock that becomes entirely free or one block, and was the other.
+/// Writes the bitmap of a pageblock that changes between entirely free and one block.
 #[inline(always)]
 fn write_words(bitmap: &[AtomicU64], bits: u64) {
     if let Ok(bitmap) = <&[AtomicU64; 8]>::try_from(bitmap) {

@@ -15,25 +15,25 @@ use crate::sync::{AtomicU64, Lock, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order};
 
 // The zone's own words.
-/// Rank 1: held by whoever makes all CPUs stop.
+/// Rank 1: the stop lock, held by the CPU that stops all others.
 const STOP_LOCK: usize = 0;
 /// Frames that exist.
 const PRESENT: usize = 1;
-/// Pieces of evidence that somebody freed what was not theirs, while two CPUs raced.
+/// How many blocks were found in a state that only a wrong free in a race of two CPUs explains.
 const CORRUPTIONS: usize = 2;
-/// Pageblocks that not every request may be served from: isolated, contiguous, high-order.
+/// Pageblocks that some requests may not be served from: isolated, contiguous, high-order.
 const KEPT: usize = 3;
 
 /// The low watermark.
 const LOW: usize = 4;
 /// The account of the stop lock.
 const ACCOUNT: usize = 5;
-/// How often blocks became free to be taken in another way than by a free: memory added, labels and
-/// isolation changed. Only written with all CPUs stopped.
+/// How often blocks became available other than by a free: memory added, labels and isolation
+/// changed. Only written with all CPUs stopped.
 const CHANGES: usize = 8;
-/// What stopping all CPUs came to, by [`kind`].
+/// What stops of all CPUs found, by [`kind`].
 const MEMO: usize = 9;
-/// Requests that are served from the same blocks: by order, for what moves and for what does not.
+/// Kinds of requests that the same blocks serve: by order, for movable ones and for others.
 const KINDS: usize = 2 * (Order::MAX.index() + 1);
 const _: () = {
     assert!(ACCOUNT + ACCOUNT_WORDS <= CHANGES && ACCOUNT_WORDS <= LINE_WORDS);
@@ -47,9 +47,8 @@ const fn kind(order: Order, mobility: Mobility) -> usize {
 
 /// One physical range under one set of metadata: a page-frame allocator.
 ///
-/// See the [module's description](super) for states, invariants and locks. A zone is shared by
-/// reference; what a CPU does, it does through its [`Seat`]. Made without any memory: see
-/// [`add`](Self::add).
+/// See the [module's description](super) for states, invariants and locks. CPUs share a zone by
+/// reference; each works through its [`Seat`]. Made without any memory: see [`add`](Self::add).
 #[derive(Debug)]
 pub struct Zone<'m, P> {
     pub(super) map: Map,
@@ -70,8 +69,8 @@ pub struct Zone<'m, P> {
 }
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
-    /// A zone of that layout, with those policies, in `memory`, which has at least as many words
-    /// as [`ZoneLayout::words_needed`] says; their values do not matter.
+    /// A zone of that layout, with those policies, in `memory`, which has at least as many words as
+    /// [`ZoneLayout::words_needed`] says; their values do not matter.
     ///
     /// No frame exists yet. Time: O(metadata).
     ///
@@ -95,7 +94,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         let misaligned = memory.as_ptr().addr() % 64 / 8;
         let memory = &mut memory[(8 - misaligned) % 8..];
         let [parts @ .., of_tags] = map.parts();
-        // The tags are never seen as words.
+        // The tags are never used as words.
         let (words, tags) = memory.split_at_mut(parts.iter().sum());
         let tags = Halves::new(&mut tags[..of_tags]);
         let mut rest = atomic_words(words);
@@ -139,8 +138,8 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         Ok(zone)
     }
 
-    /// The same with its locks accounted, for the statistics: each that is taken costs two
-    /// readings of the clock then.
+    /// The same with its locks accounted, for the statistics: each lock that is taken then costs
+    /// two readings of the clock.
     #[must_use]
     pub fn with_lock_accounts(self) -> Self
     where
@@ -152,10 +151,11 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     /// The seat of `cpu`, until it is dropped.
     ///
-    /// What the seat has cached stays cached when it is given back. Time: one atomic operation.
+    /// Blocks that the seat has cached stay cached when it is given back. Time: one atomic
+    /// operation.
     ///
     /// # Errors
-    /// If somebody has it, or the zone was made for fewer CPUs.
+    /// If the seat is taken, or the zone was made for fewer CPUs.
     pub fn seat(&self, cpu: CpuId) -> Result<Seat<'_, 'm, P>, SeatError> {
         if cpu.0 >= self.map.cpus {
             return Err(SeatError::Unknown(cpu));
@@ -177,7 +177,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         self.lock_stops().stop()
     }
 
-    /// The stop lock: nobody else stops all CPUs. The caller is in no seat.
+    /// The stop lock: no other CPU stops all CPUs meanwhile. The caller is in no seat.
     pub(super) fn lock_stops(&self) -> StopLock<'_, 'm, P> {
         let lock = Lock::new(&self.words[STOP_LOCK]);
         let lock = self
@@ -186,10 +186,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         StopLock { zone: self, lock }
     }
 
-    /// Whether a request of `order` that would fail may stop all CPUs without having been told to try
-    /// hard: see [`Config::stop_order_max`].
+    /// Whether a request of `order` that would fail may stop all CPUs without having been told to
+    /// try hard: see [`Config::stop_order_max`].
     pub(super) fn stops_for(&self, order: Order) -> bool {
-        // With one CPU there are no others that would have to wait.
+        // With one CPU no other one would have to wait.
         P::ALONE || self.map.cpus == 1 || order <= self.config.stop_order_max
     }
 }
@@ -199,8 +199,8 @@ impl<'m, P> Zone<'m, P> {
         StopMemo::new(&self.words[MEMO..])
     }
 
-    /// How much happened that can make a block free that was not: frames freed, and [`CHANGES`]. Only
-    /// grows. Time: O(CPUs).
+    /// How many events happened that can make a block available: frames freed, and [`CHANGES`].
+    /// Only grows. Time: O(CPUs).
     pub(super) fn happened(&self) -> u64 {
         let freed = self
             .all_seats()
@@ -208,14 +208,14 @@ impl<'m, P> Zone<'m, P> {
         freed.wrapping_add(self.words[CHANGES].load(Relaxed))
     }
 
-    /// Whether there was no block for that request at the last stop for its like, and nothing has
-    /// become free since.
+    /// Whether the last stop for a like request found no block for it, and nothing has become free
+    /// since.
     pub(super) fn is_in_vain(&self, order: Order, mobility: Mobility) -> bool {
         self.memo()
             .is_in_vain(kind(order, mobility), self.happened())
     }
 
-    /// Whether a block of `order` has a place in the zone, and as many frames exist.
+    /// Whether a block of `order` fits into the zone, and as many frames exist.
     pub(super) fn could_have(&self, order: Order) -> bool {
         let last = self.map.end.0.checked_sub(order.frames());
         let first = self.map.start.align_up(order);
@@ -223,7 +223,7 @@ impl<'m, P> Zone<'m, P> {
         has_place && order.frames() <= self.present_frames()
     }
 
-    /// The words of all seats; the last one is nobody's.
+    /// The words of all seats; the last one serves work outside the CPUs' seats.
     pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> + use<'m, P> {
         let seats = self.seats;
         (0..=usize::from(self.map.cpus)).map(move |seat| SeatWords::new(seats, seat))
@@ -239,7 +239,7 @@ impl<'m, P> Zone<'m, P> {
         account.first_chunk().expect("each seat has an account")
     }
 
-    /// What is known of the stop lock and of the pageblocks' locks.
+    /// The accounts of the stop lock and of the pageblocks' locks.
     pub(super) fn locks(&self) -> [LockStats; 2] {
         let mut pageblocks = LockStats::default();
         for seat in 0..=self.map.cpus {
@@ -248,27 +248,27 @@ impl<'m, P> Zone<'m, P> {
         [read_account(self.stop_account()), pageblocks]
     }
 
-    /// `seat` found a pageblock's lock held.
+    /// Records that `seat` found a pageblock's lock held.
     #[inline(always)]
     pub(super) fn account_met(&self, seat: SeatWords<'m>) {
         self.accounts.contended(self.pageblock_account(seat.number));
     }
 
-    /// `seat` took a pageblock's lock; since when.
+    /// Records that `seat` took a pageblock's lock. Returns when.
     #[inline(always)]
     pub(super) fn account_taken(&self, seat: SeatWords<'m>) -> u64 {
         let account = self.pageblock_account(seat.number);
         self.accounts.acquired(&self.platform, account)
     }
 
-    /// `seat` gives a pageblock's lock up, or did just now.
+    /// Records that `seat` gives up a pageblock's lock, or just did.
     #[inline(always)]
     pub(super) fn account_given_up(&self, seat: SeatWords<'m>, since: u64) {
         let account = self.pageblock_account(seat.number);
         self.accounts.released(&self.platform, account, since);
     }
 
-    /// The counters of what is done without a seat; only touched with all CPUs stopped.
+    /// The counters of work without a seat; only touched with all CPUs stopped.
     pub(super) fn nobodys_seat(&self) -> SeatWords<'m> {
         SeatWords::new(self.seats, usize::from(self.map.cpus))
     }
@@ -350,7 +350,8 @@ impl<'m, P> Zone<'m, P> {
     }
 
     /// Whether a request of `mobility` and any order must not be served from the pageblock of
-    /// `offset`: what is freed there is not cached, because a cache hands out without asking.
+    /// `offset`. A block that is freed there is not cached, because a cache hands out without
+    /// asking.
     #[cold]
     pub(super) fn is_kept_from(&self, offset: usize, mobility: Mobility) -> bool {
         let meta = self.meta(offset >> self.map.pageblock_order);
@@ -368,7 +369,7 @@ impl<'m, P> Zone<'m, P> {
         self.accounts.is_on()
     }
 
-    /// Where the zone's metadata lies: no other zone has it there, and it stays where it is.
+    /// Where the zone's metadata lies: no other zone's lies there, and it does not move.
     pub(crate) fn metadata_address(&self) -> u64 {
         self.words.as_ptr().addr() as u64
     }
@@ -397,7 +398,7 @@ impl<'m, P> Zone<'m, P> {
     }
 
     /// Counts a block that was found in a state that only a racing double free can explain. The
-    /// block is not handed out: it is lost, and its user keeps it.
+    /// block is not handed out: it is lost to the zone, and stays its user's.
     #[cold]
     pub(super) fn count_corruption(&self) {
         self.words[CORRUPTIONS].fetch_add(1, Relaxed);
@@ -422,7 +423,7 @@ impl<'z, 'm, P: Relax + Barrier> StopLock<'z, 'm, P> {
     /// Stops all CPUs: see [`Zone::stop`].
     pub(super) fn stop(self) -> Stopped<'z, 'm, P> {
         let zone = self.zone;
-        // Made before the claims, so that they end also if the platform panics.
+        // Made before the claims, so that these end even if the platform panics.
         let stopped = Stopped {
             zone,
             _lock: self.lock,
@@ -433,7 +434,7 @@ impl<'z, 'm, P: Relax + Barrier> StopLock<'z, 'm, P> {
 }
 
 impl<P> StopLock<'_, '_, P> {
-    /// Whether at a standstill after `begin` there was no block for that request.
+    /// Whether a standstill after `begin` found no block for that request.
     pub(super) fn was_in_vain_since(
         &self,
         begin: Standstill,
@@ -445,8 +446,8 @@ impl<P> StopLock<'_, '_, P> {
     }
 }
 
-/// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, nothing
-/// is on its way back from elsewhere.
+/// All CPUs stand still until this is dropped: no seat is busy, no pageblock is locked, no block is
+/// on its way back from elsewhere.
 pub(super) struct Stopped<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
     _lock: Watched<'z, 'm, P>,
@@ -470,11 +471,12 @@ impl<P> Stopped<'_, '_, P> {
         self.zone.memo().stand_still();
     }
 
-    /// Drained, there was no block for that request.
+    /// Notes that after draining there was no block for that request.
     pub(super) fn note_in_vain(&self, order: Order, mobility: Mobility) {
         let happened = self.zone.happened();
-        // Where there is none, there is no larger one; but single frames are not taken from the
-        // high-order reserve, from which larger blocks of what does not move are.
+        // Where there is no block, there is no larger one either. An exception are single unmovable
+        // frames: they are not taken from the high-order reserve, which larger unmovable blocks may
+        // be.
         let largest = if order == Order::ZERO && !mobility.is_movable() {
             order
         } else {
@@ -485,20 +487,20 @@ impl<P> Stopped<'_, '_, P> {
         }
     }
 
-    /// Blocks may be free to be taken that were not.
+    /// Records that blocks may have become available.
     pub(super) fn count_change(&self) {
         let changes = &self.zone.words[CHANGES];
         changes.store(changes.load(Relaxed) + 1, Relaxed);
     }
 
-    /// The label of a pageblock, or its isolation, changes.
+    /// Changes the label of a pageblock, or its isolation.
     pub(super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
         let meta = self.zone.meta(id);
         let was_kept = is_kept(meta.label(), meta.is_isolated());
         let had = self.zone.words[KEPT].load(Relaxed);
         let kept = had + u64::from(is_kept(label, isolated)) - u64::from(was_kept);
         self.zone.words[KEPT].store(kept, Relaxed);
-        // A seat knows only whether there are any: it is not told again for each pageblock.
+        // A seat knows only whether there are any, so it is not told again for each pageblock.
         if (had != 0) != (kept != 0) {
             for seat in self.zone.all_seats() {
                 seat.set_kept(kept != 0);
@@ -509,7 +511,7 @@ impl<P> Stopped<'_, '_, P> {
         held.unlock_as(label, isolated);
     }
 
-    /// Holds a pageblock, which nobody else can while all CPUs stand still.
+    /// Holds a pageblock, which no other CPU can while all stand still.
     pub(super) fn hold(&self, id: usize) -> super::block::Held<'_, '_, P> {
         self.zone
             .try_lock(self.zone.nobodys_seat(), id)

@@ -3,7 +3,7 @@ use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;
 
-/// Whether locks are accounted, and by which clock: for whoever owns locks.
+/// Whether locks are accounted, and by which clock: for the owner of locks.
 ///
 /// Off it costs a branch for each lock taken; on, two readings of the clock and a few additions to
 /// words that only holders of the lock, or one CPU, write.
@@ -26,7 +26,7 @@ impl<P> fmt::Debug for Accounts<P> {
 /// The words of one account: acquisitions, contentions, the longest hold.
 pub(crate) const ACCOUNT_WORDS: usize = 3;
 
-/// Where one lock, or one CPU's use of the locks of a name, is accounted.
+/// Where one lock is accounted, or one CPU's use of the locks of a name.
 pub(crate) type Account<'m> = &'m [AtomicU64; ACCOUNT_WORDS];
 
 impl<P> Accounts<P> {
@@ -43,13 +43,13 @@ impl<P> Accounts<P> {
         self.0.is_some()
     }
 
-    /// The clock, where it is needed: a moment to measure from.
+    /// The time from which to measure; reads the clock only if it is needed.
     #[inline(always)]
     fn now(self, platform: &P) -> u64 {
         self.0.map_or(0, |now_ns| now_ns(platform))
     }
 
-    /// A lock was found held.
+    /// Records that a lock was found held.
     #[inline(always)]
     pub(crate) fn contended(self, account: Account<'_>) {
         if self.0.is_some() {
@@ -57,7 +57,7 @@ impl<P> Accounts<P> {
         }
     }
 
-    /// A lock was taken; since when, for [`released`](Self::released).
+    /// Records that a lock was taken. Returns when, for [`released`](Self::released).
     #[inline(always)]
     pub(crate) fn acquired(self, platform: &P, account: Account<'_>) -> u64 {
         if self.0.is_some() {
@@ -66,7 +66,7 @@ impl<P> Accounts<P> {
         self.now(platform)
     }
 
-    /// A lock that was taken then is given up now.
+    /// Records that a lock, taken at `since`, is given up now.
     #[inline(always)]
     pub(crate) fn released(self, platform: &P, account: Account<'_>, since: u64) {
         if self.0.is_some() {
@@ -92,7 +92,7 @@ impl<P> Accounts<P> {
         self.watch(platform, account, waited, guard)
     }
 
-    /// Watches a lock, or whatever stands for its being held, that was taken just now.
+    /// Watches a lock, or a value that stands for holding one, that was just taken.
     #[inline]
     pub(crate) fn watch<'p, 'm, G>(
         self,
@@ -114,13 +114,13 @@ impl<P> Accounts<P> {
     }
 }
 
-/// Adds to a word that nobody else writes at the moment.
+/// Adds to a word that no other CPU writes at the moment.
 #[inline(always)]
 fn add(word: &AtomicU64, by: u64) {
     word.store(word.load(Relaxed) + by, Relaxed);
 }
 
-/// What an account says.
+/// The figures of an account.
 pub(crate) fn read(account: Account<'_>) -> LockStats {
     let [acquisitions, contended, hold_ns_max] = account.each_ref().map(|word| word.load(Relaxed));
     LockStats {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use core::cell::Cell;
 
-    /// A clock that goes on by ten for each reading, and whose waiting gives a lock up.
+    /// A clock that goes on by ten at each reading; waiting on this platform unlocks a lock.
     struct Ticking<'m>(Cell<u64>, &'m AtomicU64);
 
     impl Clock for Ticking<'_> {

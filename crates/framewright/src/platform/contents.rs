@@ -3,16 +3,18 @@ use crate::units::Frame;
 /// A page's contents, as the engine's guests hand them over: 4 KiB.
 pub type PageWords = [u64; 512];
 
-/// What is in frames, and how it is copied: for guests whose pages are copied in and out.
+/// The contents of frames, and how they are copied, for guests whose pages are copied in and out.
 pub trait Contents {
-    /// Copies `page` into `frame`, which nobody else writes meanwhile.
+    /// Copies `page` into `frame`. No other CPU writes the frame meanwhile.
     fn store(&self, frame: Frame, page: &PageWords);
 
-    /// Copies `frame` into `page`. An owner may write the frame at the same moment: what comes then
-    /// is any mixture, and is thrown away. It must be no fault of memory, and no undefined behaviour.
+    /// Copies `frame` into `page`. An owner may write the frame at the same moment: then the result
+    /// may be any mixture, and the caller throws it away. It must cause no memory fault, and no
+    /// undefined behaviour.
     fn load(&self, frame: Frame, page: &mut PageWords);
 
-    /// Copies frame `from`, which nobody writes meanwhile, into frame `to`, which nobody else does.
+    /// Copies frame `from`, which no CPU writes meanwhile, into frame `to`, which no other CPU
+    /// writes.
     fn copy(&self, from: Frame, to: Frame) {
         let mut page = [0; 512];
         self.load(from, &mut page);

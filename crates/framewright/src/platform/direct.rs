@@ -1,12 +1,13 @@
 use crate::units::Addr;
 
-/// Where frames lie in memory, and what is done with bytes: the direct map.
+/// Where frames lie in memory, and operations on their bytes: the direct map.
 ///
-/// Every frame of the zones has an address by which its contents can be reached at any time, the
-/// same distance apart as their numbers; besides, those of mapped pages.
+/// Every frame of the zones has an address by which its contents can be reached at any time. The
+/// addresses are as far apart as the frames' numbers say. The pages of mapped objects have
+/// addresses of their own.
 pub trait Direct {
-    /// The address of frame 0's first byte. Where RAM begins later, nothing need be there, and
-    /// the number may have wrapped below zero: frame `n` lies 4096 n further on, wrapping.
+    /// The address of frame 0's first byte. If RAM begins later, no memory need lie there, and the
+    /// number may have wrapped below zero: frame `n` lies 4096 n further on, wrapping.
     fn direct_base(&self) -> Addr;
 
     /// Fills `bytes` bytes with zeroes, all of them in one object that the caller of the engine

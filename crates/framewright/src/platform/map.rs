@@ -4,7 +4,7 @@ use core::fmt;
 /// Why something was not mapped or unmapped. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
-    /// No memory for what the platform needs to map, such as a page table.
+    /// No memory for a structure that the platform needs for mapping, such as a page table.
     NoMemory,
     /// The host allows no more mappings than `max`: something must be unmapped first.
     Limit {
@@ -41,20 +41,20 @@ impl core::error::Error for MapError {}
 /// Virtual pages in front of frames: three verbs about page tables.
 ///
 /// The engine calls none of them under a lock that another CPU could need for an ordinary request,
-/// and never two at a time for the same page; but perhaps on behalf of another CPU, which waits:
-/// they must not call the engine's ranges back.
+/// and never two at a time for the same page. It may call them on behalf of another CPU, which
+/// waits: so they must not call the engine's ranges back.
 ///
 /// # The flush contract
-/// After [`unmap`](Self::unmap) an access through the pages may still reach their old frames, by
-/// a translation that a CPU has kept; after the next [`flush_all`](Self::flush_all) that *began*
-/// after the unmap ended, it cannot. The engine neither maps the pages again nor hands out their
-/// frames before that. A platform whose `unmap` takes the translations away at once implements
-/// `flush_all` as nothing.
+/// After [`unmap`](Self::unmap) an access through the pages may still reach their old frames, by a
+/// translation that a CPU has kept. It cannot after a [`flush_all`](Self::flush_all) that *began*
+/// after the unmap ended. Before that the engine neither maps the pages again nor hands out their
+/// frames. A platform whose `unmap` removes the translations at once implements `flush_all` as a
+/// no-op.
 pub trait Map {
     /// Maps as many pages as `frames` has frames, from `at` on, in order, readable and writable.
     ///
-    /// None of the pages is mapped. With as few calls as there are runs, a platform may use larger
-    /// mappings than one page.
+    /// None of the pages is mapped before. There are only as many calls as runs, so a platform may
+    /// use larger mappings than one page.
     ///
     /// # Errors
     /// None of the pages is mapped then.
@@ -63,19 +63,19 @@ pub trait Map {
     /// Unmaps every page of the range. Some of them may not be mapped.
     ///
     /// # Errors
-    /// Each page is as it was; the engine tries again later, and uses none of them before.
+    /// Each page is as it was. The engine tries again later, and uses none of them before.
     fn unmap(&self, range: PageRange) -> Result<(), MapError>;
 
     /// Waits until no CPU has a translation left of any page that was unmapped before the call.
     /// Cannot fail. May take microseconds for each CPU.
     ///
-    /// May be called with all CPUs stopped, or by a free, with interrupts off if the engine was called
-    /// so; CPUs that wait then are in [`Relax::relax`](super::Relax::relax), which must answer what this
-    /// sends.
+    /// May be called with all CPUs stopped, or by a free, with interrupts off if the engine was
+    /// called that way. CPUs that wait meanwhile are in [`Relax::relax`](super::Relax::relax),
+    /// which must answer what this sends.
     fn flush_all(&self);
 }
 
-/// Frames' contents, as far as the engine touches them.
+/// Zeroing, the one thing that the engine itself does to frames' contents.
 pub trait Zero {
     /// Fills the frames with zeroes.
     fn zero(&self, frames: Run);

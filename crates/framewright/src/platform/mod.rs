@@ -1,9 +1,9 @@
 //! What the engine asks of the world: a few verbs, each its own small trait.
 //!
-//! The engine is generic over them, reads no clock and no CPU number in any other way, and calls
-//! none of them under a lock except [`Relax::relax`] while it waits for one, and [`Map`] while it
-//! acts for CPUs that it has stopped. With the same
-//! answers from the platform, the same calls give the same results, bit for bit.
+//! The engine is generic over them, and reads no clock and no CPU number in any other way. It calls
+//! none of them under a lock, except [`Relax::relax`] while it waits for one, and [`Map`] while it
+//! acts for CPUs that it has stopped. With the same answers from the platform, the same calls give
+//! the same results, bit for bit.
 
 mod accounts;
 mod contents;
@@ -29,45 +29,46 @@ use crate::units::CpuId;
 
 /// Waiting for another CPU.
 ///
-/// Who waits: a CPU whose seat is claimed, until the stop is over; who stops others, until each has left
-/// its seat; and who wants a lock of rank 1. Each wait is for a CPU that is inside the engine, for what
-/// that does there, which is bounded; so it lasts as long as that CPU is kept from running, and no
-/// longer. A CPU of high priority that waits for one of low priority waits for all that preempt the
-/// latter. So a kernel does not preempt inside the engine, and a host gives the CPU away.
+/// Three kinds of CPU wait: a CPU with a claimed seat, until the stop is over; a stopper, until
+/// each other CPU has left its seat; and a CPU that takes a lock of rank 1. Each wait is for a CPU
+/// that is inside the engine, for its work there, which is bounded; so the wait lasts as long as
+/// that CPU is kept from running, and no longer. A CPU of high priority that waits for one of low
+/// priority waits for all that preempt the latter. So a kernel does not preempt inside the engine,
+/// and a host gives the CPU away.
 pub trait Relax {
-    /// Called each time the engine finds that it must wait for another CPU, with the number of
-    /// the attempt, from 0. Spins a moment, and gives the CPU away when `attempt` grows: the one
-    /// waited for may not be running. Where priorities are strict, to yield is not enough: it sleeps, or
-    /// waits for an event, so that a lower priority runs.
+    /// Called each time the engine finds that it must wait for another CPU, with the number of the
+    /// attempt, from 0. Spins a moment, and gives the CPU away when `attempt` grows, because the
+    /// other one may not be running. Where priorities are strict, a yield is not enough: it sleeps,
+    /// or waits for an event, so that a lower priority runs.
     ///
     /// May be called with interrupts off, if the engine was. Meanwhile another CPU may execute
-    /// [`Barrier::barrier_all`] or [`Map::flush_all`], and wait for an answer of this one: so where these
-    /// send interrupts, `relax` answers them (it looks for them itself, or enables interrupts for a
-    /// moment), or both would wait for ever.
+    /// [`Barrier::barrier_all`] or [`Map::flush_all`], and wait for an answer from this one. So
+    /// where these send interrupts, `relax` must answer them (it looks for them itself, or enables
+    /// interrupts for a moment), or both CPUs would wait for ever.
     fn relax(&self, attempt: u32);
 }
 
 /// A memory barrier on all CPUs at once.
 pub trait Barrier {
     /// Whether [`barrier_all`](Self::barrier_all) acts on all CPUs. If so, the frequent sides use
-    /// a compiler fence only; if not, they execute full barriers themselves.
+    /// only a compiler fence; if not, they execute full barriers themselves.
     const ASYMMETRIC: bool;
 
-    /// Whether one thread at a time uses the engine, and handing it from one to the next orders
-    /// memory. If so, what several CPUs would need atomic operations for is done with plain ones.
+    /// Whether one thread at a time uses the engine, and handing the engine to the next thread
+    /// orders memory. If so, plain operations replace the atomic ones that several CPUs would need.
     const ALONE: bool = false;
 
     /// After it returns, every CPU that runs the engine has executed a full memory barrier since
     /// the call, the calling CPU included. Without [`ASYMMETRIC`](Self::ASYMMETRIC) only the
     /// calling CPU has.
     ///
-    /// Rare, and may cost microseconds; cannot fail: a platform that cannot promise it says so in
+    /// Rare, and may cost microseconds. Cannot fail: a platform that cannot promise it says so in
     /// the constant.
     ///
     /// Called under a stop lock, by a CPU whose interrupts may be off, while others wait in
-    /// [`Relax::relax`], perhaps with interrupts off too. It must not need an answer that a CPU gives
-    /// only outside `relax`. Where a barrier on others is an interrupt that must be acknowledged, and
-    /// `relax` cannot, use [`Fenced`].
+    /// [`Relax::relax`], perhaps with interrupts off too. It must not need an answer that a CPU
+    /// gives only outside `relax`. If a barrier on other CPUs is an interrupt that they must
+    /// acknowledge, and `relax` cannot do that, use [`Fenced`].
     fn barrier_all(&self);
 }
 
@@ -87,7 +88,7 @@ pub trait Cpus {
     fn current(&self) -> CpuId;
 }
 
-/// Everything the engine asks, in one name. Implemented by whatever implements the parts.
+/// Everything that the engine asks for, in one name. Every type with the parts implements it.
 pub trait Platform: Relax + Barrier + Clock + Cpus {}
 
 impl<T: Relax + Barrier + Clock + Cpus + ?Sized> Platform for T {}

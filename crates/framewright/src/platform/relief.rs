@@ -1,23 +1,22 @@
 use crate::units::{Context, Order};
 
-/// Who gives memory back when a request asks for it: reclaim and compaction, as far as a request
-/// waits for them. `F` is the calling CPU's source of frames, into which is freed what is given
-/// back.
+/// Gives memory back when a request asks for it: reclaim and compaction, as far as a request waits
+/// for them. `F` is the calling CPU's source of frames, into which the frames are freed.
 ///
 /// Called by a request whose effort allows it and whose context allows reclaim, under no lock, in
-/// no busy seat. What it does obeys `context`: nobody who may not start I/O, or enter a file system,
-/// has others do so. It must not make requests of its own that ask for relief.
+/// no busy seat. It obeys `context`: a request that may not start I/O, or enter a file system, must
+/// not have others do so. It must not make requests of its own that ask for relief.
 pub trait Relief<F> {
-    /// Tries to make a free block of `order` out of frames that are free, by moving what lies
-    /// between them \[direct compaction\]. Whether it is worth looking again.
+    /// Tries to make a free block of `order` from free frames, by moving what lies between them
+    /// \[direct compaction\]. Returns whether it is worth looking again.
     fn compact(&self, frames: &mut F, order: Order, context: Context) -> bool;
 
     /// Tries to free `wanted` frames by having their users give them back \[direct reclaim\].
-    /// Returns how many came; 0 if there was nothing to be had.
+    /// Returns how many came; 0 if none could be had.
     fn reclaim(&self, frames: &mut F, wanted: u64, context: Context) -> u64;
 }
 
-/// Nobody gives anything back: what is free is all there is.
+/// Gives no memory back: only free frames serve requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRelief;
 

@@ -19,7 +19,7 @@ impl SingleThread {
 }
 
 impl Relax for SingleThread {
-    /// Nobody else could end a wait; it is only met where the engine waits for itself.
+    /// No other thread could end a wait; this is called only if the engine waits for itself.
     fn relax(&self, _attempt: u32) {
         core::hint::spin_loop();
     }
@@ -29,7 +29,7 @@ impl Barrier for SingleThread {
     /// One thread sees its own accesses in order.
     const ASYMMETRIC: bool = true;
 
-    /// The type is not `Sync`, so neither is what is built over it.
+    /// The type is not `Sync`, so no engine over it is either.
     const ALONE: bool = true;
 
     fn barrier_all(&self) {}

@@ -7,8 +7,7 @@ pub enum Label {
     Of(Mobility),
     /// Part of a contiguous area: lent to movable requests only (`MIGRATE_CMA`).
     Contiguous,
-    /// Kept for requests above order 0 that cannot move, when all else has failed
-    /// (`MIGRATE_HIGHATOMIC`).
+    /// Kept for unmovable requests above order 0, when all else has failed (`MIGRATE_HIGHATOMIC`).
     HighOrder,
 }
 
@@ -54,7 +53,7 @@ pub struct BlockFacts {
 }
 
 impl BlockFacts {
-    /// Allocated frames whose contents cannot be copied elsewhere.
+    /// Allocated frames with contents that cannot be copied elsewhere.
     #[inline]
     #[must_use]
     pub const fn nonmovable(&self) -> u32 {
@@ -62,7 +61,7 @@ impl BlockFacts {
             + self.by_mobility[Mobility::Reclaimable.index()]
     }
 
-    /// Allocated frames whose contents can be copied elsewhere.
+    /// Allocated frames with contents that can be copied elsewhere.
     #[inline]
     #[must_use]
     pub const fn movable(&self) -> u32 {
@@ -87,14 +86,14 @@ pub struct ZoneFacts {
     pub free_lent: u64,
 }
 
-/// The class of a pageblock: what an index keeps together.
+/// The class of a pageblock: the unit by which an index groups them.
 ///
 /// A `level` is a logarithmic count of free frames in half octaves, see [`Classes::level`]; a
 /// `share` counts non-movable frames: 0 for below a 64th of the pageblock, 1 for below an eighth,
 /// 2 for below three eighths, 3 for more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Nothing in it is allocated, and every frame exists.
+    /// No frame in it is allocated, and every frame exists.
     Empty,
     /// Movable frames only.
     Clean {
@@ -134,7 +133,7 @@ pub enum Class {
 /// How many values a share has.
 const SHARES: u8 = 4;
 
-/// The first share of a pageblock in which what cannot move has settled: an eighth.
+/// The smallest share of a pageblock in which unmovable contents have settled: an eighth.
 pub(crate) const SHARE_SETTLED: u8 = 2;
 
 /// The numbering of classes for pageblocks of one order.
@@ -185,7 +184,7 @@ impl Classes {
         }
     }
 
-    /// Whether so many and so many free frames are of one [`level`](Self::level).
+    /// Whether two counts of free frames are of one [`level`](Self::level).
     #[inline(always)]
     #[must_use]
     pub const fn is_same_level(self, free: u32, other: u32) -> bool {
@@ -228,7 +227,7 @@ impl Classes {
             Class::Clean { level } => self.in_group(0, level),
             Class::Mixed { share, level } => self.in_group(1 + share, level),
             Class::Pure { share, level } => self.in_group(1 + SHARES + share, level),
-            // A policy has either labelled classes or those by composition.
+            // A policy's classes are either all labelled or all by composition.
             Class::Labelled { label, level } => self.in_group(label.index() as u8, level),
             Class::Contiguous { level } => self.contiguous() + level as u16,
             Class::HighOrder => self.contiguous() + self.levels as u16,

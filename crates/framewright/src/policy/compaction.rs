@@ -1,26 +1,28 @@
-//! Which pageblock is emptied for whom, and when compaction leaves off.
+//! Which pageblock compaction empties for a request, and when it leaves off.
 
 use super::{BlockFacts, EvacuationCost, Label, evacuation_cost};
 use crate::units::{Mobility, Order};
 
-/// What a copied frame weighs on the scale of [`EvacuationCost`].
+/// The weight of a copied frame on the scale of [`EvacuationCost`].
 const COPY: u32 = match EvacuationCost::Movable.weight() {
     Some(weight) => weight,
     None => 0,
 };
 
 /// What it costs to make a free block of `order` for contents of `mobility` in a pageblock of
-/// `pageblock_order` by moving what lies there; `None` if it cannot be done, or nothing is there to be
-/// moved. `pinned` is the number of pins in it.
+/// `pageblock_order` by moving its contents; `None` if that cannot be done, or there are no
+/// contents to move. `pinned` is the number of pins in it.
 ///
-/// Of a larger order, it is the pageblock's part of the cost, which is that of emptying it. Of a
-/// smaller order, only the cheapest block of that order is emptied, and counts say only what is to be
-/// expected of it: as many copies as movable frames lie in an average block, and, because a block with
-/// a non-movable frame in it is none, as many again as non-movable ones would lie there.
+/// For a larger order, it is the pageblock's part of the cost, which is the cost of emptying it.
+/// For a smaller order, only the cheapest block of that order is emptied, and counts can only give
+/// an estimate of it: as many copies as movable frames lie in an average block, and, because a
+/// block with a non-movable frame does not count, one more copy for each non-movable frame in an
+/// average block.
 ///
-/// Contents that cannot move go where such contents are: to contaminate another pageblock for a small
-/// block costs as much as copying all of it, so what lies in the way in a contaminated one goes first.
-/// As much again costs a whole pageblock in a contiguous area: free, it helps nobody who cannot move.
+/// Unmovable contents go where such contents are. To contaminate another pageblock for a small
+/// block costs as much as copying all of it, so a contaminated pageblock is emptied first. A whole
+/// pageblock in a contiguous area costs as much more: when it is free, unmovable requests cannot
+/// use it.
 #[inline]
 #[must_use]
 pub fn compaction_cost(
@@ -62,18 +64,18 @@ pub fn compaction_cost(
     Some(copies + in_the_way + contamination)
 }
 
-/// Whether what cannot move has settled in a pageblock: an eighth of it or more.
+/// Whether unmovable contents have settled in a pageblock: an eighth of it or more.
 ///
-/// It will hardly ever be one free block again, so what cannot move is at home there, and what moves has
-/// better places.
+/// It will hardly ever be one free block again, so unmovable contents belong there, and movable
+/// ones have better places.
 #[inline]
 #[must_use]
 pub const fn is_settled(facts: &BlockFacts, pageblock_order: Order) -> bool {
     facts.nonmovable() as u64 * 8 >= pageblock_order.frames()
 }
 
-/// Whether compaction may move contents into a pageblock: there are movable ones already, and where
-/// labels decide, it is for them.
+/// Whether compaction may move contents into a pageblock: it has movable contents already, and
+/// where labels decide, it is for them.
 #[inline]
 #[must_use]
 pub const fn takes_contents(facts: &BlockFacts, labelled: bool) -> bool {
@@ -85,20 +87,20 @@ pub const fn takes_contents(facts: &BlockFacts, labelled: bool) -> bool {
     may && facts.movable() > 0
 }
 
-/// How long compaction leaves off: for 2^shift requests after so many attempts in vain, up to a limit
-/// (`defer_compaction`). A value that fits a word.
+/// How long compaction leaves off: for 2^shift requests after `shift` failed attempts, up to a
+/// limit (`defer_compaction`). The value fits a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Deferral {
-    /// Requests that have come since the last attempt in vain.
+    /// Requests since the last failed attempt.
     considered: u32,
-    /// Attempts in vain, up to the limit.
+    /// Failed attempts, up to the limit.
     shift: u8,
-    /// The smallest order that an attempt was in vain for; smaller ones are not deferred.
+    /// The smallest order that an attempt failed for; smaller ones are not deferred.
     failed: u8,
 }
 
 impl Deferral {
-    /// The deferral that a word says.
+    /// The deferral that `word` encodes.
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self {
@@ -108,13 +110,13 @@ impl Deferral {
         }
     }
 
-    /// The word that says it. Zero is no deferral.
+    /// The word that encodes it. Zero is no deferral.
     #[must_use]
     pub const fn to_word(self) -> u64 {
         self.considered as u64 | (self.shift as u64) << 32 | (self.failed as u64) << 40
     }
 
-    /// A request of `order` comes: whether it is to leave off.
+    /// Counts a request of `order`. Returns whether it is to leave off.
     #[must_use]
     pub const fn defers(&mut self, order: Order) -> bool {
         if order.get() < self.failed {
@@ -129,14 +131,14 @@ impl Deferral {
         true
     }
 
-    /// Whether compaction begins again after it has left off for as long as it ever does: then what
-    /// was passed over deserves another look (`compaction_restarting`).
+    /// Whether compaction begins again after it has left off for the longest time: then the places
+    /// that it passed over deserve another look (`compaction_restarting`).
     #[must_use]
     pub const fn restarts(&self, order: Order, shift_max: u8) -> bool {
         order.get() >= self.failed && self.shift >= shift_max && self.considered >= 1 << self.shift
     }
 
-    /// An attempt for `order` was in vain.
+    /// Records that an attempt for `order` failed.
     pub const fn failed(&mut self, order: Order, shift_max: u8) {
         self.considered = 0;
         if self.shift < shift_max {
@@ -147,7 +149,7 @@ impl Deferral {
         }
     }
 
-    /// There was a block of `order`.
+    /// Records that there was a block of `order`.
     pub const fn succeeded(&mut self, order: Order) {
         self.considered = 0;
         self.shift = 0;
@@ -222,7 +224,7 @@ mod tests {
         assert!(of([0, 100, 0]) < of([0, 200, 0]));
         assert!(of([0, 100, 0]) < of([100, 100, 0]));
         assert!(of([10, 100, 0]) < of([0, 400, 0]));
-        // Eight frames are left: of order 4 there is none.
+        // Eight frames remain: too few for a block of order 4.
         assert_eq!(
             cost(&facts(MOVABLE, [504, 8, 0]), 4, Mobility::Movable),
             None

@@ -1,4 +1,4 @@
-//! The default: keep what cannot move together, and break nothing large for something small.
+//! The default: keeps unmovable contents together, and breaks no large block for a small request.
 //!
 //! - A movable request takes the smallest free block that is large enough, in the fullest
 //!   pageblock; it avoids those in which non-movable frames predominate, and still more those with
@@ -6,15 +6,16 @@
 //!   themselves.
 //! - A non-movable request goes where non-movable frames already are, whether unmovable or
 //!   reclaimable: the pageblock with the most of them. Only when none of those has room does it
-//!   contaminate another one, and then the emptiest, which it will fill next.
+//!   contaminate another pageblock: the emptiest, which later requests fill.
 //! - Non-movable requests come from low addresses, movable ones from high addresses, so that the
-//!   border between them moves and is not set.
-//! - Three things change this for a while. When more than half of what is free lies in contiguous
-//!   areas, movable requests go there first: nobody else can (*lent*). When little is free in mixed pageblocks, movable requests
-//!   leave it to those that have nowhere else to go (*heal*). When blocks of order 3 and more are
-//!   scarce, and not for want of free memory but because it lies in smaller pieces, breaking one
-//!   for a smaller request costs more than contaminating a pageblock by way of one of its small
-//!   free blocks (*scarce*): what the proposal of 2016 does by rule is done here by price.
+//!   border between them moves by itself.
+//! - Three things change this for a while. When more than half of the free frames lie in contiguous
+//!   areas, movable requests go there first, because no others can (*lent*). When little is free in
+//!   mixed pageblocks, movable requests leave it to requests that have no other place (*heal*).
+//!   When blocks of order 3 and more are scarce, and not because memory is short but because it
+//!   lies in smaller pieces, breaking one for a smaller request costs more than contaminating a
+//!   pageblock by way of one of its small free blocks (*scarce*): the proposal of 2016 does that by
+//!   rule, this does it by price.
 //!
 //! The constants are the outcome of a search over two recorded traces; `docs/design` has the
 //! numbers, and what each constant is worth.
@@ -22,7 +23,7 @@
 use super::{BlockFacts, Class, Classes, Pressure, ZoneFacts};
 use crate::units::{Mobility, Order};
 
-/// The rankings: one for what cannot move, and three for what can.
+/// The rankings: one for unmovable requests, and three for movable ones.
 pub(super) const NONMOVABLE: usize = 0;
 pub(super) const MOVABLE: usize = 1;
 pub(super) const MOVABLE_HEALING: usize = 2;
@@ -30,28 +31,28 @@ pub(super) const MOVABLE_LENT: usize = 3;
 
 /// A step of one order, for movable requests: more than all levels (20 at most) together.
 const MOVABLE_ORDER_COST: i32 = 100;
-/// Orders below this one are all the same to a movable request, as long as nothing is scarce: too
-/// small to be anybody's last resort.
+/// Orders below this one are all the same to a movable request, as long as no order is scarce:
+/// blocks this small are no request's last resort.
 const SMALL_ORDERS: u8 = 3;
-/// Three eighths of the pageblock cannot move: it is the non-movable requests'.
+/// Three eighths of the pageblock cannot move: it belongs to the non-movable requests.
 const PREDOMINANT_COST: i32 = 1000;
-/// Nothing movable is in it: any whole pageblock (9 steps of order) is cheaper.
+/// It has no movable frames: any whole pageblock (9 steps of order) is cheaper.
 const PURE_COST: i32 = 3000;
 /// Little is free in mixed pageblocks.
 const HEALING_COST: i32 = 1000;
-/// Between equals, movable frames stay out of contiguous areas: they would have to leave.
+/// Between equals, movable frames stay out of contiguous areas, because they would have to leave.
 const LENT_COST: i32 = 50;
-/// While most of what is free is there, before everything else, whatever has to be broken there:
-/// orders cost 1000 at most and breaking 5000.
+/// While most free frames are lent, they come before everything else, whatever has to be broken
+/// there: orders cost 1000 at most and breaking 5000.
 const LENT_WORTH: i32 = 20_000;
 
 /// A step of one order, for non-movable requests: as much as all levels together.
 const ORDER_COST: i32 = 20;
 /// What a share of non-movable frames is worth: as much as ten steps of order.
 const SHARE_WORTH: i32 = 200;
-/// A pure pageblock of which half is free comes before all others: it was emptied to be filled.
+/// A pure pageblock with half its frames free comes before all others: it was emptied to be filled.
 const HALF_FREE_WORTH: i32 = 5000;
-/// To contaminate one more pageblock: more than anything in a contaminated one.
+/// The cost to contaminate one more pageblock: more than anything in a contaminated one.
 const CONTAMINATION_COST: i32 = 10_000;
 
 /// Scarce: breaking a block costs a non-movable request more than contaminating a pageblock...
@@ -60,7 +61,7 @@ const BREAKING_COST: i32 = 12_000;
 const MOVABLE_BREAKING_COST: i32 = 5000;
 /// Blocks of order 2 are scarce too: larger ones are broken for requests of order 2 instead.
 const KEEPING_COST: i32 = 6000;
-/// From this order on breaking is breaking.
+/// From this order on, taking part of a block counts as breaking it.
 const BREAKABLE: u8 = 2;
 
 pub(super) fn class(classes: Classes, facts: &BlockFacts) -> Class {
@@ -83,16 +84,17 @@ pub(super) fn class(classes: Classes, facts: &BlockFacts) -> Class {
 
 pub(super) const fn pressure(zone: &ZoneFacts) -> Pressure {
     Pressure {
-        // Less than a tenth of what is free is in mixed pageblocks.
+        // Less than a tenth of the free frames is in mixed pageblocks.
         heals: zone.free_mixed * 10 < zone.free,
         // Less than 1.9 % of the zone is free in blocks of order 3 or more, and less than 45 % of
-        // what is free: where it is whole, little is free, but nothing is broken up in vain.
+        // the free frames: where these are whole, little is free, but no block is broken up
+        // needlessly.
         scarce: zone.free_large * 1000 < zone.frames * 19 && zone.free_large * 100 < zone.free * 45,
         // Fewer blocks of order 2 than one for each 2800 frames: 550 on the 6 GiB of the traces.
         order_2_scarce: zone.blocks_of_order_2 * 2800 < zone.frames,
         // An eighth of the zone.
         plenty: zone.free_large * 8 >= zone.frames,
-        // More than half of what is free \[Linux 5.8, 16867664\].
+        // More than half of the free frames \[Linux 5.8, 16867664\].
         lent: zone.free_lent * 2 > zone.free,
     }
 }
@@ -468,7 +470,7 @@ mod tests {
         };
         for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
             assert_eq!(of(calm, mobility, 0, 9), 0);
-            // The order asked for is not broken, and below order 2 nothing is.
+            // A block of the order asked for is not broken, and below order 2 no block is.
             assert_eq!(of(scarce, mobility, 4, 4), 0);
             assert_eq!(of(scarce, mobility, 0, 1), 0);
             assert_eq!(of(scarce, mobility, 0, 2), BREAKING_COST);

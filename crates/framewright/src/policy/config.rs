@@ -9,7 +9,7 @@ pub enum Fallback {
     /// The same, except that where the largest is of order 3 or less, the smallest sufficient one
     /// is taken: the proposal of January 2016.
     SmallestWhenCostly,
-    /// By composition instead of label: what cannot move is kept together.
+    /// By composition instead of label: keeps unmovable contents together.
     #[default]
     Concentrated,
 }
@@ -40,14 +40,15 @@ pub struct Config {
     /// The largest part of the free frames that all CPU caches together may hold, in permille;
     /// 0 for no caches, 100 at most.
     pub cache_permille: u16,
-    /// The most blocks of order 0 that a CPU caches for each mobility, 64 at most; each order above
-    /// it, up to 4, has half as many as the one below: 4 blocks of order 4. With 64, up to 8 words of 64 frames wait
-    /// behind each cache of order 0, as long as they are half of what the CPU may hold at most.
+    /// The most blocks of order 0 that a CPU caches for each mobility, 64 at most. Each order above
+    /// it, up to 4, has half as many as the one below: 4 blocks of order 4. With 64, up to 8 words
+    /// of 64 frames wait behind each cache of order 0, as long as they are at most half of what the
+    /// CPU may hold.
     pub cache_blocks_max: u16,
-    /// The largest order for which a request that would fail stops all CPUs first, to look into their
-    /// caches: it fails only if there is no block. Larger ones fail without, unless they were told to
-    /// try hard \[`PAGE_ALLOC_COSTLY_ORDER`\]. Where there is one CPU, nobody else would wait, and no
-    /// order is too large.
+    /// The largest order for which a request that would fail first stops all CPUs, to look into
+    /// their caches: it fails only if there is no block. Larger ones fail without a stop, unless
+    /// they were told to try hard \[`PAGE_ALLOC_COSTLY_ORDER`\]. Where there is one CPU, no other
+    /// would wait, so no order is too large.
     pub stop_order_max: Order,
 }
 
@@ -80,9 +81,9 @@ pub enum ConfigError {
     Above {
         /// Its name.
         field: &'static str,
-        /// What it is.
+        /// The number found.
         found: u64,
-        /// What it may be at most.
+        /// The largest it may be.
         max: u64,
     },
     /// A number of a [`ReclaimConfig`](super::ReclaimConfig) or [`ContigConfig`](super::ContigConfig) is
@@ -90,9 +91,9 @@ pub enum ConfigError {
     Below {
         /// Its name.
         field: &'static str,
-        /// What it is.
+        /// The number found.
         found: u64,
-        /// What it must be at least.
+        /// The least it may be.
         min: u64,
     },
 }

@@ -1,41 +1,43 @@
 use super::ConfigError;
 
-/// Which place a contiguous run is tried at first, of those that nobody owns and no reservation needs.
+/// Which place a contiguous run is tried at first, among those that have no owner and that no
+/// reservation needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// The lowest; then the next one behind it, wherever the obstacle was: as Linux's `cma_alloc`.
     FirstFit,
-    /// The one with the fewest frames in use, as counted in the emptiest pageblocks or, for runs longer
-    /// than those, anywhere; the lowest of equals. Then the next one without what was in the way.
+    /// The one with the fewest frames in use, as counted in the emptiest pageblocks or, for runs
+    /// longer than those, anywhere; the lowest of equals. Then the next one that avoids what was in
+    /// the way.
     Cheapest,
 }
 
 /// How a contiguous run is taken from frames that are lent to movable contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContigConfig {
-    /// Where it is tried.
+    /// Where the run is tried.
     pub place: Place,
     /// The most places tried for one request, at least 1.
     pub places_max: u32,
     /// Blocks that are dropped or moved together, 1 to 64.
     pub batch: u8,
     /// How often the blocks of a batch are offered before the place is given up, 1 to 64. Each time
-    /// what is clean is dropped first.
+    /// the clean ones are dropped first.
     pub tries: u8,
     /// How often they are offered to be moved within one try, 1 to 64.
     pub passes: u8,
-    /// Whether what a client calls pinned is offered again, as what is busy is. Linux cannot tell one
-    /// from the other.
+    /// Whether blocks that a client calls pinned are offered again, like busy ones. Linux cannot
+    /// tell one from the other.
     pub retries_pinned: bool,
-    /// Whether the run is looked through for what can never be moved before anything is.
+    /// Whether to look for what can never be moved before moving anything.
     pub looks_first: bool,
-    /// Whether clients are asked to drop what is clean before it is moved.
+    /// Whether clients are asked to drop clean contents before these are moved.
     pub discards: bool,
-    /// Whether contents move to frames that are lent only when no others are free: else the next run
-    /// has them in its way.
+    /// Whether contents move to lent frames only when no others are free: else they are in the way
+    /// of the next run.
     pub lent_last: bool,
-    /// Whether one owner at a time empties a run of the area, and others wait meanwhile. Else they work
-    /// side by side where their pageblocks differ.
+    /// Whether one owner at a time empties a run of the area, and others wait meanwhile. Else
+    /// owners of different pageblocks work side by side.
     pub one_at_a_time: bool,
 }
 
@@ -84,8 +86,8 @@ impl ContigConfig {
 }
 
 impl Default for ContigConfig {
-    /// The engine's: the cheapest place, 64 blocks together, and once more over what is busy, as often
-    /// as Linux tries; what is pinned is a reason to go elsewhere at once.
+    /// The engine's: the cheapest place, 64 blocks together, and as many more passes over busy
+    /// blocks as Linux makes; a pinned block is a reason to go elsewhere at once.
     fn default() -> Self {
         Self {
             place: Place::Cheapest,

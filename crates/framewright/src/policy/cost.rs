@@ -1,15 +1,15 @@
 use super::BlockFacts;
 use crate::units::Mobility;
 
-/// What it costs to empty a frame, on one scale for everybody who wants a range emptied: fallback,
+/// What it costs to empty a frame, on one scale for all that want a range emptied: fallback,
 /// compaction, contiguous ranges, the reserve.
 ///
-/// Ordered: what is cheaper is less.
+/// Ordered: the cheaper is less.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum EvacuationCost {
-    /// Nothing is in it.
+    /// It has no contents.
     Free,
-    /// Its contents may be dropped at once; nobody waits.
+    /// Its contents may be dropped at once, without a wait.
     Discardable,
     /// Its contents are on a device and can be read again.
     CleanCache,
@@ -22,7 +22,7 @@ pub enum EvacuationCost {
 }
 
 impl EvacuationCost {
-    /// The cost of an allocated frame of that mobility, of which nothing else is known.
+    /// The cost of an allocated frame of that mobility, if no more is known of it.
     #[must_use]
     pub const fn of(mobility: Mobility) -> Self {
         match mobility {
@@ -32,11 +32,11 @@ impl EvacuationCost {
         }
     }
 
-    /// The cost in frames copied: what can be summed over a pageblock. `None` if it is impossible.
+    /// The cost in frames copied, which can be summed over a pageblock. `None` if it is impossible.
     ///
-    /// Units: one copied frame is 16. A free frame costs nothing and a discardable one next to
-    /// nothing; a clean cache frame has to be read again by somebody, some day, if at all (a
-    /// quarter of a copy); asking an owner costs four copies, most of them in vain.
+    /// Units: one copied frame is 16. A free frame costs 0 and a discardable one 1. A clean cache
+    /// frame may have to be read again some day (a quarter of a copy). Asking an owner costs four
+    /// copies, because most of these requests fail.
     #[must_use]
     pub const fn weight(self) -> Option<u32> {
         match self {
@@ -50,8 +50,8 @@ impl EvacuationCost {
     }
 }
 
-/// What it costs to empty a whole pageblock: the sum of its frames' weights, `None` if one of them
-/// cannot be emptied. `pinned` is the number of pins in it.
+/// What it costs to empty a whole pageblock: the sum of its frames' weights, or `None` if one of
+/// them cannot be emptied. `pinned` is the number of pins in it.
 #[must_use]
 pub fn evacuation_cost(facts: &BlockFacts, pinned: u32) -> Option<u32> {
     if pinned > 0 {

@@ -7,8 +7,8 @@
 //!   smallest sufficient one, to keep the last blocks of orders 2 and 3 whole.
 //!
 //! # Sources
-//! ChengYi He, "avoid external fragmentation related to migration fallback", linux-mm, January
-//! 2016 (the rule); Documentation of Linux's `PAGE_ALLOC_COSTLY_ORDER` (the 3).
+//! ChengYi He, "avoid external fragmentation related to migration fallback", linux-mm, January 2016
+//! (the rule); Documentation of Linux's `PAGE_ALLOC_COSTLY_ORDER` (the 3).
 
 use super::{BlockFacts, Class, Classes, Label};
 use crate::units::{Mobility, Order};
@@ -45,7 +45,8 @@ pub(super) fn cost(
     let (label, level) = match class {
         Class::Labelled { label, level } => (label, i32::from(level)),
         Class::Contiguous { level } if mobility.is_movable() => {
-            // After the own label and before any fallback: leaving it again is a move, not a loss.
+            // After the own label and before any fallback: contents that leave it later are moved,
+            // not lost.
             return Some(LABEL_COST + order * ORDER_COST + i32::from(level));
         }
         _ => return None,
@@ -209,7 +210,7 @@ mod tests {
         assert!(!is_mostly_alike(&facts(1, [200, 257, 54]), Reclaimable));
         assert!(is_mostly_alike(&facts(1, [200, 255, 56]), Movable));
         assert!(!is_mostly_alike(&facts(1, [200, 254, 57]), Movable));
-        // What is absent does not count.
+        // Absent frames do not count.
         assert!(is_mostly_alike(&facts(8, [2, 10, 0]), Unmovable));
         assert!(!is_mostly_alike(&facts(7, [2, 10, 0]), Unmovable));
     }

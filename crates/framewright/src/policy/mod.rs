@@ -9,10 +9,10 @@
 //! classes; the frame allocator keeps a complete index of pageblocks by class and by the orders of
 //! the free blocks inside. [`Policy::cost`] says what it costs a request to be served from a free
 //! block of some order in a pageblock of some class, and [`Policy::surcharge`] what the order adds,
-//! given the order asked for and the [`Pressure`] on the zone. The first does not change, so the allocator
-//! ranks the classes once, and then the cheapest that exists is the lowest bit set; the second is
-//! added to the few that are left, one for each order. A policy is nothing but these functions and
-//! [`Policy::is_relabelled`].
+//! given the order asked for and the [`Pressure`] on the zone. The first does not change, so the
+//! allocator ranks the classes once, and then the cheapest that exists is the lowest bit set. The
+//! second is added to the few candidates that remain, one for each order. A policy is nothing but
+//! these functions and [`Policy::is_relabelled`].
 //!
 //! # Sources
 //! Candidates as a cost to be minimised instead of a table of fallbacks, and the historical rules:
@@ -46,7 +46,7 @@ pub use watermark::{Level, Watermarks};
 
 use crate::units::{Mobility, Order};
 
-/// Which of its candidates a request takes when several pageblocks cost the same.
+/// Which candidate a request takes when several pageblocks cost the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The one with the lowest address.
@@ -58,7 +58,7 @@ pub enum End {
 /// How a zone is doing, in the words of the policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pressure {
-    /// So little is free in mixed pageblocks that they are left to those who need them.
+    /// So little is free in mixed pageblocks that it is left to requests that need it.
     pub heals: bool,
     /// Free blocks of order 3 and more are scarce.
     pub scarce: bool,
@@ -66,7 +66,7 @@ pub struct Pressure {
     pub order_2_scarce: bool,
     /// Large free blocks abound.
     pub plenty: bool,
-    /// Most of what is free is lent: only movable requests may have it.
+    /// Most free frames are lent: only movable requests may have them.
     pub lent: bool,
 }
 
@@ -121,14 +121,14 @@ impl Policy {
         }
     }
 
-    /// How the zone is doing, as far as this policy cares.
+    /// How the zone is doing, in the terms of this policy.
     #[inline]
     #[must_use]
     pub const fn pressure(&self, zone: &ZoneFacts) -> Pressure {
         concentrated::pressure(zone)
     }
 
-    /// Which ranking of candidates a request of `mobility` goes by, below [`LISTS`].
+    /// Which ranking of candidates a request of `mobility` follows, below [`LISTS`].
     #[inline]
     #[must_use]
     pub const fn list(&self, mobility: Mobility, pressure: Pressure) -> usize {
@@ -141,8 +141,8 @@ impl Policy {
     /// What it costs a request of `list` to be served from a free block of `found` in a pageblock
     /// of `class`; the lower, the better, in 16 bits. `None` if it may not be served from there.
     ///
-    /// Contiguous blocks serve movable requests only. The high-order reserve serves nobody here:
-    /// it is asked when everything else has failed.
+    /// Contiguous blocks serve movable requests only. The high-order reserve serves no request
+    /// here: it is asked when everything else has failed.
     #[inline]
     #[must_use]
     pub fn cost(&self, list: usize, found: Order, class: Class) -> Option<i32> {
@@ -153,7 +153,7 @@ impl Policy {
         }
     }
 
-    /// What is added to the cost of all free blocks of `found` for a request of `order`.
+    /// The surcharge on the cost of all free blocks of `found` for a request of `order`.
     #[inline]
     #[must_use]
     pub const fn surcharge(
@@ -169,7 +169,7 @@ impl Policy {
         }
     }
 
-    /// From which end of memory a request takes among pageblocks of one class.
+    /// From which end of memory a request takes, among pageblocks of one class.
     #[inline]
     #[must_use]
     pub fn end(&self, mobility: Mobility) -> End {
@@ -181,16 +181,16 @@ impl Policy {
     }
 
     /// Whether a request leaves pageblocks in which other CPUs work to them and goes on to the next
-    /// candidate. It pays where large free blocks abound; where they do not,
-    /// or for what cannot move, the second best candidate is the dearer evil.
+    /// candidate. That pays where large free blocks abound. Where they do not, or for an unmovable
+    /// request, the second best candidate costs more than waiting.
     #[inline]
     #[must_use]
     pub const fn is_sparing(&self, mobility: Mobility, pressure: Pressure) -> bool {
         mobility.is_movable() && pressure.plenty
     }
 
-    /// Whether a fallback changes the pageblock's label to the requester's mobility. `facts` are
-    /// those before the request takes from the free block of `found`.
+    /// Whether a fallback changes the pageblock's label to the requester's mobility. `facts` are as
+    /// before the request takes from the free block of `found`.
     #[must_use]
     pub fn is_relabelled(&self, facts: &BlockFacts, mobility: Mobility, found: Order) -> bool {
         if !matches!(facts.label, Label::Of(_)) {

@@ -1,9 +1,9 @@
-//! What is done about pressure: how much is asked of whom, for how long, and where it ends.
+//! What to do about pressure: how much to ask of which client, for how long, and where it ends.
 
 use super::{ConfigError, Watermarks};
 use crate::units::Order;
 
-/// How reclaim and compaction of one zone go about it, as a plain value.
+/// How reclaim and compaction of one zone work, as a plain value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReclaimConfig {
     /// Where priorities begin, 31 at most: at priority p a client is asked to look at what it holds,
@@ -13,35 +13,36 @@ pub struct ReclaimConfig {
     /// deepest priority is reached before a request fails; 1024 at most.
     pub rounds_max: u16,
     /// Frames that a request wants at least when it reclaims, and the background at a time: 1 to
-    /// 4096. What is called once for that many costs little for each, and a request that waits brings
-    /// what lasts for some after it.
+    /// 4096. One call for that many costs little for each, and a request that waits brings enough
+    /// for some requests after it.
     pub batch_frames: u16,
     /// Frames that a CPU takes at most between two looks at the watermarks, 1 to 4096; fewer, the
     /// nearer free memory is to `min`.
     pub quota_frames: u16,
     /// The most attempts of compaction for one request, 1 to 16: before reclaim, and again when
-    /// reclaim has brought enough for another. Beside them one for a whole pageblock and one for half of
-    /// one may be made, where that serves those after it, too.
+    /// reclaim has brought enough for another. Besides, one attempt for a whole pageblock and one
+    /// for half of one may be made, if they serve later requests, too.
     pub compactions_max: u8,
-    /// After that many attempts of compaction in vain, each leaving off for twice as many requests as
-    /// the one before, the number of requests does not grow any more: 2 to the power of this, 16 at
-    /// most.
+    /// After this many failed attempts of compaction, each of which leaves off for twice as many
+    /// requests as the one before, the number of requests does not grow further: 2 to the power of
+    /// this, 16 at most.
     pub defer_shift_max: u8,
     /// How much of the [watermarks in whole pageblocks](Watermarks::in_pageblocks) the background
-    /// keeps, in percent, 1000 at most; 0: it does not care for whole pageblocks.
+    /// keeps, in percent, 1000 at most; with 0 it does not keep whole pageblocks.
     pub pageblocks_percent: u16,
-    /// How many frames the background keeps free in settled pageblocks, those of which at least an eighth
-    /// cannot move, in percent of the frames in the pageblocks that it keeps, 1000 at most; 0: it does not
-    /// care. What cannot move finds room there then, and need not settle anywhere else. To keep them, what
-    /// moves is moved out of there, and a request that would contaminate a pageblock does that itself.
+    /// How many frames the background keeps free in settled pageblocks, those of which at least an
+    /// eighth cannot move, in percent of the frames in the pageblocks that it keeps, 1000 at most;
+    /// with 0 it keeps none. Unmovable contents then find room there, and need not settle anywhere
+    /// else. To keep these frames free, movable contents are moved out of there, and a request that
+    /// would contaminate a pageblock does that itself.
     pub stock_percent: u16,
     /// How far fallbacks that pollute may raise the background's targets, in percent of the high
     /// watermark, 400 at most; 0: they do not.
     pub boost_percent: u16,
-    /// Whether a request that cannot move, and may reclaim, has the cheapest pageblock emptied
-    /// before it goes into a pageblock in which everything can. Else it asks the background for one, and
-    /// goes there this time. Off, unless asked for: on the recorded traces it cost 56 and 95 stalls of
-    /// order 2, and no fewer pageblocks were contaminated by it.
+    /// Whether an unmovable request that may reclaim has the cheapest pageblock emptied before it
+    /// goes into a pageblock with movable contents only. Else it asks the background for one, and
+    /// goes there this time. Off, unless asked for: on the recorded traces it cost 56 and 95 stalls
+    /// of order 2, and did not reduce the number of contaminated pageblocks.
     pub empties_for_nonmovable: bool,
 }
 
@@ -106,9 +107,9 @@ impl ReclaimConfig {
 
 /// How many of the `held` frames a client is asked to look at, at `priority`.
 ///
-/// What is held, divided by 2^priority; of that, the hotter it is, the less: all of heat 0, a 256th
-/// of heat 255. At priority 0 everything, however hot (R7). So caches are asked in proportion to what
-/// they hold and to how little it is missed, whoever is asked first.
+/// The frames held, divided by 2^priority; of that, the hotter they are, the less: all at heat 0, a
+/// 256th at heat 255. At priority 0 all frames, however hot (R7). So each cache is asked in
+/// proportion to what it holds and to how little that is missed, whichever cache comes first.
 #[must_use]
 pub const fn share(held: u64, heat: u8, priority: u8) -> u64 {
     if priority == 0 {
@@ -119,13 +120,13 @@ pub const fn share(held: u64, heat: u8, priority: u8) -> u64 {
     } else {
         0
     };
-    // A 256th of what is left: without a product that could overflow.
+    // A 256th of the rest, without a product that could overflow.
     let cold = 256 - heat as u64;
     asked / 256 * cold + asked % 256 * cold / 256
 }
 
 /// Frames that must be free for compaction to make a block of `order`: the block and as much again,
-/// because for a while sources and targets are both there (`compact_gap`).
+/// because for a while sources and targets exist side by side (`compact_gap`).
 #[must_use]
 pub const fn gap(order: Order) -> u64 {
     2 << order.get()
@@ -134,16 +135,16 @@ pub const fn gap(order: Order) -> u64 {
 /// What helps a request of an order above 0 that found no block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remedy {
-    /// Enough is free: it only lies in pieces.
+    /// Enough is free, but in pieces.
     Compact,
-    /// Too little is free, but there would be enough if others gave some back.
+    /// Too little is free, but there would be enough if clients gave some back.
     Reclaim,
-    /// Neither: not even all that could be given back would be enough.
+    /// Neither: not even all that clients could give back would be enough.
     Nothing,
 }
 
 /// What helps a request of `order`, when `free` frames are free that it might use, `min` of which
-/// are not for it, and clients hold `held`.
+/// it must leave, and clients hold `held`.
 ///
 /// High-order reclaim goes on only as long as it can help: beyond what compaction needs, more free
 /// frames do not make a block (`should_continue_reclaim`).
@@ -159,8 +160,8 @@ pub const fn remedy(order: Order, free: u64, min: u64, held: u64) -> Remedy {
     }
 }
 
-/// The priority of the next round, or `None` if it was the last: the rounds are over, or the deepest
-/// priority brought nothing (R3, R7). `rounds` are those so far.
+/// The priority of the next round, or `None` if that was the last: the request has had all its
+/// rounds, or the deepest priority brought nothing (R3, R7). `rounds` counts those so far.
 #[must_use]
 pub const fn next_priority(
     config: &ReclaimConfig,
@@ -188,16 +189,16 @@ pub const fn quota(config: &ReclaimConfig, free: u64, min: u64, cpus: u16) -> u3
     }
 }
 
-/// Where the background begins and ends, and where requests help themselves.
+/// Where the background begins and ends, and where requests reclaim themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Targets {
-    /// In free frames. `min` is the zone's; `low` and `high` are so much above the zone's as lies in the
-    /// free pageblocks that are to be kept: these are no use to those who need frames. What is [held
-    /// back](held_back) does not count as free.
+    /// In free frames. `min` is the zone's. `low` and `high` are above the zone's by the frames of
+    /// the free pageblocks that are to be kept, because these do not help requests for frames. What
+    /// is [held back](held_back) does not count as free.
     pub frames: Watermarks,
-    /// In entirely free pageblocks. All zero if nobody cares for them.
+    /// In entirely free pageblocks. All zero if none are to be kept.
     pub pageblocks: Watermarks,
-    /// In free frames of settled pageblocks; `min` is zero. All zero if nobody cares for them.
+    /// In free frames of settled pageblocks; `min` is zero. All zero if none are to be kept.
     pub stock: Watermarks,
 }
 
@@ -244,8 +245,8 @@ impl Targets {
     }
 }
 
-/// The high mark, and at least one above the low one: rounding makes small watermarks equal, and the
-/// background needs a way to go.
+/// The high mark, and at least one above the low one: rounding makes small watermarks equal, and
+/// the background needs a distance to work over.
 const fn above(marks: Watermarks) -> u64 {
     if marks.high > marks.low {
         marks.high
@@ -254,14 +255,15 @@ const fn above(marks: Watermarks) -> u64 {
     }
 }
 
-/// How many of the `free` frames in settled pageblocks are not counted as free to those that move: all,
-/// up to eight times the high target of the stock.
+/// How many of the `free` frames in settled pageblocks do not count as free for movable requests:
+/// all, up to eight times the high target of the stock.
 ///
-/// What a burst of kernel objects leaves behind there is wanted by the next one. Were it counted, page
-/// cache would fill it meanwhile. On a phone of 2.7 GiB the bursts are some 40,000 frames. Once the target,
-/// four times it, and all came to 503, 451 and 417 contaminated pageblocks; eight times it, and all, to 405
-/// and 396, since the background is woken as soon as a request settles somewhere new. More than that is
-/// memory that idles.
+/// The next burst of kernel objects wants the frames that the last one freed there. If they counted
+/// as free, page cache would fill them meanwhile. On a phone of 2.7 GiB the bursts are some 40,000
+/// frames. Holding back the target, four times the target, and all came to 503, 451 and 417
+/// contaminated pageblocks; eight times the target, and all, to 405 and 396, since the background
+/// is woken as soon as a request settles in a new pageblock. Holding back more than that leaves
+/// memory idle.
 #[must_use]
 pub const fn held_back(free: u64, targets: &Targets) -> u64 {
     const TIMES: u64 = 8;
@@ -276,8 +278,8 @@ const MARKS_ZERO: Watermarks = Watermarks {
 };
 
 /// The boost, in pageblocks, after `fallbacks` more that polluted: one pageblock for each, up to
-/// the configured part of the high watermark `high`, and at least one if there is any (Linux raises
-/// by one pageblock, too).
+/// the configured part of the high watermark `high`, and at least one if that is not zero (Linux
+/// raises by one pageblock, too).
 #[must_use]
 pub const fn boosted(
     config: &ReclaimConfig,
@@ -296,8 +298,8 @@ pub const fn boosted(
     if sum < max { sum } else { max }
 }
 
-/// The boost when the background goes to sleep: none if it reached the raised targets, and half if it
-/// did not, so that what cannot be reached is not striven for for ever.
+/// The boost when the background goes to sleep: none if it reached the raised targets, and half if
+/// it did not, so that it does not strive for ever for targets that cannot be reached.
 #[must_use]
 pub const fn boost_after(boost: u64, reached: bool) -> u64 {
     if reached { 0 } else { boost / 2 }

@@ -1,23 +1,22 @@
 use crate::units::Context;
 
-/// How much a request for an object does for its memory to be contiguous, and for it to be had at
-/// all.
+/// How hard a request for an object tries to get contiguous memory, and to get any at all.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Effort {
-    /// Contiguous if that is there now, in this CPU's caches or by one look at the zone; else
-    /// mapped pages. Never has anybody reclaim or compact, for either. The attempt to be contiguous
-    /// never waits, and what must be contiguous fails at once. Mapped pages may be waited for, if
-    /// the context lets the caller wait: for want of frames or of pages of the space what CPUs keep
-    /// is collected, and what was freed is unmapped and flushed; whoever wants an error at once then
-    /// asks within a context that may not wait.
+    /// Contiguous if such memory is there now, in this CPU's caches or by one look at the zone;
+    /// else mapped pages. For neither does it have memory reclaimed or compacted. The attempt to be
+    /// contiguous never waits, and a request that must be contiguous fails at once. A request for
+    /// mapped pages may wait, if the context lets the caller wait: when it lacks frames or pages of
+    /// the space, it collects what CPUs keep, and has freed pages unmapped and flushed. A caller
+    /// that wants an error at once instead asks within a context that may not wait.
     #[default]
     FailFast,
     /// Before it spills, it has memory compacted once, if its context allows that; for mapped
-    /// pages, reclaimed once. What must be contiguous is looked for in all CPUs' caches too.
+    /// pages, reclaimed once. A request that must be contiguous searches all CPUs' caches too.
     MayCompact,
-    /// As fail-fast for contiguous memory; but for mapped pages it has memory reclaimed as long as
-    /// anybody gives any, and for what must be contiguous compacted, too. Its caller must be
-    /// allowed to wait and to reclaim.
+    /// As fail-fast for contiguous memory. But for mapped pages it has memory reclaimed as long as
+    /// clients give any, and for a request that must be contiguous it has memory compacted, too.
+    /// Its caller must be allowed to wait and to reclaim.
     MustSucceed,
 }
 
@@ -46,45 +45,45 @@ impl Effort {
     }
 }
 
-/// What is known of a request for an object when it is decided what to do next.
+/// What is known of a request for an object when its next step is decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpillFacts {
-    /// How much it does.
+    /// How hard it tries.
     pub effort: Effort,
     /// What its caller may do.
     pub context: Context,
-    /// Whether contiguous memory will do: a block so long, aligned so, can exist.
+    /// Whether contiguous memory will do: a block of that length and alignment can exist.
     pub may_be_block: bool,
-    /// Whether the block is longer than a frame, so that memory can be fragmented for it.
+    /// Whether the block is longer than a frame, so that fragmentation can matter.
     pub can_fragment: bool,
-    /// Whether mapped pages will do: not for `kmalloc`, and no more once mapping has failed for
-    /// another reason than memory.
+    /// Whether mapped pages will do: not for `kmalloc`, nor after mapping has failed for another
+    /// reason than memory.
     pub may_be_mapped: bool,
     /// How often memory was compacted for it.
     pub compactions: u32,
     /// How often memory was reclaimed for it.
     pub reclaims: u32,
-    /// What was done last, and what came of it.
+    /// The last step, and its result.
     pub last: Tried,
 }
 
-/// A step that has been taken without the object being there now.
+/// A step that was taken and did not bring the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tried {
     /// No step.
     Nothing,
-    /// No block was there at once.
+    /// A look: no block was there at once.
     Look,
-    /// No block was there with everything collected.
+    /// A look after everything was collected: no block was there.
     Collect,
-    /// Memory was compacted; whether it is worth looking again.
+    /// Memory was compacted; with whether another look is worth it.
     Compact(bool),
-    /// It was not mapped; whether for want of memory.
+    /// It was not mapped.
     Map {
         /// Frames or the platform's memory were missing, not space or something else.
         for_memory: bool,
     },
-    /// So many frames were reclaimed.
+    /// That many frames were reclaimed.
     Reclaim(u64),
 }
 
@@ -93,7 +92,7 @@ pub enum Tried {
 pub enum Step {
     /// Look for a block that is there at once.
     Look,
-    /// Collect what all CPUs keep for nobody, and look for a block then.
+    /// Collect what all CPUs keep unused, and then look for a block.
     Collect,
     /// Have memory compacted.
     Compact,
@@ -116,10 +115,10 @@ pub enum Step {
 ///                                                           Reclaim Collect)*
 /// ```
 ///
-/// Each until the object is there; a repetition until a reclaim gives nothing. Without the context
-/// to wait there is no Collect, and without that to wait and to reclaim no Compact and no Reclaim.
-/// A single frame is not compacted for. So no request goes on for ever, unless others take each
-/// time what it had reclaimed.
+/// Each row ends when the object is there; a repetition ends when a reclaim gives nothing. Without
+/// the context to wait there is no Collect, and without that to wait and to reclaim no Compact and
+/// no Reclaim. A single frame is not compacted for. So no request goes on for ever, unless others
+/// take each time what it had reclaimed.
 #[must_use]
 pub const fn next_step(facts: &SpillFacts) -> Step {
     match facts.last {
@@ -140,7 +139,7 @@ pub const fn next_step(facts: &SpillFacts) -> Step {
         Tried::Compact(false) if facts.may_be_mapped => Step::Map,
         Tried::Compact(false) => facts.reclaim_or_fail(),
         Tried::Map { for_memory: true } => facts.reclaim_or_fail(),
-        // What could not be mapped can be contiguous.
+        // An object that could not be mapped may still be contiguous.
         Tried::Map { for_memory: false } => facts.collect_or_fail(),
         Tried::Reclaim(0) => Step::Fail,
         Tried::Reclaim(_) if !facts.may_be_mapped => Step::Collect,
@@ -171,13 +170,14 @@ impl SpillFacts {
         }
     }
 
-    /// There is no block anywhere, and mapped pages will not do: the cheaper kind of relief first.
+    /// There is no block anywhere, and mapped pages will not do: tries the cheaper kind of relief
+    /// first.
     const fn relieve_for_block(&self) -> Step {
         let may = self.context.may_block && self.context.may_reclaim;
         let compacts = match self.effort {
             Effort::FailFast => false,
             Effort::MayCompact => may && self.compactions == 0,
-            // Once for each time that something was reclaimed, and before.
+            // Once before the first reclaim, and once after each that brought something.
             Effort::MustSucceed => may && self.compactions <= self.reclaims,
         };
         if compacts && self.can_fragment {
@@ -218,7 +218,8 @@ mod tests {
         }
     }
 
-    /// The steps of a request that never gets anything, where reclaim gives something `gifts` times.
+    /// The steps of a request that never gets its object, where reclaim gives something `gifts`
+    /// times.
     fn steps(mut facts: SpillFacts, mut gifts: u32, for_memory: bool) -> Vec<Step> {
         let mut steps = vec![];
         loop {

@@ -2,13 +2,14 @@ use crate::units::Order;
 
 /// Free-frame counts at which behaviour changes, and the same in whole free pageblocks.
 ///
-/// By themselves they are only reported: CPU caches keep less while less than `low` is free, and
-/// whoever allocates through [reclaim](crate::reclaim) has them acted on, by [`Targets`](super::Targets).
+/// By themselves they are only reported: CPU caches keep less while less than `low` is free.
+/// [Reclaim](crate::reclaim) acts on them, by its [`Targets`](super::Targets), when it serves the
+/// requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Watermarks {
-    /// Below this, only those may allocate who will free.
+    /// Below this, only requests may allocate that help to free memory.
     pub min: u64,
-    /// Below this, somebody should start to reclaim.
+    /// Below this, reclaiming should start.
     pub low: u64,
     /// Above this, reclaiming can stop.
     pub high: u64,
@@ -30,7 +31,7 @@ impl Watermarks {
         }
     }
 
-    /// The same in whole pageblocks, rounded up: that much should be free in one piece each, so
+    /// The same in whole pageblocks, rounded up: as much should be free in whole pageblocks, so
     /// that work for whole blocks begins before the last one is broken [`defrag_mode`'s
     /// watermarks].
     #[must_use]

@@ -8,14 +8,14 @@ use crate::sync::Ordering;
 
 /// Atomic 16-bit numbers in memory that was lent as words: number `i` lies in word `i / 4`.
 ///
-/// The words are borrowed for as long as any copy of it lives, so nobody accesses them as words meanwhile: the memory
-/// model does not define atomic accesses of different sizes to the same memory that race. A zeroed word is four
-/// zeros on every machine; no other correspondence is promised.
+/// The words are borrowed for as long as any copy of this lives, so they are not accessed as words
+/// meanwhile: the memory model does not define racing atomic accesses of different sizes to the
+/// same memory. A zeroed word is four zeros on every machine; no other correspondence is promised.
 #[derive(Clone, Copy, Debug)]
 pub struct Halves<'m> {
     #[cfg(not(any(loom, shuttle)))]
     halves: &'m [crate::sync::AtomicU16],
-    /// A model's atomics cannot be taken apart: there a number is changed by changing its word.
+    /// A model's atomics cannot be split, so there a number is changed by changing its word.
     #[cfg(any(loom, shuttle))]
     words: &'m [AtomicU64],
 }
@@ -30,14 +30,14 @@ impl<'m> Halves<'m> {
 
 #[cfg(not(any(loom, shuttle)))]
 impl<'m> Halves<'m> {
-    /// Sees `words` as `4 * words.len()` halves.
+    /// Presents `words` as `4 * words.len()` halves.
     #[must_use]
     pub fn new(words: &'m mut [u64]) -> Self {
         let start = words.as_mut_ptr().cast::<crate::sync::AtomicU16>();
         // SAFETY: size: four halves a word, all inside `words`. Alignment: a word's is a multiple of theirs.
-        // Writing through a shared reference: atomics are interior mutable (`UnsafeCell`), the pointer is derived from
-        // an exclusive reference, and the lifetime is that of the borrow.
-        // Mixed sizes: the exclusive borrow ends with the last copy of what is made here, so that there is no
+        // Writing through a shared reference: atomics are interior mutable (`UnsafeCell`), the pointer
+        // is derived from an exclusive reference, and the lifetime is that of the borrow.
+        // Mixed sizes: the exclusive borrow ends with the last copy of this value, so there is no
         // other access.
         let halves = unsafe { core::slice::from_raw_parts(start, words.len() * 4) };
         Self { halves }
@@ -92,7 +92,7 @@ impl<'m> Halves<'m> {
         }
     }
 
-    /// Sets number `index` and returns what it was.
+    /// Sets number `index`. Returns its old value.
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
@@ -191,7 +191,7 @@ impl<'m> Halves<'m> {
     }
 }
 
-/// A store's ordering is given to a read-modify-write as it is; all of them are allowed there.
+/// A store's ordering is passed to a read-modify-write as it is; all of them are allowed there.
 #[cfg(any(loom, shuttle))]
 fn order_for_update(order: Ordering) -> Ordering {
     order

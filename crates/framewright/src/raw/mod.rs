@@ -1,12 +1,13 @@
-//! The only folder with `unsafe`: metadata memory seen as atomics, values that own their memory, and hints
-//! to the processor.
+//! The only folder with `unsafe`: metadata memory presented as atomics, values that own their
+//! memory, and hints to the processor.
 //!
-//! The caller hands in plain words (`&mut [u64]`); the engine shares them between CPUs. In a
-//! model (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics
-//! of their own with the words' values and leak them: a model ends with its process.
+//! The caller hands in plain words (`&mut [u64]`); the engine shares them between CPUs. In a model
+//! (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics of their
+//! own with the words' values and leak them: a model ends with its process.
 //!
-//! One piece of memory is accessed under one size only: as words or as [`Halves`]. Mixed
-//! sizes are not defined by the memory model. Either borrows it exclusively, so that nobody can ask for both.
+//! A piece of memory is accessed under one size only: as words or as [`Halves`]. The memory model
+//! does not define mixed sizes. Each of the two borrows the memory exclusively, so no caller can
+//! have both.
 
 mod halves;
 pub mod owned;

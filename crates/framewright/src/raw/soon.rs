@@ -4,15 +4,15 @@
     allow(unsafe_code)
 )]
 
-//! Telling the processor which memory is needed soon, so that it is fetched while others are waited
-//! for. Where there is no such instruction nothing happens: it is never more than a hint.
+//! Tells the processor which memory is needed soon, so that it is fetched during other work.
+//! Without such an instruction this does nothing: it is never more than a hint.
 
-/// The cache line in which `what` starts is read soon.
+/// Hints that the cache line in which `what` starts is read soon.
 #[inline]
 pub fn soon_read<T>(what: &T) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
-    // SAFETY: the instruction accesses nothing as far as the language knows: it neither faults nor
-    // changes a register, and the reference says that the address is one.
+    // SAFETY: for the language the instruction accesses nothing: it neither faults nor changes a
+    // register, and the reference makes the address valid.
     unsafe {
         core::arch::asm!(
             "prefetcht0 [{}]",
@@ -24,11 +24,11 @@ pub fn soon_read<T>(what: &T) {
     let _ = what;
 }
 
-/// The cache line in which `what` starts is written soon.
+/// Hints that the cache line in which `what` starts is written soon.
 #[inline]
 pub fn soon_written<T>(what: &T) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
-    // SAFETY: as above. A processor of x86-64 without the instruction takes it for none.
+    // SAFETY: as above. A processor of x86-64 without the instruction ignores it.
     unsafe {
         core::arch::asm!(
             "prefetchw [{}]",

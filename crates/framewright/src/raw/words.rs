@@ -1,10 +1,10 @@
-// UNSAFETY: plain words handed in by the caller are seen as atomic words for as long as they are
+// UNSAFETY: plain words handed in by the caller are used as atomic words for as long as they are
 // lent; the language has the cast for one atomic, but not for a slice on stable.
 #![cfg_attr(not(any(loom, shuttle)), allow(unsafe_code))]
 
 use crate::sync::AtomicU64;
 
-/// Sees `memory` as atomic words for as long as it is lent; the values stay.
+/// Presents `memory` as atomic words for as long as it is lent; the values stay.
 ///
 /// Costs nothing, except in a model, where it copies into leaked atomics.
 #[cfg(not(any(loom, shuttle)))]
@@ -18,13 +18,13 @@ pub fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {
     let start = memory.as_mut_ptr().cast::<AtomicU64>();
     // SAFETY: size: asserted above, so `len` atomics cover exactly `memory`.
     // Alignment: asserted above.
-    // Exclusiveness: `memory` is borrowed mutably for the lifetime of the result, so nobody
-    // accesses the words other than through the atomics.
+    // Exclusiveness: `memory` is borrowed mutably for the lifetime of the result, so the words
+    // are accessed only through the atomics.
     // Initialised: every bit pattern is a valid `u64` and the words are initialised.
     unsafe { core::slice::from_raw_parts(start, len) }
 }
 
-/// Sees `memory` as atomic words: in a model, atomics of the model's own with the same values.
+/// Presents `memory` as atomic words: in a model, atomics of the model's own with the same values.
 #[cfg(any(loom, shuttle))]
 #[must_use]
 pub fn atomic_words(memory: &mut [u64]) -> &[AtomicU64] {

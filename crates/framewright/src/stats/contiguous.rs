@@ -8,27 +8,27 @@ use core::fmt;
 pub struct ContigStats {
     /// Requests that got their run.
     pub cma_alloc_success: u64,
-    /// Requests that did not, those that were malformed not counted.
+    /// Requests that did not, except malformed ones.
     pub cma_alloc_fail: u64,
-    /// Frames of the former.
+    /// Frames of requests that got their run.
     pub alloc_pages_success: u64,
-    /// Frames of the latter.
+    /// Frames of requests that did not.
     pub alloc_pages_fail: u64,
     /// Frames given back.
     pub release_pages_success: u64,
-    /// Places that were tried: ranges whose pageblocks were isolated, or were to be.
+    /// Places that were tried: ranges with pageblocks that were isolated, or were to be.
     pub isolated_ranges: u64,
     /// Places given up because something did not go away (the tracepoint `cma_alloc_busy_retry`).
     pub busy_retries: u64,
-    /// Tries of batches: one for each, and one more each time something of it stayed.
+    /// Tries of batches: one for each, and one more each time a part of it stayed.
     pub tries: u64,
-    /// Frames whose contents moved out of the way.
+    /// Frames with contents that moved out of the way.
     pub pages_migrated: u64,
-    /// Frames whose contents were dropped because they were clean.
+    /// Frames with contents that were dropped because they were clean.
     pub pages_discarded: u64,
-    /// Frames offered whose contents stayed, each time counted.
+    /// Frames that were offered and stayed, counted each time.
     pub pages_stayed: u64,
-    /// Frames that were reclaimed to make room for what moves.
+    /// Frames that were reclaimed to make room for contents that move.
     pub pages_reclaimed: u64,
 }
 

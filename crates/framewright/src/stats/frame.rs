@@ -10,8 +10,8 @@ pub type PerOrder = [u64; Order::MAX.index() + 1];
 /// work may be some operations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameStats {
-    /// Free frames, those in CPU caches and those freed from elsewhere and not yet collected
-    /// included (`nr_free_pages`).
+    /// Free frames (`nr_free_pages`), including those in CPU caches and those freed from elsewhere
+    /// and not yet collected.
     pub nr_free_pages: u64,
     /// Frames handed out, by the mobility asked for (`pgalloc`).
     pub pgalloc: [u64; 3],
@@ -27,15 +27,15 @@ pub struct FrameStats {
     /// Fallbacks that changed the block's label: `[wanted][label before]`
     /// [`mm_page_alloc_extfrag` with `change_ownership=1`].
     pub relabels: [[u64; 3]; 3],
-    /// Frees of blocks that another CPU worked in.
+    /// Frees of blocks in a pageblock that another CPU held.
     pub remote_frees: u64,
     /// Times all caches and remote frees were collected (`drain_all_pages`).
     pub drains: u64,
-    /// Frees refused because something in the block was not allocated, or not with that order.
+    /// Frees refused because no such block was allocated there, or not with that order.
     pub bad_frees: u64,
     /// The zone's stop lock; only if locks are accounted.
     pub stop_lock: LockStats,
-    /// The pageblocks' locks, all of them.
+    /// All of the pageblocks' locks.
     pub pageblock_locks: LockStats,
 }
 

@@ -20,10 +20,10 @@ pub struct KvStats {
     pub mapped_allocs: u64,
     /// Those of them that could have been contiguous: of `kvmalloc`, `kvcalloc` and `kvrealloc`.
     pub spills: u64,
-    /// Mapped objects given back here, areas that the space itself made among them.
+    /// Mapped objects given back here, including areas that the space itself made.
     pub mapped_frees: u64,
-    /// Requests that failed when everything was tried that effort and context allow. What is
-    /// refused before anything is tried is not counted.
+    /// Requests that failed after everything was tried that effort and context allow. A request
+    /// that is refused before anything is tried does not count.
     pub failures: u64,
     /// Frames in slabs (`nr_slab_unreclaimable`).
     pub slab_frames: u64,
@@ -35,13 +35,13 @@ pub struct KvStats {
     pub compact_stall: u64,
     /// Requests that had memory reclaimed (`allocstall`).
     pub allocstall: u64,
-    /// Times all CPUs were stopped to collect what they had.
+    /// Times all CPUs were stopped to collect what they kept.
     pub drains: u64,
-    /// Frees refused because nothing was allocated there.
+    /// Frees refused because no object was allocated there.
     pub bad_frees: u64,
-    /// Objects found freed twice, by two CPUs at the same moment; each is handed out once. Where
-    /// the slot's owner hands it out again before he collects the other free, that is taken for a
-    /// free of the new object.
+    /// Objects that two CPUs freed at the same moment; each is handed out once. If the slot's owner
+    /// hands it out again before it collects the other free, that free looks like one of the new
+    /// object.
     pub double_frees: u64,
     /// The stop lock; only if locks are accounted.
     pub stop_lock: LockStats,

@@ -1,17 +1,17 @@
 use core::fmt;
 
-/// Each power of two is divided into so many parts of equal length: a bucket is at most an eighth
-/// as long as its lower end.
+/// Each power of two is divided into this many parts of equal length: the length of a bucket is at
+/// most an eighth of its lower end.
 const PARTS: usize = 8;
 const PART_BITS: u32 = PARTS.trailing_zeros();
 /// Values below `PARTS` have a bucket each; then come the powers from 2^3 to 2^63.
 const BUCKETS: usize = PARTS + (64 - PART_BITS as usize) * PARTS;
 
-/// How often something took how long: a histogram of fixed size, below 4 KiB, whose buckets grow with
-/// the value. The engine has no clock: whoever calls it fills this.
+/// How often an operation took how long: a histogram of fixed size, below 4 KiB, with buckets that
+/// grow with the value. The engine has no clock: its caller fills this.
 ///
-/// Any unit, as long as it is one; [`Display`](fmt::Display) and the rest of this workspace mean
-/// nanoseconds.
+/// Any unit will do, as long as it is always the same; [`Display`](fmt::Display) and the rest of
+/// this workspace use nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LatencyHistogram {
     buckets: [u64; BUCKETS],
@@ -28,7 +28,7 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// With nothing in it.
+    /// An empty histogram.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -40,7 +40,7 @@ impl LatencyHistogram {
         }
     }
 
-    /// Counts one more, which took `value`. O(1).
+    /// Counts one more value. O(1).
     pub const fn record(&mut self, value: u64) {
         self.buckets[bucket(value)] += 1;
         self.count += 1;
@@ -53,7 +53,7 @@ impl LatencyHistogram {
         }
     }
 
-    /// Counts all that another one has counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
@@ -64,13 +64,13 @@ impl LatencyHistogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many were counted.
+    /// How many values were counted.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The least and the greatest, exactly; `None` if there is none.
+    /// The least and the greatest value, exactly; `None` if it is empty.
     #[must_use]
     pub const fn min_max(&self) -> Option<(u64, u64)> {
         if self.count == 0 {
@@ -79,15 +79,15 @@ impl LatencyHistogram {
         Some((self.min, self.max))
     }
 
-    /// The mean, rounded down; `None` if there is none.
+    /// The mean, rounded down; `None` if it is empty.
     #[must_use]
     pub const fn mean(&self) -> Option<u64> {
         self.sum.checked_div(self.count)
     }
 
-    /// A value that `per_mille` of 1000 do not exceed, and at most an eighth above the least such: the
-    /// end of its bucket, or the greatest value where that is less. 500 is the median, 990 the
-    /// 99th percentile; above 1000 is as 1000. `None` if there is none.
+    /// A value that `per_mille` of 1000 do not exceed, and at most an eighth above the least such
+    /// value: the end of its bucket, or the greatest value if that is less. 500 is the median, 990
+    /// the 99th percentile; above 1000 counts as 1000. `None` if it is empty.
     #[must_use]
     pub fn percentile(&self, per_mille: u32) -> Option<u64> {
         let per_mille = u128::from(per_mille.min(1000));
@@ -103,7 +103,7 @@ impl LatencyHistogram {
         None
     }
 
-    /// The buckets that are not empty: the greatest value of each, and how many it has.
+    /// The buckets that are not empty: the greatest value of each, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let all = self.buckets.iter().enumerate();
         all.filter(|(_, count)| **count != 0)
@@ -112,7 +112,8 @@ impl LatencyHistogram {
 }
 
 impl fmt::Display for LatencyHistogram {
-    /// One line: the number, and in nanoseconds the least, the middle, 99 of 100, the greatest.
+    /// One line: the count, and in nanoseconds the least value, the median, the 99th percentile and
+    /// the greatest.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "count {}", self.count)?;
         let (Some((min, max)), Some(p50), Some(p99)) =
@@ -128,7 +129,7 @@ impl fmt::Display for LatencyHistogram {
     }
 }
 
-/// Where a value is counted.
+/// The bucket of a value.
 const fn bucket(value: u64) -> usize {
     if value < PARTS as u64 {
         return value as usize;
@@ -138,7 +139,7 @@ const fn bucket(value: u64) -> usize {
     PARTS + (power - PART_BITS) as usize * PARTS + part
 }
 
-/// The greatest value that is counted there.
+/// The greatest value of a bucket.
 const fn last_of(bucket: usize) -> u64 {
     let Some(above) = bucket.checked_sub(PARTS) else {
         return bucket as u64;

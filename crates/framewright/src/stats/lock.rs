@@ -1,20 +1,20 @@
-/// What is known of a lock, or of all locks of one name, since they were made.
+/// The account of a lock, or of all locks of one name, since they were made.
 ///
-/// Zero unless its owner accounts its locks: that is a mode of running, because it reads a clock
-/// twice for each time that a lock is taken.
+/// Zero unless the owner accounts its locks. That is a mode of running, because it reads a clock
+/// twice each time that a lock is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LockStats {
     /// Times it was taken.
     pub acquisitions: u64,
-    /// Times it was found held by somebody else: whoever wanted it waited, or, for a pageblock's,
-    /// went elsewhere.
+    /// Times another CPU held it: the CPU that wanted it waited, or, for a pageblock's lock, went
+    /// elsewhere.
     pub contended: u64,
     /// The longest that it was held, in nanoseconds, preemption included.
     pub hold_ns_max: u64,
 }
 
 impl LockStats {
-    /// Adds what is known of another lock of the same name.
+    /// Adds the account of another lock of the same name.
     pub fn add(&mut self, other: &Self) {
         self.acquisitions += other.acquisitions;
         self.contended += other.contended;

@@ -1,6 +1,6 @@
 use super::LockStats;
 
-/// How many areas were cut from a gap at which place of it, under the names that Linux's
+/// How many areas were cut from which part of a gap, under the names that Linux's
 /// `classify_va_fit_type` gives them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FitCounts {
@@ -20,22 +20,21 @@ pub struct FitCounts {
 /// work may be some operations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RangeStats {
-    /// Areas allocated, whoever served them.
+    /// Areas allocated, in every way.
     pub area_allocs: u64,
     /// Areas freed.
     pub area_frees: u64,
     /// Frees of areas in another CPU's span.
     pub remote_frees: u64,
-    /// Requests of `vmalloc` that were served by a kept area.
+    /// Requests of `vmalloc` that a kept area served.
     pub kept_takes: u64,
-    /// Pages with frames of areas that are kept constructed.
+    /// Pages with frames in areas that are kept constructed.
     pub kept_pages: u64,
     /// Requests that failed for want of space.
     pub failures: u64,
     /// Pages of live areas, guard pages included.
     pub live_pages: u64,
-    /// Pieces cut from the arena: spans, vmap blocks, and areas that are the arena's
-    /// (`alloc_vmap_area`).
+    /// Pieces cut from the arena: spans, vmap blocks, and areas taken directly (`alloc_vmap_area`).
     pub alloc_vmap_area: u64,
     /// Pieces given back to the arena.
     pub free_vmap_area: u64,
@@ -43,7 +42,7 @@ pub struct RangeStats {
     pub span_takes: u64,
     /// Spans given back to the arena entirely free.
     pub span_returns: u64,
-    /// Spans dissolved: their free pages became the arena's, their areas too.
+    /// Spans dissolved: their free pages went to the arena, and their areas too.
     pub span_dissolves: u64,
     /// Vmap blocks cut from the arena (`new_vmap_block`).
     pub new_vmap_block: u64,
@@ -53,10 +52,10 @@ pub struct RangeStats {
     pub vm_map_ram: u64,
     /// Calls of `unmap_ram` that were right (`vm_unmap_ram`).
     pub vm_unmap_ram: u64,
-    /// Pages that are freed and not yet reusable for want of an unmap or a flush.
+    /// Freed pages that still need an unmap or a flush before they can be reused.
     pub vmap_lazy_nr: u64,
-    /// The most of them at one time, without an area longer than the bound, which goes as it is
-    /// freed. Exact as long as one CPU at a time works.
+    /// The most of them at one time, without areas longer than the bound, which are purged as they
+    /// are freed. Exact as long as one CPU at a time works.
     pub lazy_pages_peak: u64,
     /// Passes in which lazy pages were unmapped.
     pub purges: u64,
@@ -66,7 +65,7 @@ pub struct RangeStats {
     pub unmap_failures: u64,
     /// Calls of the platform's `flush_all`.
     pub tlb_flushes: u64,
-    /// Times that another CPU's seat was claimed to purge what it held.
+    /// Times that another CPU's seat was claimed to purge its freed pages.
     pub claims: u64,
     /// Times that all CPUs were stopped because a request would have failed.
     pub drains: u64,
@@ -74,7 +73,7 @@ pub struct RangeStats {
     pub merges_per_hold_max: u64,
     /// From the lowest page to the highest that was ever cut from the arena.
     pub va_span_pages: u64,
-    /// Where in their gaps pieces were cut from the arena.
+    /// The parts of their gaps from which pieces were cut from the arena.
     pub fits: FitCounts,
     /// The space's stop lock; only if locks are accounted.
     pub stop_lock: LockStats,

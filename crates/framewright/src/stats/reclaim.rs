@@ -19,28 +19,29 @@ pub struct ReclaimStats {
     pub pgsteal_direct: u64,
     /// Times the background was woken.
     pub kswapd_wake: u64,
-    /// Times it was woken again before a short sleep was over: below the low watermark at once.
+    /// Times it was woken again before a short sleep was over, because it was below the low
+    /// watermark at once.
     pub kswapd_low_wmark_hit_quickly: u64,
     /// Times it found itself below the high watermark when the short sleep was over.
     pub kswapd_high_wmark_hit_quickly: u64,
     /// Requests that had memory compacted.
     pub compact_stall: u64,
-    /// Of these, those after which there was a block.
+    /// Of these, requests that found a block afterwards.
     pub compact_success: u64,
-    /// And those after which there was none.
+    /// Of these, requests that did not.
     pub compact_fail: u64,
     /// Times the background began to compact.
     pub compact_daemon_wake: u64,
-    /// Looks of the migrate scanner: one for a descriptor of a pageblock that it passes by, and one
-    /// for each frame of those it goes through.
+    /// Looks of the migrate scanner: one for the descriptor of a pageblock that it passes by, and
+    /// one for each frame of a pageblock that it goes through.
     pub compact_migrate_scanned: u64,
     /// Looks of the free scanner, likewise.
     pub compact_free_scanned: u64,
     /// Frames taken out of use by either scanner: sources offered to clients, and targets.
     pub compact_isolated: u64,
-    /// Frames whose contents moved.
+    /// Frames with contents that moved.
     pub pgmigrate_success: u64,
-    /// Frames whose contents stayed.
+    /// Frames with contents that stayed.
     pub pgmigrate_fail: u64,
 }
 
@@ -107,7 +108,7 @@ impl ReclaimStats {
 }
 
 /// As `/proc/vmstat` lists them: a name and a number on each line; the stalls by order as the
-/// document's kernel did (`allocstall_order_2 7`), up to the largest order there was one of.
+/// document's kernel did (`allocstall_order_2 7`), up to the largest order that had one.
 impl fmt::Display for ReclaimStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "allocstall {}", self.allocstalls())?;

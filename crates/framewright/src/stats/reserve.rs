@@ -3,8 +3,8 @@ use core::fmt;
 /// Why puts are refused, in the order of `reserve::Refused`.
 pub const REFUSALS: [&str; 5] = ["no_pool", "full", "overtaken", "index_full", "dirty_full"];
 
-/// What guests of one kind did to a reserve, under the names of the proposal's debugfs where it has one:
-/// there with `cc_` before them for the cleancache and `fs_` for frontswap.
+/// What guests of one kind did to a reserve, under the names of the proposal's debugfs where it has
+/// one. The proposal puts `cc_` before them for the cleancache and `fs_` for frontswap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GuestStats {
     /// Pools opened.
@@ -13,9 +13,9 @@ pub struct GuestStats {
     pub stored_pages: u64,
     /// Pages that guests got.
     pub loaded_pages: u64,
-    /// Gets that found nothing.
+    /// Gets that did not find their page.
     pub load_failed_pages: u64,
-    /// Pages dropped for other pages' sake.
+    /// Pages dropped to make room for other pages.
     pub evicted_pages: u64,
     /// Pages that left because an owner took their frame.
     pub reclaimed_pages: u64,
@@ -25,7 +25,7 @@ pub struct GuestStats {
     pub invalidated_objects: u64,
     /// Pools closed (`cc_invalidated_fses`, `fs_invalidated_areas`).
     pub invalidated_pools: u64,
-    /// Calls that were to close a pool that was not there (`cc_invalidate_failed_fses`).
+    /// Calls that were to close a pool that did not exist (`cc_invalidate_failed_fses`).
     pub invalidate_failed_pools: u64,
     /// Puts refused, by reason: in the order of [`REFUSALS`].
     pub refused: [u64; REFUSALS.len()],
@@ -34,7 +34,7 @@ pub struct GuestStats {
 }
 
 impl GuestStats {
-    /// Gets that found their page, of how many gets.
+    /// Gets that found their page, and all gets.
     #[must_use]
     pub const fn hits_of_gets(&self) -> (u64, u64) {
         (
@@ -86,13 +86,13 @@ pub struct ReserveStats {
     pub frontswap: GuestStats,
     /// Runs that owners took.
     pub takes: u64,
-    /// Runs that owners asked for in vain.
+    /// Requests of owners that failed.
     pub takes_failed: u64,
-    /// Frames in runs taken that nobody had.
+    /// Free frames in runs taken.
     pub taken_free: u64,
-    /// Those with a page that had not been got since the hand passed.
+    /// Frames taken with a page that had not been got since the hand passed.
     pub taken_cold: u64,
-    /// Those with a page that had.
+    /// Frames taken with a page that had.
     pub taken_hot: u64,
     /// Frames that owners gave back.
     pub released_frames: u64,
@@ -101,7 +101,7 @@ pub struct ReserveStats {
 }
 
 impl ReserveStats {
-    /// Of both kinds of guests together.
+    /// The sum over both kinds of guests.
     #[must_use]
     pub fn guests(&self) -> GuestStats {
         let mut sum = self.cleancache;
@@ -131,7 +131,7 @@ impl fmt::Display for ReserveStats {
             ("cc_invalidated_inodes", cc.invalidated_objects),
             ("cc_invalidated_fses", cc.invalidated_pools),
             ("cc_invalidate_failed_fses", cc.invalidate_failed_pools),
-            // From here on ours.
+            // The counters from here on are ours.
             ("fs_load_failed_pages", fs.load_failed_pages),
             ("fs_invalidated_objects", fs.invalidated_objects),
             ("fs_invalidate_failed_areas", fs.invalidate_failed_pools),
@@ -159,21 +159,21 @@ impl fmt::Display for ReserveStats {
     }
 }
 
-/// What the frames of a reserve are, and the pages without a frame.
+/// The states of a reserve's frames, and the pages without a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Occupancy {
-    /// Frames that are nobody's.
+    /// Frames without a page and without an owner.
     pub free: u64,
     /// Frames into which a put is copying.
     pub filling: u64,
-    /// Frames with a page that can be dropped; those that are invalid by their object's or pool's
-    /// generation, too.
+    /// Frames with a page that can be dropped, including pages that are invalid by their object's
+    /// or pool's generation.
     pub cached: u64,
-    /// Frames out of which a get is copying that takes the page away.
+    /// Frames that a get is copying out of, to take the page away.
     pub loading: u64,
     /// Frames with a page that is on no device yet.
     pub dirty: u64,
-    /// Those that are being written.
+    /// Of the pages that are on no device yet, those being written.
     pub writing: u64,
     /// Frames that owners have.
     pub owned: u64,

@@ -3,8 +3,8 @@ use core::fmt;
 
 /// A zone's counters together, as `/proc/vmstat` lists them: a name and a number on each line.
 ///
-/// Of the frames' counters those that Linux lists too; the sums of what it counts by zone
-/// (`pgalloc_normal`) without the zone.
+/// Of the frames' counters, those that Linux lists too. What Linux counts by zone
+/// (`pgalloc_normal`) is a sum without the zone's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vmstat {
     /// What the page-frame allocator counted.

@@ -1,10 +1,10 @@
 use super::{AtomicU64, Ordering};
 
-/// A spin lock in one word of metadata. It guards no value of its own: what it protects are other
-/// words, accessed with `Relaxed` operations while it is held.
+/// A spin lock in one word of metadata. It guards no value of its own: it protects other words,
+/// accessed with `Relaxed` operations while it is held.
 ///
-/// 0 is unlocked, 1 locked; a zeroed word is an unlocked lock. Not fair and not recursive. Locks
-/// are ranked by their users; no callback runs under one.
+/// 0 is unlocked, 1 locked; a zeroed word is an unlocked lock. Not fair and not recursive. The
+/// users rank their locks; no callback runs under one.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock<'m> {
     word: &'m AtomicU64,
@@ -26,7 +26,7 @@ impl<'m> Lock<'m> {
         self.lock_and_tell(relax).0
     }
 
-    /// The same, and whether it was found taken.
+    /// The same; also returns whether it was found taken.
     #[inline]
     pub fn lock_and_tell(self, relax: impl Fn(u32)) -> (LockGuard<'m>, bool) {
         if let Some(guard) = self.try_lock() {
@@ -49,7 +49,7 @@ impl<'m> Lock<'m> {
         }
     }
 
-    /// Locks if nobody holds it.
+    /// Locks if it is free.
     #[inline]
     #[must_use]
     pub fn try_lock(self) -> Option<LockGuard<'m>> {
@@ -60,7 +60,7 @@ impl<'m> Lock<'m> {
             .map(|_| LockGuard { word: self.word })
     }
 
-    /// Whether somebody holds it now; stale as soon as it is returned.
+    /// Whether it is held now; stale as soon as it is returned.
     #[must_use]
     pub fn is_locked(self) -> bool {
         self.word.load(Ordering::Relaxed) != 0
@@ -77,7 +77,7 @@ pub struct LockGuard<'m> {
 impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: what was written under the lock is seen by the next Acquire in `try_lock`.
+        // Release: the next Acquire in `try_lock` sees what was written under the lock.
         self.word.store(0, Ordering::Release);
     }
 }

@@ -1,6 +1,6 @@
 //! Atomics, fences and one lock: `core`'s in a normal build, loom's under `cfg(loom)`, shuttle's
 //! under `cfg(shuttle)`, so that the code that is model-checked is the code that ships. Under
-//! `cfg(lines)` they are `core`'s, and tell which of them are read and written.
+//! `cfg(lines)` they are `core`'s, and record which of them are read and written.
 //!
 //! # The asymmetric fence
 //! Two sides that each write one thing and then read the other's need a full barrier on both
@@ -21,8 +21,8 @@ pub use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-/// The frequent side's fence: a store before it is seen before a load after it, by whoever calls
-/// the platform's barrier in between.
+/// The frequent side's fence. A CPU that calls the platform's barrier in between sees a store
+/// before it before a load after it.
 ///
 /// With `asymmetric` it costs no instruction; without, it is a full barrier (about 10 ns). Pass
 /// the platform's `ASYMMETRIC` constant. In a model it is always a full barrier, because models
@@ -36,7 +36,7 @@ pub fn light_fence(asymmetric: bool) {
     }
 }
 
-/// Sets `bits` in `word` and returns what was there; `SeqCst`, or with `alone` a load and a store,
+/// Sets `bits` in `word` and returns the old value; `SeqCst`, or with `alone` a load and a store,
 /// which cost a tenth.
 #[inline(always)]
 pub(crate) fn set_bits(word: &AtomicU64, bits: u64, alone: bool) -> u64 {
@@ -49,7 +49,7 @@ pub(crate) fn set_bits(word: &AtomicU64, bits: u64, alone: bool) -> u64 {
     }
 }
 
-/// Clears `bits` in `word` and returns what was there; as [`set_bits`].
+/// Clears `bits` in `word` and returns the old value; as [`set_bits`].
 #[inline(always)]
 pub(crate) fn clear_bits(word: &AtomicU64, bits: u64, alone: bool) -> u64 {
     if alone {
@@ -69,9 +69,10 @@ pub(crate) fn model_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// A `SeqCst` load, in one order with all other `SeqCst` accesses. Loom treats those as `AcqRel`;
-/// there it is an exchange that changes nothing: it sees who changed the word before it, and is seen by
-/// who changes it later, and orders nothing else. A fence would, and hide what it orders by accident.
+/// A `SeqCst` load, in one order with all other `SeqCst` accesses. Loom treats those as `AcqRel`.
+/// There it is an exchange that changes nothing: it sees the last change of the word, the next
+/// change sees it, and it orders nothing else. A fence would order more, and hide what it orders by
+/// accident.
 #[inline(always)]
 pub(crate) fn load_in_order(word: &AtomicU64) -> u64 {
     if cfg!(loom) {

@@ -1,8 +1,8 @@
 /// What the caller of a request may do while it waits \[the gfp flags' `__GFP_DIRECT_RECLAIM`,
-/// `__GFP_IO`, `__GFP_FS`\]. One value, that every inner step of a request obeys.
+/// `__GFP_IO`, `__GFP_FS`\]. One value, which every inner step of a request obeys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Context {
-    /// It may wait: for other CPUs, for a clean-up that takes long, for somebody else's memory.
+    /// It may wait: for other CPUs, for a clean-up that takes long, for memory of other users.
     pub may_block: bool,
     /// It may have others give memory back before it is served.
     pub may_reclaim: bool,
@@ -30,7 +30,7 @@ impl Context {
         may_io: false,
         ..Self::NOFS
     };
-    /// Nothing that waits \[`GFP_NOWAIT`\]: what is there at once, or an error.
+    /// No waiting \[`GFP_NOWAIT`\]: what is there at once, or an error.
     pub const NOWAIT: Self = Self {
         may_block: false,
         may_reclaim: false,

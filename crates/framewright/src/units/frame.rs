@@ -3,8 +3,8 @@ use core::fmt;
 
 /// The number of a base-size piece of physical memory \[pfn\].
 ///
-/// Frame 0 is an ordinary frame. The number is absolute: zones start where memory starts. In memory
-/// it is its number, so that a caller in C has an array of frames as one of `uint64_t`.
+/// Frame 0 is an ordinary frame. The number is absolute: zones start where memory starts. It is
+/// laid out like its number, so an array of frames is one of `uint64_t` to a caller in C.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Frame(pub u64);

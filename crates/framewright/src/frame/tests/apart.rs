@@ -55,7 +55,7 @@ fn a4_what_is_apart_stays_what_it_is_until_that_ends() {
     };
     let apart = zone.set_apart(2..4).unwrap();
     all_refused(3, true);
-    // Into pageblocks that are nobody's, blocks may reach that are to move.
+    // A block that is to move may reach into pageblocks that no call empties.
     zone.pin(Frame(512)).unwrap();
     let reach = |from: usize, to: usize| apart.keep_unpinned_beyond(&(512 * from..512 * to));
     let refused = |from, to| reach(from, to).map(|_| ()).unwrap_err();
@@ -250,7 +250,7 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
     let found = seat.take_targets(order(1), Room::Below(order(8)), &mut targets[4..]);
     assert_eq!(found.taken, 8);
     assert!(targets[4..12].iter().all(|frame| frame.0 / 512 == 1));
-    // For a whole pageblock what is in stock may go, too: of pageblock 0 nothing moves.
+    // To make a whole pageblock the stock may go, too: nothing in pageblock 0 moves.
     let mut stock = [Frame(0); 8];
     let found = seat.take_targets(order(1), Room::Below(order(9)), &mut stock);
     assert_eq!(found.taken, 6);
@@ -283,7 +283,7 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
     assert_eq!(seat.free_at_once(held.iter().copied()), frames);
     assert_eq!(zone.stats().nr_free_pages, free + frames);
     zone.verify().unwrap();
-    // A second time none of them is live.
+    // The second time none of them is live.
     assert_eq!(seat.free_at_once(held.iter().copied()), 0);
     assert_eq!(zone.stats().bad_frees, held.len() as u64);
     assert_eq!(zone.stats().nr_free_pages, free + frames);
@@ -313,8 +313,8 @@ fn what_leaves_a_settled_pageblock_finds_room_in_none_that_is_settled_or_free() 
     let layout = ZoneLayout::new(Frame(0), 512 * 8);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &caching(0), &mut memory);
-    // Each with four free frames: 0 and 1 with an eighth and less that cannot move, 2 with none, 3 with nothing
-    // else. 4 to 7 are free.
+    // Each has four free frames. Of 0 and 1 an eighth or less cannot move, of 2 nothing, of 3
+    // everything. 4 to 7 are free.
     zone.alloc_run(run(0, 64), Unmovable).unwrap();
     zone.alloc_run(run(64, 444), Movable).unwrap();
     zone.alloc_run(run(512, 63), Unmovable).unwrap();

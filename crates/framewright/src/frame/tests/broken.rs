@@ -29,7 +29,7 @@ fn verdict(damage: Broke) -> Result<(), Broken> {
 #[test]
 fn verify_names_the_invariant_that_is_broken_and_where() {
     let cases: [(&str, usize, Broke); 15] = [
-        // A frame that is free and absent; one that is nothing.
+        // A frame that is free and absent; one whose tag says nothing.
         ("F1", 1, |zone, _| zone.set_tag(512 + 400, Tag::ABSENT)),
         ("F1", 1, |zone, _| zone.set_tag(700, Tag::NONE)),
         // Counted as movable, tagged as unmovable.

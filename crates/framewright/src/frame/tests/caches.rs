@@ -127,7 +127,7 @@ fn many_cpus_share_the_limit_and_look_at_it_every_few_times() {
     };
     assert_eq!(fetch(&mut seat), [51, 0, 0, 0, 0], "not every time");
     assert_eq!(fetch(&mut seat), [3, 0, 0, 0, 0], "every second time");
-    // Whose limit is zero looks every time.
+    // A cache with limit zero looks every time.
     zone.drain();
     seat.alloc(order(1), Movable).unwrap();
     assert_eq!(limits(&seat)[1], 1);
@@ -296,7 +296,7 @@ fn each_cpu_stays_in_the_pageblock_that_it_works_in_while_large_blocks_abound() 
     );
     assert_eq!(zone.reserved_by(15), None);
     assert_eq!(zone.reserved_by(14), None);
-    // What cannot move stays with its kind instead, and large blocks reserve nothing.
+    // Unmovable blocks stay with their kind instead, and large blocks reserve nothing.
     for seat in &mut seats {
         let frame = seat.alloc(order(0), Unmovable).unwrap();
         assert_eq!(frame.0 / 512, 0);
@@ -429,7 +429,7 @@ fn a_pair_of_a_cached_order_takes_no_lock() {
                 seat.free(frame, order(size)).unwrap();
             }
             let drains = zone.stats().drains;
-            // Somebody else holds every pageblock. What needs one fails, or leaves a mark.
+            // Another CPU holds every pageblock. Requests that need one fail, or leave a mark.
             let locked = |id| zone.try_lock(zone.nobodys_seat(), id).unwrap();
             let held: Vec<_> = (0..40).map(locked).collect();
             assert_eq!(seats[0].try_alloc(order(5), mobility), None);
@@ -450,7 +450,7 @@ fn a_pair_of_a_cached_order_takes_no_lock() {
             held.into_iter().for_each(super::block::Held::unlock);
             let remote = |seat: &Seat<'_, '_, _>| seat.words.read(super::seat::counter::REMOTE);
             assert_eq!((remote(&seats[0]), remote(&seats[1])), (0, 0));
-            // Nobody was stopped, which is what takes the zone's own lock.
+            // No CPU was stopped, so none took the zone's own lock.
             assert_eq!(zone.stats().drains, drains);
         }
     }

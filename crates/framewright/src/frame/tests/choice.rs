@@ -197,7 +197,7 @@ fn a_cpu_that_goes_away_leaves_a_region_to_the_one_that_went_there() {
     met(Unmovable, &[], Some(0), &[0, 1]);
     met(Unmovable, &[0], Some(1), &[1024, 1025]);
     met(Movable, &[1299], Some(1), &[511, 510]);
-    // With its own region at an end it goes to the first one that nobody has.
+    // With its own region at an end it goes to the first one that no CPU has.
     let far: Vec<_> = (1024..1300).chain([0, 1]).collect();
     met(Unmovable, &[0], Some(1), &far);
     let near: Vec<_> = (512..1024).chain([1024, 1025]).collect();

@@ -34,7 +34,7 @@ fn each_fallback_is_counted_by_who_wanted_and_who_owned() {
                 .alloc(order(0), wanted)
                 .unwrap();
             let stats = zone.stats();
-            // What cannot move is alike: the pageblock is theirs together, and changes its name.
+            // Unmovable kinds share the pageblock, which changes its label.
             if wanted.is_movable() || owner.is_movable() {
                 assert_eq!((stats.steals, stats.relabels), (once, [[0; 3]; 3]));
                 assert_eq!(zone.pageblock(0).label, Label::Of(owner));
@@ -107,7 +107,7 @@ fn every_seat_adds_to_every_counter() {
         expected.pgfree += 4;
         expected.bad_frees += 1;
         expected.nr_free_pages -= 40;
-        // A free while somebody else works in the pageblock.
+        // A free while another CPU works in the pageblock.
         let id = kept.0 as usize / 512;
         let held = zone.try_lock(zone.nobodys_seat(), id).unwrap();
         seat.free_uncached(kept.0 as usize, order(3), Unmovable)

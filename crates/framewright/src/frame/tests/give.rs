@@ -153,7 +153,7 @@ fn a_full_pageblock_that_is_not_one_block_is_not_given_back_whole() {
         zone.alloc_at(Frame(start), order(8), Movable).unwrap();
     }
     zone.alloc_at(Frame(1024), order(9), Movable).unwrap();
-    // Somebody else has freed it meanwhile, and somebody else again has a part of it.
+    // One CPU has freed it meanwhile, and another one has a part of it.
     assert_eq!(zone.meta(1), zone.meta(2));
     assert_eq!(zone.give_whole(seat.words, 512, Movable), None);
     assert_eq!(zone.pageblock(1).free, 0);

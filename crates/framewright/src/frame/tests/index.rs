@@ -62,7 +62,8 @@ fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
             index.find(row, End::Highest, Some(id), false),
             of_row(row).filter(|&i| i < id).max()
         );
-        // What is set for nothing is cleared on the way: then the first look finds what is there.
+        // The search clears bits without a pageblock on the way, so the first look then finds what
+        // is there.
         let last = index.find(row, End::Highest, None, true);
         let last = last.filter(|&id| id >= 4096);
         assert_eq!(index.find_at_end(row, End::Highest), last);
@@ -99,7 +100,7 @@ fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
                 if index.find(row, End::Lowest, None, true).is_some() {
                     break Some(class);
                 }
-                // Cleared here, so it is not the cheapest any more.
+                // Its bit is cleared here, so it is no longer the cheapest.
                 index.lower_flag(list, row);
                 from = rank;
             };
@@ -146,7 +147,7 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
             index.insert(order * classes + class, class % blocks);
         }
         assert!(found().eq(all.iter().copied().enumerate()));
-        // Those that were there and are gone are passed by, once somebody has looked.
+        // A search passes by rows that have become empty, after a first look.
         for class in (0..classes).filter(|class| class % 3 != 0) {
             let row = order * classes + class;
             index.remove(row, class % blocks);
@@ -204,7 +205,7 @@ fn i2_every_level_above_a_leaf_bit_counts() {
         let word = list * 4 + rank / 64;
         assert!(!damaged(&|index| clear(&index.ranked[word], rank % 64)));
     }
-    // What is set for nothing does no harm.
+    // A bit without a pageblock does no harm.
     assert!(damaged(&|index| _ = set_bits(&index.some[0], 1, true)));
     assert!(damaged(&|index| _ = set_bits(&index.summaries[0], 1, true)));
 }

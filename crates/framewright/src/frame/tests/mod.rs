@@ -309,7 +309,7 @@ fn a_seat_is_one_threads_at_a_time() {
     let mut memory = memory(&layout);
     let zone = empty_zone(&layout, &mut memory);
     let seat = zone.seat(CpuId(1)).unwrap();
-    // Being refused gives nothing back: again is refused again.
+    // A refused call gives nothing back: the next one is refused as well.
     for _ in 0..2 {
         assert_eq!(zone.seat(CpuId(1)).unwrap_err(), SeatError::Taken(CpuId(1)));
     }

@@ -1,5 +1,5 @@
-//! Every interleaving of the words that CPUs share without a lock: a pageblock's lock and its second
-//! bitmap, the index above the leaves, and whose turn a seat is.
+//! Every interleaving of the words that CPUs share without a lock: a pageblock's lock and its
+//! second bitmap, the index above the leaves, and the turn of a seat.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib frame::models`
 
 extern crate std;
@@ -32,7 +32,7 @@ type OwnSeat = Seat<'static, 'static, Fenced>;
 
 const MOVABLE: Mobility = Mobility::Movable;
 
-/// A zone of one pageblock of `order`, in which nothing is cached.
+/// A zone of one pageblock of `order`, with nothing cached.
 fn pageblock(order: u8, cpus: u16) -> SharedZone {
     pageblock_with(order, cpus, Config::default().fallback)
 }
@@ -64,7 +64,8 @@ fn give(zone: SharedZone, cpu: u16, block: usize) {
     seat.give_live(block, Order::ZERO, MOVABLE).unwrap();
 }
 
-/// No CPU holds the pageblock and nothing is left in it; so many frames are free, and the index says so.
+/// Asserts that no CPU holds the pageblock, that nothing is left in it, and that the index knows
+/// its `free` frames.
 fn assert_settled(zone: SharedZone, free: u64) {
     assert_eq!(zone.descriptor(0)[LOCK].load(Relaxed), 0, "F4: the lock");
     assert_eq!(zone.remote_bitmap(0)[0].load(Relaxed), 0, "F4: remote");

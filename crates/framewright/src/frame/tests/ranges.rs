@@ -550,7 +550,7 @@ fn frames_are_freed_by_any_run_over_allocations_and_a_wrong_one_changes_nothing(
         zone.stats().nr_free_pages
     };
     let before = free(&zone);
-    // Frame 75 belongs to nobody, and nothing before it is freed for that.
+    // Frame 75 is not allocated, and nothing before it is freed either.
     assert_eq!(
         seat.free_frames(run(70, 8)),
         Err(FreeError::AlreadyFree(Frame(75)))

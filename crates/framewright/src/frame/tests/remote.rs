@@ -1,4 +1,4 @@
-//! Frees into pageblocks that somebody holds, one after the other: what threads do by chance.
+//! Frees into pageblocks that another CPU holds, one after the other: what threads do by chance.
 
 use super::tag::Tag;
 use super::*;
@@ -159,7 +159,7 @@ fn f7_what_only_a_racing_double_free_explains_is_counted_and_not_handed_out() {
         seat.words.set_limit(Movable, 0, 4);
         seat.free(frame, order(0)).unwrap();
     };
-    // Somebody else's tag is over ours: it is theirs to hand out.
+    // Another CPU's tag has replaced ours, so that CPU hands the block out.
     let theirs = Tag::cached(other.words.number, order(0), Movable);
     free_cached(&mut seat, Frame(7));
     zone.set_tag(7, theirs);
@@ -197,7 +197,7 @@ fn f7_of_several_cached_blocks_of_a_pageblock_its_own_go_back() {
         seat.words.set_limit(Movable, 0, 4);
         seat.free(Frame(frame), order(0)).unwrap();
     }
-    // Somebody else's tag is over ours: it is theirs to hand out.
+    // Another CPU's tag has replaced ours, so that CPU hands the block out.
     zone.set_tag(8, Tag::cached(other.words.number, order(0), Movable));
     seat.words.spill(&zone, Movable, order(0), 0);
     let free = [7, 8, 9].map(|frame| zone.is_free(Frame(frame)));

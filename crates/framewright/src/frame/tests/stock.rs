@@ -109,7 +109,7 @@ fn f3_frames_in_a_stock_are_free_to_everybody_who_frees_them() {
         let refused = seat.free(frame, order(6));
         assert!(refused.is_err());
     }
-    // A seat whose cache is empty, and whose stock is not, hands out nothing the short way.
+    // A seat with an empty cache and a filled stock hands out nothing on the fast path.
     while seat.words.cached(Movable, 0) > 0 {
         seat.alloc(order(0), Movable).unwrap();
     }

@@ -22,11 +22,10 @@ pub struct Boxed<T: ?Sized, A: Memory, W: Where> {
     owns: PhantomData<T>,
 }
 
-// SAFETY: the owner has its value alone, as if it lay in the owner; the memory may be used by any
-// thread (the contract), and what is asked of the handle on another thread is asked of one that
-// may be there.
+// SAFETY: the owner alone has its value, as if it lay in the owner. Any thread may use the memory
+// (the contract). A handle is used on another thread only if it may be there.
 unsafe impl<T: ?Sized + Send, A: Memory + Send, W: Where> Send for Boxed<T, A, W> {}
-// SAFETY: a shared owner gives out shared values and handles only.
+// SAFETY: a shared owner gives out only shared values and handles.
 unsafe impl<T: ?Sized + Sync, A: Memory + Sync, W: Where> Sync for Boxed<T, A, W> {}
 
 impl<T, A: Memory, W: Where> Boxed<T, A, W> {
@@ -41,7 +40,7 @@ impl<T, A: Memory, W: Where> Boxed<T, A, W> {
         }
     }
 
-    /// The value; its memory is given back.
+    /// Takes the value out, and gives its memory back.
     #[must_use]
     pub fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
@@ -61,7 +60,7 @@ impl<T, A: Memory, W: Where> Boxed<MaybeUninit<T>, A, W> {
     /// Memory for a value to come, of any contents.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no memory.
     pub fn try_uninit(heap: A) -> Result<Self, A::Error> {
         Self::try_of(heap, false)
     }
@@ -69,7 +68,7 @@ impl<T, A: Memory, W: Where> Boxed<MaybeUninit<T>, A, W> {
     /// Memory for a value to come, full of zeroes.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no memory.
     pub fn try_zeroed(heap: A) -> Result<Self, A::Error> {
         Self::try_of(heap, true)
     }
@@ -89,18 +88,18 @@ impl<T, A: Memory, W: Where> Boxed<MaybeUninit<T>, A, W> {
         })
     }
 
-    /// Puts a value there.
+    /// Writes a value there.
     #[must_use]
     pub fn write(mut self, value: T) -> Boxed<T, A, W> {
         (*self).write(value);
-        // SAFETY: it was written a line above.
+        // SAFETY: `write` above wrote it.
         unsafe { self.assume_init() }
     }
 
-    /// The same memory, as that of a value.
+    /// The same memory, now as that of a value.
     ///
     /// # Safety
-    /// A valid `T` has been written there; zeroes are one or not, as the type has it.
+    /// A valid `T` has been written there; whether zeroes are one depends on the type.
     #[must_use]
     pub unsafe fn assume_init(self) -> Boxed<T, A, W> {
         let (value, heap) = self.into_raw();
@@ -111,7 +110,7 @@ impl<T, A: Memory, W: Where> Boxed<MaybeUninit<T>, A, W> {
 }
 
 impl<T: ?Sized, A: Memory, W: Where> Boxed<T, A, W> {
-    /// The value's address and the handle: the memory is the caller's now.
+    /// Gives up the value's address and the handle: the memory is the caller's now.
     #[must_use = "the value is not dropped, nor its memory given back"]
     pub fn into_raw(self) -> (NonNull<T>, A) {
         let this = ManuallyDrop::new(self);
@@ -119,13 +118,13 @@ impl<T: ?Sized, A: Memory, W: Where> Boxed<T, A, W> {
         (this.value, unsafe { core::ptr::read(&this.heap) })
     }
 
-    /// An owner again, perhaps of the same value as another type: an unsized one, such as a trait
-    /// object.
+    /// Makes an owner again, perhaps of the same value as another type: an unsized one, such as a
+    /// trait object.
     ///
     /// # Safety
-    /// Both came from [`into_raw`](Self::into_raw) of an owner at the same place, and nobody uses
-    /// them otherwise. `value` is the same address, and what it points to is valid there and has
-    /// the same layout.
+    /// Both came from [`into_raw`](Self::into_raw) of an owner at the same place, and are in no
+    /// other use. `value` is the same address, and what it points to is valid there and has the
+    /// same layout.
     #[must_use]
     pub const unsafe fn from_raw(value: NonNull<T>, heap: A) -> Self {
         // INVARIANT: by the caller's promise.
@@ -144,8 +143,8 @@ impl<T: ?Sized, A: Memory, W: Where> Boxed<T, A, W> {
         A: 'a,
     {
         let this = ManuallyDrop::new(self);
-        // SAFETY: valid and this owner's alone, which does not exist any more; the handle is not
-        // dropped, so that the memory stays.
+        // SAFETY: valid, and this owner alone had it, which no longer exists. The handle is not
+        // dropped, so the memory stays.
         unsafe { &mut *this.value.as_ptr() }
     }
 
@@ -168,7 +167,7 @@ impl<T: ?Sized, A: Memory, W: Where> Boxed<T, A, W> {
     }
 }
 
-/// Memory that is given back at the end of a block, also if something in it panics.
+/// Memory that is given back at the end of a block, even if something in it panics.
 struct Freed<A: Memory> {
     at: NonNull<u8>,
     layout: Layout,
@@ -178,8 +177,8 @@ struct Freed<A: Memory> {
 impl<A: Memory> Drop for Freed<A> {
     fn drop(&mut self) {
         if self.layout.size() > 0 {
-            // SAFETY: the memory is that of an owner which does not exist any more, from its
-            // handle and for its layout (the owner's invariant), and its value is gone.
+            // SAFETY: the memory was that of an owner that no longer exists, came from its handle
+            // and for its layout (the owner's invariant), and its value is gone.
             unsafe { self.heap.free(self.at, self.layout) };
         }
     }

@@ -9,7 +9,7 @@ pub struct Refused<T, E> {
     pub error: E,
 }
 
-// By hand, so that no value need have it.
+// By hand, so that the value need not implement `Debug`.
 impl<T, E: fmt::Debug> fmt::Debug for Refused<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Refused");
@@ -25,12 +25,12 @@ impl<T, E: fmt::Display> fmt::Display for Refused<T, E> {
 
 impl<T, E: core::error::Error> core::error::Error for Refused<T, E> {}
 
-/// Why a vector did not get longer. It is as it was.
+/// Why a vector did not get longer. It is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReserveError<E> {
-    /// So many elements are more bytes than an object can have. Retrying cannot help.
+    /// The elements need more bytes than an object can have. Retrying cannot help.
     TooLong {
-        /// The length that was wanted, or the largest number if it is none.
+        /// The length that was wanted, or the largest number if it overflows.
         elements: usize,
     },
     /// There was no memory.

@@ -7,7 +7,7 @@ use core::ops::Range;
 /// The elements of a [`Vector`](super::Vector), one after another.
 ///
 /// # Invariants
-/// - Those elements of the buffer whose numbers are in `left` are valid and this iterator's alone.
+/// - The elements of the buffer with numbers in `left` are valid, and this iterator alone has them.
 pub struct IntoIter<T, A: Memory, W: Where> {
     buffer: Buffer<T, A, W>,
     left: Range<usize>,
@@ -15,7 +15,7 @@ pub struct IntoIter<T, A: Memory, W: Where> {
 
 impl<T, A: Memory, W: Where> IntoIter<T, A, W> {
     /// # Safety
-    /// The first `len` elements are valid, and nobody else's.
+    /// The first `len` elements are valid, and the caller gives them up.
     pub(super) const unsafe fn new(buffer: Buffer<T, A, W>, len: usize) -> Self {
         // INVARIANT: by the caller's promise.
         Self {
@@ -24,7 +24,7 @@ impl<T, A: Memory, W: Where> IntoIter<T, A, W> {
         }
     }
 
-    /// The elements that are left.
+    /// The elements that remain.
     #[must_use]
     pub const fn as_slice(&self) -> &[T] {
         let len = self.left.end - self.left.start;
@@ -35,7 +35,7 @@ impl<T, A: Memory, W: Where> IntoIter<T, A, W> {
         }
     }
 
-    /// Takes an element that is not in `left` any more.
+    /// Takes an element that is no longer in `left`.
     ///
     /// # Safety
     /// It was in `left` until now.
@@ -73,8 +73,8 @@ impl<T, A: Memory, W: Where> FusedIterator for IntoIter<T, A, W> {}
 impl<T, A: Memory, W: Where> Drop for IntoIter<T, A, W> {
     fn drop(&mut self) {
         let left = core::mem::replace(&mut self.left, 0..0);
-        // SAFETY: valid, and not in `left` any more, so that they are dropped once. The buffer gives
-        // its memory back after this, also if an element panics.
+        // SAFETY: valid, and no longer in `left`, so they are dropped once. The buffer gives its
+        // memory back after this, even if an element panics.
         unsafe {
             let first = self.buffer.start().add(left.start);
             core::ptr::slice_from_raw_parts_mut(first.as_ptr(), left.len()).drop_in_place();

@@ -1,4 +1,5 @@
-//! Values in memory of the object allocator's, which is given back when they are dropped.
+//! Values in memory of the object allocator, which get their memory back to it when they are
+//! dropped.
 //!
 //! ```text
 //!   KBox, KVec     contiguous in memory        [kmalloc]
@@ -6,18 +7,18 @@
 //!   KVBox, KVVec   contiguous if it is there, else mapped pages   [kvmalloc]
 //! ```
 //!
-//! An owner holds a handle to the memory that it came from, as a value: nothing is global, and two
-//! heaps in one program have owners side by side. Effort and context of what an owner asks for are
-//! the handle's. Every operation that needs memory says so in its name (`try_`), and returns what
-//! it was given when there was none.
+//! An owner holds a handle to the memory that it came from, as a value. Nothing is global, so two
+//! heaps in one program have owners side by side. The handle has the effort and the context of an
+//! owner's requests. Every operation that needs memory says so in its name (`try_`), and returns
+//! its argument when there was no memory.
 //!
-//! The engine itself knows addresses as numbers and never touches an object. Where they are real
-//! addresses, of a kernel or of a process, a few lines make a [`Memory`] of a seat.
+//! The engine itself knows addresses as numbers and never touches an object. If they are real
+//! addresses, of a kernel or of a process, a few lines turn a seat into a [`Memory`].
 //!
 //! # Sources
 //! The names are those of Rust for Linux.
 
-// UNSAFETY: values are put into memory that is known by its address only, and taken out again.
+// UNSAFETY: values are put into memory that is known only by its address, and taken out again.
 #![allow(unsafe_code)]
 
 mod boxed;
@@ -99,16 +100,16 @@ impl Where for Either {
 /// requests that it makes.
 ///
 /// # Safety
-/// Who implements it promises, of each pointer that [`alloc`](Self::alloc) and
+/// An implementation promises, for each pointer that [`alloc`](Self::alloc) and
 /// [`resize`](Self::resize) return:
 /// - As many bytes as asked for may be read and written through it, by any thread and by plain
 ///   accesses, from then on until it is passed to [`free`](Self::free) or to a `resize` that
 ///   succeeds, on this handle or one that it was moved or cloned to; or until all of those are
 ///   gone.
-/// - Nobody else accesses them meanwhile.
+/// - No other code accesses them meanwhile.
 /// - It is aligned as asked for.
 ///
-/// And that none of the three unwinds.
+/// It also promises that none of the three unwinds.
 pub unsafe trait Memory {
     /// Why there is no memory.
     type Error;
@@ -116,11 +117,11 @@ pub unsafe trait Memory {
     /// Memory for an object of that layout, zeroed if `zero` says so, and else of any contents.
     ///
     /// # Errors
-    /// If there is none; also if zero bytes are asked for, which no owner does.
+    /// If there is none, or if zero bytes are asked for, which no owner does.
     fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, Self::Error>;
 
-    /// Changes the length of an object to `bytes`, at the same alignment. The bytes that both
-    /// lengths have are kept; the object may move, and the old pointer is nobody's then.
+    /// Changes the length of an object to `bytes`, at the same alignment. Keeps the bytes that both
+    /// lengths have. The object may move, and the old pointer is then invalid.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc); the object is as it was.
@@ -139,13 +140,13 @@ pub unsafe trait Memory {
     /// Gives an object's memory back.
     ///
     /// # Safety
-    /// `at` came from this handle for this layout, or a `resize` to its length; it is not free, and
-    /// not used any more.
+    /// `at` came from this handle for this layout, or a `resize` to its length. It is not free, and
+    /// no longer in use.
     unsafe fn free(&self, at: NonNull<u8>, layout: Layout);
 }
 
-// SAFETY: all promises are those of the handle referred to; moving or copying the reference
-// changes nothing about it.
+// SAFETY: all promises are those of the handle referred to; moving or copying the reference does
+// not change them.
 unsafe impl<M: Memory + ?Sized> Memory for &M {
     type Error = M::Error;
 

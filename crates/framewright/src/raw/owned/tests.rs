@@ -13,12 +13,12 @@ use std::sync::Mutex;
 use std::vec::Vec;
 use std::{format, vec};
 
-/// The system's memory, each object of which is remembered: with which layout, and where.
+/// The system's memory. Remembers each object: its layout, and where it lies.
 #[derive(Default)]
 struct Heap {
     live: Mutex<BTreeMap<usize, (Layout, Place)>>,
     asked: AtomicUsize,
-    /// Objects of more bytes are refused, if it is not 0.
+    /// Larger objects are refused, if it is not 0.
     bytes_max: AtomicUsize,
 }
 
@@ -478,7 +478,8 @@ fn owners_go_to_other_threads_if_their_values_and_their_heap_may() {
     });
     assert_eq!(heap.live(), 0);
 
-    // What may not: two candidates for `_` where the type is Send or Sync, and no code then.
+    // The types that must not be: two candidates for `_` if the type is Send or Sync, so no code
+    // compiles.
     trait NotSend<Marker> {
         fn check() {}
     }

@@ -10,7 +10,7 @@ use core::slice;
 /// Elements side by side in memory of `A`, at the place `W`: see [`KVVec`](super::KVVec),
 /// [`KVec`](super::KVec) and [`VVec`](super::VVec).
 ///
-/// It gets longer by the memory's `resize` \[`kvrealloc`\], to twice its capacity at least, or, if
+/// It gets longer by the memory's `resize` \[`kvrealloc`\], to at least twice its capacity, or, if
 /// there is not so much, to what was asked for. Elements without bytes take no memory.
 ///
 /// # Invariants
@@ -21,7 +21,7 @@ pub struct Vector<T, A: Memory, W: Where> {
     len: usize,
 }
 
-/// Memory for so many elements, whose contents it does not know.
+/// Memory for `capacity` elements, without knowledge of their contents.
 ///
 /// # Invariants
 /// - Unless the elements have no bytes or `capacity` is 0, `start` is memory from `heap` at the
@@ -34,15 +34,14 @@ pub(super) struct Buffer<T, A: Memory, W: Where> {
     owns: PhantomData<T>,
 }
 
-// SAFETY: a buffer has its memory alone, which may be used by any thread (the contract); see
-// `Boxed`.
+// SAFETY: a buffer alone has its memory, which any thread may use (the contract); see `Boxed`.
 unsafe impl<T: Send, A: Memory + Send, W: Where> Send for Buffer<T, A, W> {}
-// SAFETY: as above; a shared buffer gives out shared elements only.
+// SAFETY: as above; a shared buffer gives out only shared elements.
 unsafe impl<T: Sync, A: Memory + Sync, W: Where> Sync for Buffer<T, A, W> {}
 
 impl<T, A: Memory, W: Where> Buffer<T, A, W> {
     const HAS_BYTES: bool = size_of::<T>() > 0;
-    /// The capacity to begin with: what is not a few bytes.
+    /// The first capacity: more than a few bytes.
     const CAPACITY_MIN: usize = match size_of::<T>() {
         0..=1 => 16,
         2..=1024 => 4,
@@ -68,7 +67,7 @@ impl<T, A: Memory, W: Where> Buffer<T, A, W> {
         if !Self::HAS_BYTES || self.capacity == 0 {
             return None;
         }
-        // It was asked for with this layout.
+        // The memory was asked for with this layout.
         Layout::array::<T>(self.capacity).ok()
     }
 
@@ -109,15 +108,15 @@ impl<T, A: Memory, W: Where> Buffer<T, A, W> {
 impl<T, A: Memory, W: Where> Drop for Buffer<T, A, W> {
     fn drop(&mut self) {
         if let Some(layout) = self.layout() {
-            // SAFETY: from this handle with this layout, and this buffer's alone (invariant), which
-            // does not exist any more.
+            // SAFETY: from this handle with this layout, and this buffer alone had it (invariant),
+            // which no longer exists.
             unsafe { self.heap.free(self.start.cast(), layout) };
         }
     }
 }
 
 impl<T, A: Memory, W: Where> Vector<T, A, W> {
-    /// A vector of nothing, which takes no memory yet.
+    /// An empty vector, which takes no memory yet.
     #[must_use]
     pub const fn new(heap: A) -> Self {
         Self {
@@ -126,10 +125,10 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
         }
     }
 
-    /// A vector of nothing with memory for `capacity` elements.
+    /// An empty vector with memory for `capacity` elements.
     ///
     /// # Errors
-    /// If there is none; the handle is dropped then.
+    /// If there is no memory; the handle is dropped then.
     pub fn try_with_capacity(capacity: usize, heap: A) -> Result<Self, ReserveError<A::Error>> {
         let mut this = Self::new(heap);
         if capacity > this.buffer.capacity {
@@ -138,7 +137,7 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
         Ok(this)
     }
 
-    /// Makes room for `more` elements: so many can be added then without an error.
+    /// Makes room for `more` elements: that many can then be added without an error.
     ///
     /// # Errors
     /// If there is no memory, or no such length. The vector is as it was.
@@ -161,7 +160,7 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
         {
             return Err(Refused { value, error });
         }
-        // SAFETY: below the capacity, so inside the buffer's memory, and nothing is there.
+        // SAFETY: below the capacity, so inside the buffer's memory, and the place is empty.
         unsafe { self.buffer.start.add(self.len).write(value) };
         // INVARIANT: one more element is valid.
         self.len += 1;
@@ -185,17 +184,17 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
             len: &mut self.len,
         };
         for value in from {
-            // SAFETY: below the capacity, so inside the buffer's memory, and nothing is there.
+            // SAFETY: below the capacity, so inside the buffer's memory, and the place is empty.
             unsafe { self.buffer.start.add(added.now).write(value.clone()) };
             added.now += 1;
         }
         Ok(())
     }
 
-    /// Takes the last element away, and returns it.
+    /// Removes the last element, and returns it.
     pub fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
-        // SAFETY: it was valid, and does not count any more, so that it is read once.
+        // SAFETY: it was valid, and no longer counts, so it is read once.
         Some(unsafe { self.buffer.start.add(self.len).read() })
     }
 
@@ -204,10 +203,9 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
         let Some(gone) = self.len.checked_sub(len) else {
             return;
         };
-        // INVARIANT: the first `len` are valid; what a panic leaves behind does not count.
+        // INVARIANT: the first `len` are valid; elements that a panic leaves behind do not count.
         self.len = len;
-        // SAFETY: these elements were valid, and do not count any more, so that they are dropped
-        // once.
+        // SAFETY: these elements were valid, and no longer count, so they are dropped once.
         unsafe {
             let first = self.buffer.start.add(len);
             core::ptr::slice_from_raw_parts_mut(first.as_ptr(), gone).drop_in_place();
@@ -237,10 +235,10 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
         }
     }
 
-    /// Says that the first `len` elements are valid.
+    /// Declares that the first `len` elements are valid.
     ///
     /// # Safety
-    /// They are: those behind the former length have been written by
+    /// They are: those behind the former length have been written through
     /// [`spare_capacity_mut`](Self::spare_capacity_mut). `len` is at most the capacity.
     pub const unsafe fn set_len(&mut self, len: usize) {
         // INVARIANT: by the caller's promise.
@@ -268,8 +266,8 @@ impl<T, A: Memory, W: Where> Vector<T, A, W> {
     }
 }
 
-/// A length that is counted where the compiler knows that no element lies, and is the vector's in
-/// the end, also if a clone panics.
+/// A length that is counted where the compiler knows that it does not overlap the elements, and
+/// that becomes the vector's in the end, even if a clone panics.
 struct Added<'v> {
     len: &'v mut usize,
     now: usize,
@@ -277,14 +275,14 @@ struct Added<'v> {
 
 impl Drop for Added<'_> {
     fn drop(&mut self) {
-        // INVARIANT: so many elements are valid.
+        // INVARIANT: that many elements are valid.
         *self.len = self.now;
     }
 }
 
 impl<T, A: Memory, W: Where> Drop for Vector<T, A, W> {
     fn drop(&mut self) {
-        // The buffer gives its memory back after this, also if an element panics.
+        // The buffer gives its memory back after this, even if an element panics.
         self.clear();
     }
 }
