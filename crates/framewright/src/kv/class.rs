@@ -1,27 +1,28 @@
 //! Size classes: which slots serve which lengths.
 //!
-//! Lengths are one or three times a power of two, from 16 to 2048 bytes, so that no slot is longer
-//! than half again what it holds, but for the smallest. A class's number says which: half of an
-//! even one is the power, in units of 16 bytes; of an odd one from 3 on, it is one more than the
-//! power that is taken three times. Number 1 is none.
+//! Lengths are one or three times a power of two, from 16 to 2048 bytes, so that, except for the
+//! smallest, no slot is longer than its object by more than half. The number of a class determines
+//! its length: half of an even number is the power, in units of 16 bytes; for an odd number from 3
+//! on, half of it rounded up is one more than the power that is taken three times. No class has
+//! number 1.
 
 use crate::units::{Order, Page};
 
-/// What every slot is aligned to.
+/// The alignment of every slot.
 const ALIGN: u64 = 16;
 /// The longest object that a slot holds.
 pub(super) const BYTES_MAX: u64 = 2048;
-/// The number of the class of such slots.
+/// The number of the class with such slots.
 const LAST: u8 = 14;
-/// The number that is no class's.
+/// The number that no class has.
 const NONE: u8 = 1;
 /// A power of two, so that a mask keeps every number inside.
 pub(super) const PLACES: usize = 16;
 /// The most slots that a slab has.
 pub(super) const SLOTS_MAX: usize = 256;
 
-/// The order of a slab of each class, where a block of it is there: such that it has some tens of
-/// slots, and no fewer than 16.
+/// The preferred order of a slab of each class, chosen so that it has some tens of slots, and no
+/// fewer than 16.
 const ORDERS: &[u8; PLACES] = &[0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 0];
 
 /// The bytes of each class's slots.
@@ -38,7 +39,7 @@ const fn bytes() -> [u16; PLACES] {
     all
 }
 
-/// By length in units of 16 bytes, rounded up: the smallest class that holds it.
+/// By length in units of 16 bytes, rounded up: the smallest class that holds that many.
 const BY_LENGTH: &[u8; (BYTES_MAX / ALIGN) as usize + 1] = &by_length();
 
 const fn by_length() -> [u8; (BYTES_MAX / ALIGN) as usize + 1] {
@@ -73,8 +74,8 @@ impl Class {
     /// The largest order of a slab.
     pub(super) const ORDER_MAX: Order = Order::new(3).expect("an order");
 
-    /// The smallest class that holds so many bytes, aligned to 16 bytes or less; `None` if there
-    /// is none, or no such alignment.
+    /// The smallest class that holds so many bytes, aligned to 16 bytes or less; `None` if there is
+    /// no such class, or the alignment is larger.
     #[inline(always)]
     pub(super) const fn plain(bytes: u64, align_bytes: u64) -> Option<Self> {
         if bytes.wrapping_sub(1) >= BYTES_MAX || !matches!(align_bytes, 1 | 2 | 4 | 8 | 16) {
@@ -83,8 +84,8 @@ impl Class {
         Some(Self(BY_LENGTH[bytes.div_ceil(ALIGN) as usize]))
     }
 
-    /// The smallest class that holds so many bytes, aligned so: slots begin at a page, and so are
-    /// aligned to what divides their length.
+    /// The smallest class that holds so many bytes, aligned so: slabs begin at a page, so a slot is
+    /// aligned to each power of two that divides its length.
     pub(super) fn of(bytes: u64, align_bytes: u64) -> Option<Self> {
         let least = Self::plain(bytes.max(align_bytes), 1)?;
         least
@@ -103,15 +104,15 @@ impl Class {
         Self(0).and_larger()
     }
 
-    /// This class and all larger ones whose slots are aligned as its own are, by size: what a slot
-    /// of this class is good for, one of theirs is.
+    /// This class and all larger ones with slots that are aligned as its own are, by size: such a
+    /// slot can do all that a slot of this class can.
     pub(super) fn and_larger(self) -> impl Iterator<Item = Self> {
         let align = self.align_bytes();
         let larger = (self.0..=LAST).filter(|&number| number != NONE).map(Self);
         larger.filter(move |class| class.bytes().is_multiple_of(align))
     }
 
-    /// What every slot is aligned to: slabs begin at a page.
+    /// The alignment of every slot: slabs begin at a page.
     const fn align_bytes(self) -> u64 {
         1 << self.bytes().trailing_zeros()
     }
@@ -128,7 +129,7 @@ impl Class {
         BYTES[self.index()] as u64
     }
 
-    /// The order of its slabs, where there are such blocks.
+    /// The preferred order of its slabs.
     pub(super) const fn order(self) -> Order {
         match Order::new(ORDERS[self.index()]) {
             Some(order) => order,
@@ -141,20 +142,21 @@ impl Class {
         ((order.frames() * Page::BYTES) / self.bytes()) as u32
     }
 
-    /// What the bytes are in units of 16: 1 or 3, times a power of two.
+    /// The bytes in units of 16: 1 or 3, times a power of two.
     #[inline(always)]
     const fn parts(self) -> (u16, u32) {
         let half = self.0 as u32 / 2;
         match self.0 % 2 {
             0 => (1, half),
-            // That of number 1, which is none, is 7: no more than that it is a shift matters.
+            // For number 1, which no class has, this is 7: it only matters that a shift by it is
+            // valid.
             _ => (3, half.wrapping_sub(1) % 8),
         }
     }
 
     /// The slot in which the byte at `offset` of a slab lies, and whether it is the slot's first.
     ///
-    /// Computed and not looked up: whoever frees waits for it.
+    /// Computed, not looked up, because a free waits for it.
     #[inline(always)]
     pub(super) const fn slot_at(self, offset: u64) -> (u32, bool) {
         // 2^16 / 3, rounded up: exact below 2^15, and a slab has 2^11 units.

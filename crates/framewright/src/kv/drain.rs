@@ -1,4 +1,4 @@
-//! What is done with others' seats: the last resort before an error.
+//! Work with other CPUs' seats: the last resort before an error.
 
 use super::class::{Class, PLACES};
 use super::held::Held;
@@ -22,7 +22,7 @@ struct StopLock<'k, 'm, P, R> {
     lock: Watched<'k, 'm, P>,
 }
 
-/// Somebody has the stop lock, and has claimed all seats; they are given up when this is dropped.
+/// The stop lock, held, with all seats claimed; dropping this gives them up.
 pub(super) struct Claims<'k, 'm, P, R> {
     kv: &'k Kv<'m, P, R>,
     _lock: Watched<'k, 'm, P>,
@@ -42,29 +42,29 @@ impl<'m, P, R> Claims<'_, 'm, P, R> {
     }
 }
 
-/// What a drain before a request fails brought.
+/// The result of a drain before a request fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Drained {
-    /// Nobody was stopped: it brought nothing the last time, and nothing was freed or made since; or it
-    /// brought nothing for somebody else, after this request had begun to ask.
+    /// No CPU was stopped: the last stop gained nothing, and no slot was freed and no slab made
+    /// since; or it gained nothing for another request, after this one had begun to ask.
     NotAgain,
-    /// Nobody was stopped on this request's behalf, but all CPUs were since it began to ask, and it
-    /// brought something for somebody: it is worth a look.
+    /// No CPU was stopped for this request, but all were stopped for another one since it began to
+    /// ask, and that stop gained something: it is worth a look.
     Meanwhile,
-    /// Nothing was kept for nobody; but what was on its way to the zones has arrived.
+    /// No memory was kept unused, but what was on its way to the zones has arrived.
     Nothing,
     /// Frames, which are in the zones now, or a slab with free slots, unless others were quicker.
     Something,
 }
 
 impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
-    /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
-    /// no seat.
+    /// Stops all CPUs: each finishes its operation in its seat and then waits. The caller is in no
+    /// seat.
     pub(super) fn stop(&self) -> Claims<'_, 'm, P, R> {
         self.lock_stops().stop()
     }
 
-    /// The stop lock: nobody else stops all CPUs. The caller is in no seat.
+    /// Takes the stop lock: no other CPU stops all CPUs meanwhile. The caller is in no seat.
     fn lock_stops(&self) -> StopLock<'_, 'm, P, R> {
         let lock = Lock::new(self.stop_lock());
         let lock = self
@@ -77,7 +77,7 @@ impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
 impl<'k, 'm, P: Relax + Barrier, R> StopLock<'k, 'm, P, R> {
     fn stop(self) -> Claims<'k, 'm, P, R> {
         let kv = self.kv;
-        // Made before the claims, so that they end also if the platform panics.
+        // Made before the claims, so that these end even if the platform panics.
         let claims = Claims {
             kv,
             _lock: self.lock,
@@ -88,7 +88,7 @@ impl<'k, 'm, P: Relax + Barrier, R> StopLock<'k, 'm, P, R> {
 }
 
 impl<P, R> Kv<'_, P, R> {
-    /// How often anybody did what can make stopping all CPUs worth its cost. Only grows.
+    /// How many events there were that can make stopping all CPUs worth its cost. Only grows.
     fn happened(&self) -> u64 {
         let frees = self.sum(Count::SlabFrees);
         frees.wrapping_add(self.sum(Count::SlabMakes))
@@ -100,11 +100,11 @@ where
     P: Relax + Barrier + Map + Zero + Direct,
     F: FrameSource + Blocks,
 {
-    /// Collects what all CPUs freed in one another's slabs, and gives all slabs in which nothing
-    /// is allocated back to the frames, through this CPU's seat. Returns how many frames.
+    /// Collects what CPUs freed in one another's slabs, and gives all slabs without an object back
+    /// to the frames, through this CPU's seat. Returns how many frames.
     ///
-    /// For who runs short of frames without asking here. Stops all CPUs. Time: O(CPUs + slabs in
-    /// which something was freed).
+    /// For a user that runs short of frames without a request to `kv`. Stops all CPUs. Time: O(CPUs
+    /// + slabs with remote frees).
     pub fn drain(&mut self) -> u64 {
         let claims = self.kv.stop();
         self.collect_all_empties(&claims);
@@ -112,10 +112,10 @@ where
         self.return_surplus()
     }
 
-    /// The same before a request fails: for a slot of that class, or for a block of frames. What
-    /// others have free of a slab is taken over too. Does nothing if it did not help the last time
-    /// and nothing was freed since, and unless it `must` also if all CPUs were stopped for somebody else
-    /// while this request waited for that.
+    /// The same before a request fails: for a slot of that class, or for a block of frames. Also
+    /// takes over slabs of other CPUs with free slots. Does nothing if the last stop did not help
+    /// and no slot was freed since. Unless it `must`, it also does nothing if all CPUs were stopped
+    /// for another request while this one waited to stop them.
     pub(super) fn drain_for(&mut self, class: Option<Class>, must: bool) -> Drained {
         let (kv, kind) = (self.kv, kind(class));
         let begin = kv.memo().last();
@@ -146,12 +146,12 @@ where
         }
     }
 
-    /// With all CPUs stopped: what is freed is where it belongs, no class is served from any slab,
-    /// and all slabs in which nothing is allocated are this seat's, about to go back.
+    /// Brings all freed slots to their slabs, lets no class be served from any slab, and makes all
+    /// slabs without an object this seat's, about to go back. For use with all CPUs stopped.
     fn collect_all_empties<'m>(&self, claims: &Claims<'_, 'm, P, R>) {
         self.words.count(Count::Drains, 1);
-        // A slab that changed hands since it was sent is sent on, perhaps to one who was asked
-        // before; after that all are where they belong.
+        // A slab that changed hands after it was sent is sent on, perhaps to a CPU that has
+        // collected already. After the second round every slab is with its owner.
         for _ in 0..2 {
             for seat in claims.seats() {
                 seat.collect_inbox();
@@ -168,8 +168,8 @@ where
         }
     }
 
-    /// With all CPUs stopped and drained: takes slabs over that have free slots, of the smallest
-    /// class that serves, one from each CPU. Returns whether the seat has one then.
+    /// Takes over slabs with free slots, of the smallest class that serves, one from each CPU.
+    /// Returns whether the seat has one then. For use with all CPUs stopped and drained.
     fn take_over_slots<'m>(&self, claims: &Claims<'_, 'm, P, R>, class: Class) -> bool {
         for class in class.and_larger() {
             for seat in claims.seats() {
@@ -185,7 +185,7 @@ where
         false
     }
 
-    /// Makes another CPU's slab, whose seat is claimed, this one's: in the list of its state.
+    /// Makes a slab of another CPU, whose seat is claimed, this CPU's, in the list for its state.
     fn take_over(&self, from: Held<'_>, number: u32) {
         let slab = self.held.records.get(number);
         let header = slab.header();

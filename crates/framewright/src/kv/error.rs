@@ -14,7 +14,7 @@ pub enum KvError {
         /// The bytes asked for.
         bytes: u64,
     },
-    /// So many elements of so many bytes are more than can be counted.
+    /// So many elements of so many bytes exceed the range of numbers.
     Overflow {
         /// The elements asked for.
         count: u64,
@@ -26,30 +26,30 @@ pub enum KvError {
         /// The alignment asked for, in bytes.
         bytes: u64,
     },
-    /// The object would have to be contiguous, and none is aligned so.
+    /// The object would have to be contiguous, and no contiguous object can have that alignment.
     AlignContiguous {
         /// The alignment asked for, in bytes.
         bytes: u64,
     },
     /// The request must succeed, but its context does not let it wait and reclaim.
     MustNotWait,
-    /// The object would have to move, but is mapped pages, whose free has no context: a caller that
-    /// may not wait keeps them.
+    /// The object would have to move, but it is mapped pages, which are freed without a context: a
+    /// caller that may not wait must keep them.
     MustNotFree(Addr),
     /// So many contiguous bytes were not there at once, and the request does not wait for them:
-    /// with more effort they may be had.
+    /// more effort may get them.
     NotNow {
         /// The bytes asked for.
         bytes: u64,
     },
-    /// The frames could not be had, or not side by side where they had to be.
+    /// The frames could not be had, or not side by side where that was needed.
     Frames(AllocError),
-    /// The block that was had, which starts at that frame, is not all in the frames that objects
-    /// can lie in, and so was given back: the zones have others, too.
+    /// The zones gave a block, which starts at that frame, that does not lie entirely in the frames
+    /// that objects can lie in, and so was given back: the zones have other frames, too.
     Outside(Frame),
     /// The pages could not be had or mapped.
     Ranges(RangeError),
-    /// The object that should have changed its size is none.
+    /// The address of a change of length is not an object's.
     Free(KvFreeError),
 }
 
@@ -109,12 +109,12 @@ pub enum KvFreeError {
     NotAllocated(Addr),
     /// The object is mapped pages, which `kfree` does not free.
     Mapped(Addr),
-    /// The space refused.
+    /// The space refused to free it.
     Ranges(RangeFreeError),
 }
 
 impl KvFreeError {
-    /// What the space said of the page at `addr`.
+    /// The error for the space's answer about the page at `addr`.
     pub(super) const fn of_mapped(addr: Addr, error: RangeFreeError) -> Self {
         match error {
             RangeFreeError::Outside(_) => Self::Outside(addr),
@@ -171,7 +171,8 @@ pub enum SetupError {
     Slabs(u64),
     /// The direct map starts at a multiple of a page's bytes.
     DirectBase(Addr),
-    /// Pages of the space lie where the direct map has frames: an address would be two objects'.
+    /// Pages of the space lie where the direct map has frames: one address would belong to two
+    /// objects.
     Overlap {
         /// The first byte of the space's window.
         window: Addr,

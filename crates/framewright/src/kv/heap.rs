@@ -24,7 +24,7 @@ const STOP_ACCOUNT: usize = 1;
 /// The records that no seat has: how often one was given back, and how many were ever taken.
 const POOL: usize = 8;
 const FRESH: usize = 9;
-/// What stopping all CPUs came to: by class, and as the last kind for blocks.
+/// What stops of all CPUs found: by class, and in the last kind for blocks.
 const MEMO: usize = 16;
 /// Words of the allocator's own: whole cache lines.
 pub(super) const KV_WORDS: usize = 56;
@@ -33,9 +33,9 @@ const _: () = assert!(STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
 
 /// An object allocator over zones and a space.
 ///
-/// See the [module's description](super) for states, invariants and locks. It is shared by
-/// reference; what a CPU does, it does through its [`KvSeat`], which is made of the CPU's seats in
-/// the space and in the zones. `R` gives memory back where a request asks for that.
+/// See the [module's description](super) for states, invariants and locks. CPUs share it by
+/// reference; each works through its [`KvSeat`], which is made from the CPU's seats in the space
+/// and in the zones. `R` gives memory back when a request asks for that.
 #[derive(Debug)]
 pub struct Kv<'m, P, R = NoRelief> {
     pub(super) shape: Shape,
@@ -68,11 +68,11 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         Self::in_memory(layout, memory, platform, relief, false)
     }
 
-    /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does: what is
-    /// never used is not touched. Time: O(CPUs).
+    /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does. It does
+    /// not touch the words of what is never used. Time: O(CPUs).
     ///
-    /// Where memory holds anything else it may hand out what is not free; no other promise of the
-    /// language is broken.
+    /// If memory holds anything else, it may hand out memory that is not free; it breaks no other
+    /// promise of the language.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -131,8 +131,8 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         })
     }
 
-    /// The same with its locks accounted, for the statistics: each that is taken costs two
-    /// readings of the clock then.
+    /// The same with its locks accounted, for the statistics: each lock that is taken then costs
+    /// two readings of the clock.
     #[must_use]
     pub fn with_lock_accounts(self) -> Self
     where
@@ -142,14 +142,13 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         Self { accounts, ..self }
     }
 
-    /// The seat of the CPU whose seat in the space `ranges` is, until it is dropped.
+    /// The seat of the CPU that the seat `ranges` in the space belongs to, until it is dropped.
     ///
-    /// What the seat has, slabs and magazines, stays when it is given back. Time: one atomic
-    /// operation.
+    /// The slabs and magazines of the seat stay when it is given back. Time: one atomic operation.
     ///
     /// # Errors
-    /// If somebody has it, or there are fewer CPUs, or the space's window lies where the direct map
-    /// has frames.
+    /// If the seat is taken, or there are fewer CPUs, or the space's window lies where the direct
+    /// map has frames.
     pub fn seat<'s, F: FrameSource + Blocks>(
         &self,
         ranges: RangeSeat<'s, 'm, P, F>,
@@ -167,11 +166,11 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
 }
 
 impl<'m, P, R> Kv<'m, P, R> {
-    /// An address is a frame's or a page's of the space, and not both.
+    /// Checks that no address is both a frame's and a page's of the space.
     fn check_window(&self, start: Page, pages: u64) -> Result<(), SetupError> {
         let (window, direct) = (addr_of(start), Addr(self.first));
         let bytes = |pages: u64| pages.saturating_mul(Page::BYTES);
-        // Either can wrap around the end of the number range.
+        // Either range can wrap around the end of the number range.
         let is_in = |addr: Addr, from: Addr, bytes| addr.0.wrapping_sub(from.0) < bytes;
         if is_in(window, direct, bytes(self.shape.frames)) || is_in(direct, window, bytes(pages)) {
             return Err(SetupError::Overlap { window, direct });
@@ -179,7 +178,7 @@ impl<'m, P, R> Kv<'m, P, R> {
         Ok(())
     }
 
-    /// The seat of a CPU, for its own busy thread or who has claimed it.
+    /// The seat of a CPU, for the CPU itself while it is busy, or for a CPU that has claimed it.
     pub(super) fn held(&self, cpu: u16) -> Held<'m> {
         Held {
             words: SeatWords::new(self.seats, usize::from(cpu)),
@@ -221,14 +220,14 @@ impl<'m, P, R> Kv<'m, P, R> {
         Addr(self.direct.wrapping_add(frame.0.wrapping_mul(Page::BYTES)))
     }
 
-    /// The place in the table of the frame in which an address of the direct map lies.
+    /// The place in the table of the frame that contains an address of the direct map.
     #[inline(always)]
     pub(super) fn place(&self, addr: Addr) -> Option<usize> {
-        // One subtraction, not that of the direct map's base and that of the first frame.
+        // One subtraction, for the direct map's base and the first frame together.
         self.table.place_of(addr.0.wrapping_sub(self.first))
     }
 
-    /// What kind of object an address could be of, without looking whether there is one.
+    /// What kind of object an address could belong to, without a look whether there is one.
     #[must_use]
     pub fn kind(&self, addr: Addr) -> Kind {
         match self.place(addr).map(|place| self.table.get(place)) {
@@ -238,7 +237,7 @@ impl<'m, P, R> Kv<'m, P, R> {
         }
     }
 
-    /// What has been counted so far. Time: O(CPUs).
+    /// All counters so far. Time: O(CPUs).
     #[must_use]
     pub fn stats(&self) -> KvStats {
         let sum = |counter| self.sum(counter);
@@ -264,7 +263,7 @@ impl<'m, P, R> Kv<'m, P, R> {
         }
     }
 
-    /// A counter of all seats.
+    /// The sum of a counter over all seats.
     pub(super) fn sum(&self, counter: Count) -> u64 {
         let each = self.all_seats().map(|seat| seat.read(counter));
         each.fold(0, u64::wrapping_add)

@@ -8,15 +8,15 @@ use super::table::{Entry, Part, Table};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Order, Page};
 
-/// A seat in the hands of whoever may touch it: its own thread while it is busy, or the holder of
-/// the stop lock who has claimed it.
+/// A seat in the hands of the CPU that may touch it: its own while it is busy, or the holder of the
+/// stop lock that has claimed it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held<'m> {
     pub(super) words: SeatWords<'m>,
     pub(super) records: Records<'m>,
     pub(super) table: Table<'m>,
     pub(super) pool: Pool<'m>,
-    /// All seats' words, for others' inboxes.
+    /// All seats' words, to reach other CPUs' inboxes.
     pub(super) seats: &'m [AtomicU64],
     /// Where frame 0 lies, in wrapping arithmetic.
     pub(super) direct: u64,
@@ -30,7 +30,7 @@ impl Held<'_> {
         self.direct.wrapping_add(frame.0.wrapping_mul(Page::BYTES))
     }
 
-    /// Whether the seat has a record that is no slab's; takes some from the pool if it has none.
+    /// Whether the seat has a record without a slab; takes some from the pool if it has none.
     pub(super) fn has_record(&self) -> bool {
         if self.words.records().1 == 0 {
             for _ in 0..self.pool.batch() {
@@ -68,8 +68,8 @@ impl Held<'_> {
         }
     }
 
-    /// Makes a block of frames, at a place in the table, a slab, all of whose slots are free, and
-    /// the class is served from it. False if there is no record.
+    /// Turns a block of frames, at a place in the table, into a slab with all slots free, and
+    /// serves the class from it. False if there is no record.
     pub(super) fn make(&self, class: Class, order: Order, place: usize) -> bool {
         let Some(number) = self.take_record() else {
             return false;
@@ -86,8 +86,8 @@ impl Held<'_> {
         true
     }
 
-    /// Takes a slab that is about to go back to the frames apart. Returns its block, which is the
-    /// caller's.
+    /// Takes apart a slab that is about to go back to the frames. Returns its block, which belongs
+    /// to the caller then.
     pub(super) fn unmake_surplus(&self) -> Option<(Frame, Order)> {
         let number = self.words.first(State::Surplus, Class::new(0));
         if number == 0 {
@@ -138,7 +138,7 @@ impl Held<'_> {
         slab.set_header(header.with_state(state));
     }
 
-    /// Puts a slab that is not served from into the list in which its free slots belong.
+    /// Puts a slab that no class is served from into the list that its free slots call for.
     pub(super) fn settle(&self, number: u32) {
         let slab = self.records.get(number);
         let header = slab.header();
@@ -147,7 +147,8 @@ impl Held<'_> {
             if is_empty {
                 return;
             }
-            // One is kept for what comes next; so a slab does not come and go with one object.
+            // Keeps one empty slab for the next request, so that a slab does not come and go with
+            // one object.
             match self.words.first(State::Empty, header.class()) {
                 0 => State::Empty,
                 _ => State::Surplus,
@@ -162,7 +163,7 @@ impl Held<'_> {
         }
     }
 
-    /// The class is served from that slab, which has a free slot.
+    /// Serves the class from that slab, which has a free slot.
     pub(super) fn serve_from(&self, class: Class, number: u32) {
         self.retire(class);
         self.move_to(number, State::Current);
@@ -172,14 +173,14 @@ impl Held<'_> {
         debug_assert!(loaded, "K4: a listed slab has a free slot");
     }
 
-    /// A full slab, one of whose slots was freed just now, is in the list of such slabs.
+    /// Puts a full slab into the list of partial ones, after one of its slots was freed.
     #[inline(never)]
     pub(super) fn becomes_partial(&self, number: u32) {
         self.move_to(number, State::Partial);
     }
 
-    /// The class, whose slab is full or none, is served from one with free slots. False if there is
-    /// none.
+    /// Serves the class, whose slab is full or which has none, from a slab with free slots. False
+    /// if there is no such slab.
     pub(super) fn next_partial(&self, class: Class) -> bool {
         let number = self.words.first(State::Partial, class);
         if number == 0 {
@@ -196,7 +197,7 @@ impl Held<'_> {
         self.next_word(class)
     }
 
-    /// The class is served from no slab any more, until the next request.
+    /// Serves the class from no slab until the next request.
     pub(super) fn retire(&self, class: Class) {
         let current = Records::named_by(self.words.magazine(class).0);
         if current != 0 {
@@ -206,15 +207,15 @@ impl Held<'_> {
         }
     }
 
-    /// Loads the magazine with the first word of its slab in which a slot is free. False if there
-    /// is none, or no slab.
+    /// Loads the magazine with the first word of its slab that has a free slot. False if there is
+    /// no free slot, or no slab.
     pub(super) fn next_word(&self, class: Class) -> bool {
         let current = Records::named_by(self.words.magazine(class).0);
         if current == 0 {
             return false;
         }
         let slab = self.records.get(current);
-        // Not without a slab: what is freed in its other words is found the next time.
+        // Keeps the slab: slots that are freed in its other words are found the next time.
         let found = slab.first_free_word();
         let word = found.unwrap_or(0);
         let first = self
@@ -225,8 +226,8 @@ impl Held<'_> {
         found.is_some()
     }
 
-    /// All slabs of the seat's whose slots are all free are about to go back to the frames, those
-    /// that are served from included with `retire`.
+    /// Moves all of the seat's slabs with only free slots to those that are about to go back to the
+    /// frames; with `retire` also those that classes are served from.
     pub(super) fn give_up_empties(&self, retire: bool) {
         for class in Class::all() {
             if retire {
@@ -238,7 +239,7 @@ impl Held<'_> {
         }
     }
 
-    /// Whether a slab of the seat's whose slots are all free is kept.
+    /// Whether the seat keeps a slab with only free slots.
     pub(super) fn has_empties(&self) -> bool {
         Class::all().any(|class| self.words.first(State::Empty, class) != 0)
     }

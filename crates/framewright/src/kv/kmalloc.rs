@@ -26,12 +26,12 @@ where
     /// Allocates an object that is contiguous in memory, in the direct map \[`kmalloc`\].
     ///
     /// Up to 2048 bytes it is a slot of a slab, mostly some nanoseconds; above, a block of frames.
-    /// Waits, collects what other CPUs keep, and has memory compacted and reclaimed as effort and
-    /// context allow. With the default effort it does nothing of the kind, and fails if nothing
-    /// is there at once: whoever cannot live with that asks for more.
+    /// It waits, collects what other CPUs keep, and has memory compacted and reclaimed as effort
+    /// and context allow. With the default effort it does none of that, and fails if no memory is
+    /// there at once: a caller that needs more asks for more effort.
     ///
     /// # Errors
-    /// What is wrong with the request, or that nothing contiguous was to be had. Nothing has
+    /// What is wrong with the request, or that no contiguous memory could be had. Nothing has
     /// changed then.
     #[inline]
     pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
@@ -41,7 +41,7 @@ where
         }
     }
 
-    /// The short way of a small request: what is mostly so, without a call.
+    /// The fast path of a small request: the common case, without a call.
     #[inline(always)]
     pub(super) fn slot_at_once(&mut self, request: &KvRequest) -> Option<Addr> {
         let class = Class::plain(request.bytes, request.align_bytes)?;
@@ -72,7 +72,7 @@ where
     /// Frees an object that is contiguous in memory \[`kfree`\]. Returns how many bytes it could
     /// have had.
     ///
-    /// A slot of another CPU's slab costs an atomic operation; its owner collects it.
+    /// Freeing a slot of another CPU's slab costs an atomic operation; the owner collects it.
     ///
     /// # Errors
     /// What is wrong with the address. Nothing has changed then.
@@ -102,7 +102,7 @@ where
     P: Relax + Barrier + Map + Zero + Direct,
     F: FrameSource + Blocks,
 {
-    /// What is contiguous and there at once, in this CPU's slabs or by one look at the zones.
+    /// A contiguous object that is there at once, in this CPU's slabs or by one look at the zones.
     #[inline]
     pub(super) fn at_once(&mut self, class: Option<Class>, order: Order) -> Option<Addr> {
         match class {
@@ -111,7 +111,7 @@ where
         }
     }
 
-    /// A block of frames from whatever CPU's cache: as a run, or as a slab of one frame.
+    /// A block of frames from any CPU's cache: as a run, or as a slab of one frame.
     pub(super) fn block(&mut self, class: Option<Class>, order: Order) -> Result<Addr, KvError> {
         let order = class.map_or(order, |_| Order::ZERO);
         let block = self.ranges.frames().block(order, Mobility::Unmovable);
@@ -123,8 +123,8 @@ where
         addr.ok_or(KvError::Outside(frame))
     }
 
-    /// A slot of that class, if it is there at once. Where no slab can be made, of a larger class,
-    /// and in the end a frame.
+    /// A slot of that class, if one is there at once. If no slab can be made, a slot of a larger
+    /// class, and in the end a frame.
     fn slot(&mut self, class: Class) -> Option<Addr> {
         self.enter();
         let mut found = self.held.take_any(class);
@@ -156,8 +156,8 @@ where
     /// there at once.
     fn new_slab(&mut self, class: Class) -> Option<Addr> {
         self.enter();
-        // All of it in the seat: what the zones gave is a slab's before anybody stops all CPUs,
-        // and the record is not taken away meanwhile.
+        // All of it happens in the seat: so no other CPU can stop all CPUs before the block that
+        // the zones gave is a slab's, and the record is not taken away meanwhile.
         let addr = match self.held.has_record() {
             true => self.new_slab_held(class),
             false => None,
@@ -167,7 +167,7 @@ where
     }
 
     fn new_slab_held(&mut self, class: Class) -> Option<Addr> {
-        // Until the block is a slab, the seat is as it was.
+        // Until the block is a slab, the seat is unchanged.
         let asking = self.words.turn().calling_out();
         let place = self.place_of_block(class);
         asking.end();
@@ -175,7 +175,8 @@ where
         self.slab_of(class, order, place)
     }
 
-    /// A block for a slab of that class, of the class's order or a smaller one: its order, and its place.
+    /// A block for a slab of that class, of the class's order or a smaller one: its order and its
+    /// place.
     fn place_of_block(&mut self, class: Class) -> Option<(Order, usize)> {
         let mut orders = (0..=class.order().get()).rev().filter_map(Order::new);
         let blocks = self.ranges.frames();
@@ -187,8 +188,8 @@ where
         Some((order, place))
     }
 
-    /// Makes a frame that was just taken a slab, and takes a slot. Where there is no record, it is
-    /// a run.
+    /// Makes a slab of a frame that was just taken, and takes a slot. Without a record, the frame
+    /// becomes a run.
     fn slab_or_run(&mut self, class: Class, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, Order::ZERO)?;
         self.enter();
@@ -197,8 +198,8 @@ where
         addr.or_else(|| self.run_of(Order::ZERO, frame))
     }
 
-    /// In the busy seat: makes a block that was just taken a slab, and takes a slot. `None` if
-    /// there is no record.
+    /// Makes a slab of a block that was just taken, and takes a slot. `None` if there is no record.
+    /// The caller is in the busy seat.
     fn slab_of(&self, class: Class, order: Order, place: usize) -> Option<Addr> {
         let made = self.held.make(class, order, place);
         made.then(|| self.held.take(class)).flatten()
@@ -211,7 +212,7 @@ where
         if let Some(frame) = blocks.try_block(order, Mobility::Unmovable) {
             return self.run_of(order, frame);
         }
-        // What is kept for speed are blocks of these orders.
+        // Only blocks of these orders are kept for speed.
         if order > Class::ORDER_MAX || !self.return_empties() {
             return None;
         }
@@ -220,8 +221,8 @@ where
         self.run_of(order, frame)
     }
 
-    /// Cuts a block to a shorter one, whose frames stay where they are; the others are free then.
-    /// Whether it was there.
+    /// Cuts a block to a shorter one, whose frames stay in place; the others are free then. Returns
+    /// whether the block was there.
     pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
         let (from, to) = (Entry::Run(order), Entry::Run(shorter));
         if !self.kv.table.replace(place, from, to, P::ALONE) {
@@ -234,7 +235,7 @@ where
         true
     }
 
-    /// Makes a block that was just taken a run.
+    /// Makes a run of a block that was just taken.
     #[inline(always)]
     fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, order)?;
@@ -243,7 +244,8 @@ where
         Some(self.kv.addr(frame))
     }
 
-    /// The place of a block that was just taken; gives it back if objects cannot lie in all of it.
+    /// The place of a block that was just taken. Gives the block back if objects cannot lie in all
+    /// of it.
     #[inline(always)]
     fn place_of(&mut self, frame: Frame, order: Order) -> Option<usize> {
         let last = Frame(frame.0.wrapping_add(order.frames() - 1));
@@ -255,14 +257,14 @@ where
         place
     }
 
-    /// Gives a block of `kv`'s back, of which the table says nothing.
+    /// Gives back a block of `kv`'s that has no entry in the table.
     #[inline(always)]
     fn free_block(&mut self, frame: Frame, order: Order) {
         let freed = self.ranges.frames().free_block(frame, order);
         debug_assert!(freed.is_ok(), "{freed:?}: it was kv's (K1)");
     }
 
-    /// Gives the slabs back of which the seat has more than enough. Returns how many frames.
+    /// Gives back the seat's surplus slabs. Returns how many frames.
     #[inline(always)]
     pub(super) fn return_surplus(&mut self) -> u64 {
         match self.words.has_surplus() {
@@ -276,13 +278,14 @@ where
         let mut frames = 0;
         self.enter();
         while let Some((frame, order)) = self.held.unmake_surplus() {
-            // Still in the seat: whoever stops all CPUs finds the block here or in the zones. It is no
-            // slab's any more: if the source unwinds, it has it or has lost it.
+            // Still in the seat: a CPU that stops all others finds the block here or in the zones.
+            // The block belongs to no slab now: if the source unwinds, the source has it or has
+            // lost it.
             let giving = self.words.turn().calling_out();
             self.free_block(frame, order);
             giving.end();
             frames += order.frames();
-            // Whoever stops all CPUs waits for one block, not for all.
+            // A CPU that stops all others waits for one block, not for all.
             self.exit();
             self.enter();
         }
@@ -290,8 +293,8 @@ where
         frames
     }
 
-    /// Gives all slabs back whose slots are all free and which are not served from. Returns
-    /// whether there were any.
+    /// Gives back all slabs with only free slots that no class is served from. Returns whether
+    /// there were any.
     fn return_empties(&mut self) -> bool {
         self.enter();
         let has_empties = self.held.has_empties();
@@ -300,10 +303,10 @@ where
         self.return_surplus() != 0 || has_empties
     }
 
-    /// Frees the object at an address of the direct map, whose frame has that place in the table.
+    /// Frees the object at an address of the direct map; `place` is its frame's place in the table.
     #[inline(always)]
     pub(super) fn free_contiguous(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
-        // The short way: what is mostly so, without a call.
+        // The fast path: the common case, without a call.
         if self.try_enter()
             && let Some(bytes) = self.held.free_short(addr, place)
         {
@@ -313,8 +316,8 @@ where
         self.free_otherwise(addr, place)
     }
 
-    /// The way of a free that does more than to set a bit. Entered busy, perhaps while somebody
-    /// claims the seat, left idle.
+    /// The slow path of a free, which does more than set a bit. The caller has entered the seat; if
+    /// another CPU claims the seat, it is idle.
     #[inline(never)]
     fn free_otherwise(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
         if let entry @ Entry::Run(order) = self.kv.table.get(place) {
@@ -330,7 +333,7 @@ where
             return Ok(bytes_of(order));
         }
         self.wait_if_claimed();
-        // Only now: whose slab it is may have changed until here.
+        // Looks only now, because the slab's owner may have changed until here.
         let freed = match self.kv.table.get(place) {
             Entry::Slab(part) => self.held.free(addr, part, P::ALONE),
             Entry::Run(_) | Entry::None => Err(KvFreeError::NotAllocated(addr)),

@@ -14,12 +14,12 @@ where
     R: Relief<F>,
     F: FrameSource + Blocks,
 {
-    /// Allocates an object: contiguous in memory if that is there now, and else of mapped pages
+    /// Allocates an object: contiguous if such memory is there now, and else of mapped pages
     /// \[`kvmalloc`\].
     ///
-    /// How much is done for it is the request's effort; whatever is called is called within its
-    /// context. The mapped path is open to every context: one that may not wait takes what frames
-    /// and pages are there at once.
+    /// The request's effort says how hard it tries; all calls that it makes are within its context.
+    /// The mapped path is open to every context: a request that may not wait takes frames and pages
+    /// that are there at once.
     ///
     /// # Errors
     /// What is wrong with the request, or what could not be had for it. Nothing has changed then.
@@ -37,8 +37,8 @@ where
         self.obtain(request, &need)
     }
 
-    /// Allocates zeroed memory for `count` elements of `bytes_each`, in all else as `request` says,
-    /// whose length does not matter \[`kvcalloc`\].
+    /// Allocates zeroed memory for `count` elements of `bytes_each`. All else is as `request` says,
+    /// except its length, which is ignored \[`kvcalloc`\].
     ///
     /// # Errors
     /// As [`kvmalloc`](Self::kvmalloc), and if the product is no number.
@@ -52,8 +52,8 @@ where
         self.kvmalloc(&KvRequest { bytes, ..*request }.zeroed())
     }
 
-    /// Allocates an object of mapped pages, whatever blocks there are \[`vmalloc`\]. Effort and
-    /// context say what is done for it, as for [`kvmalloc`](Self::kvmalloc).
+    /// Allocates an object of mapped pages, even if there are blocks \[`vmalloc`\]. Effort and
+    /// context have the same meaning as for [`kvmalloc`](Self::kvmalloc).
     ///
     /// # Errors
     /// As [`kvmalloc`](Self::kvmalloc).
@@ -71,8 +71,8 @@ where
         self.obtain(request, &need)
     }
 
-    /// Frees an object, whichever kind it is of \[`kvfree`\]. Returns how many bytes it could have
-    /// had. Time: O(1) to find the kind out.
+    /// Frees an object of either kind \[`kvfree`\]. Returns how many bytes it could have had. Time:
+    /// O(1) to find out the kind.
     ///
     /// # Errors
     /// What is wrong with the address. Nothing has changed then.

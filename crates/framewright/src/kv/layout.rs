@@ -4,18 +4,18 @@ use super::seat::SEAT_WORDS;
 use crate::slots::Tree;
 use crate::units::Frame;
 
-/// What an object allocator's metadata is sized by.
+/// Determines the size of an object allocator's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KvLayout {
     /// The first frame that objects can lie in.
     pub start: Frame,
-    /// How many frames there are from there on, those that do not exist included: up to the end
-    /// of the last zone. 1 to 2^32.
+    /// How many frames there are from there on, including those that do not exist: up to the end of
+    /// the last zone. 1 to 2^32.
     pub frames: u64,
     /// How many CPUs may have a seat, 1 to 1023.
     pub cpus: u16,
     /// The most slabs that can exist at a time: at least one for each CPU, at most one for each
-    /// frame. Where there are no more, small requests are served from larger ones' slabs.
+    /// frame. When all exist, larger classes' slabs serve small requests.
     pub slabs_max: u64,
 }
 
@@ -49,7 +49,7 @@ impl KvLayout {
     /// for each CPU; by default 1 % of memory.
     ///
     /// # Errors
-    /// If the layout is not one that there can be.
+    /// If no allocator can have the layout.
     pub fn words_needed(&self) -> Result<usize, SetupError> {
         Ok(Shape::new(self)?.words)
     }
@@ -58,7 +58,7 @@ impl KvLayout {
 /// Words of a slab's record: two cache lines.
 pub(super) const RECORD_WORDS: usize = 16;
 
-/// Where everything lies in the words handed in.
+/// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) start: Frame,
@@ -93,18 +93,18 @@ impl Shape {
             slabs: slabs_max.min(u64::from(u32::MAX)) as usize,
             words: 0,
         };
-        // Seven more, so that the first word used can be the first of a cache line.
+        // Seven more, so that the first used word can begin a cache line.
         shape.words = 7 + shape.parts().iter().sum::<usize>();
         Ok(shape)
     }
 
     /// The lengths of the parts, in the order in which they lie: words of the allocator's own, the
-    /// seats, the slabs' records, which of them no seat has, the table.
+    /// seats, the slabs' records, the set of records that no seat has, the table.
     pub(super) fn parts(&self) -> [usize; 5] {
         [
             KV_WORDS,
             usize::from(self.cpus) * SEAT_WORDS,
-            // Number 0 is none.
+            // No slab has number 0.
             (self.slabs + 1) * RECORD_WORDS,
             // Whole cache lines, so that a block's words in the table share none with another's.
             Tree::words_needed(self.slabs + 1).next_multiple_of(8),

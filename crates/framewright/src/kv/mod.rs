@@ -1,4 +1,5 @@
-//! Objects of any size: kmalloc's slabs and runs, and mapped pages where nothing contiguous is there.
+//! Objects of any size: kmalloc's slabs and runs, and mapped pages where no contiguous memory is
+//! there.
 //!
 //! ```text
 //!   kvmalloc(bytes)
@@ -16,82 +17,85 @@
 //!        └──────── Surplus ◀────────────┘
 //! ```
 //!
-//! An object is known by its [`Addr`]. Addresses in the direct map are frames' and lead to the
+//! An object is known by its [`Addr`]. An address in the direct map is a frame's and leads to the
 //! *table*, a word for each frame, which says whether a run starts there, or which slab the frame
-//! belongs to; all others are the space's. So a free needs no size, and finds out in O(1) which
-//! kind of object it was.
+//! belongs to. All other addresses are the space's. So a free needs no size, and finds out in O(1)
+//! which kind of object it was.
 //!
 //! A slab belongs to one CPU, which alone takes slots from it. Its record holds a bitmap of free
 //! slots that only the owner changes, with plain loads and stores, and on a cache line of its own a
-//! second, atomic one into which everybody else frees. The word of a slab's free slots from which
-//! a CPU serves a class at the moment is the class's *magazine*: up to 64 objects that cost a bit
+//! second, atomic one into which all other CPUs free. The word of a slab's free slots from which a
+//! CPU serves a class at the moment is the class's *magazine*: up to 64 objects that cost a bit
 //! operation each. An empty magazine is loaded from the same slab, then from a partial one, then
-//! from what others freed, then from an empty slab, then from the zone. Nothing lies in the objects
-//! themselves.
+//! from what other CPUs freed, then from an empty slab, then from the zone. Nothing lies in the
+//! objects themselves.
 //!
-//! Whoever frees into another's slab sends it to the owner's *inbox*, a list that everybody pushes
-//! to and only the owner takes, once until it has been collected. What a CPU that has gone left
-//! stays its own until somebody starves: a *drain* stops all CPUs, collects all inboxes, takes the
-//! empty slabs back, and gives the CPU that starves one partial slab of each other CPU.
+//! A CPU that frees into another's slab sends the slab to the owner's *inbox*, once until it has
+//! been collected. The inbox is a list that all CPUs push to and only the owner takes. The slabs of
+//! a CPU that has gone stay its own until another CPU starves. Then a *drain* stops all CPUs,
+//! collects all inboxes, takes the empty slabs back, and gives the starving CPU one partial slab of
+//! each other CPU.
 //!
-//! A slab's record is one of a number that was handed in; where none is left, small objects are
-//! slots of larger classes, and in the end runs.
+//! A slab needs one of the records that were handed in. When none is left, small objects are slots
+//! of larger classes, and in the end runs.
 //!
 //! # Invariants
-//! - **K1** A frame of the zones is one slab's, or starts one run, or none of both, and the table
-//!   says which; nobody but `kv` frees what the table names.
-//! - **K2** A slot is free, in its slab's bitmap; or free in the second bitmap, on its way; or live.
-//!   (Two CPUs that free one object at the same moment may both succeed; when that is found, it is
-//!   counted, and the slot is free once. Where the owner has handed it out again before, it is not.)
-//! - **K3** A slab is exactly one CPU's. Only the owner, or who has claimed the owner's seat,
-//!   changes its record, except the second bitmap and the inbox link. A record is a slab's, or in
-//!   one list of those that are not.
+//! - **K1** A frame of the zones belongs to one slab, or starts one run, or neither, and the table
+//!   says which; only `kv` frees what the table names.
+//! - **K2** A slot is free, in its slab's bitmap; or free in the second bitmap, on its way; or
+//!   live. (Two CPUs that free one object at the same moment may both succeed. When the owner finds
+//!   that, it counts it, and the slot is free once. If the owner has handed the slot out again
+//!   before, it does not find it.)
+//! - **K3** A slab is exactly one CPU's. Only the owner, or a CPU that has claimed the owner's
+//!   seat, changes its record, except the second bitmap and the inbox link. A record is a slab's,
+//!   or in one list of unused records.
 //! - **K4** A slab with free slots is its owner's current one for its class, or in the owner's list
-//!   of partial, empty or surplus slabs; a slab in whose second bitmap is something is in its
-//!   owner's inbox, or about to be put there.
-//! - **K5** An object is handed out once, and its bytes are nobody else's until it is freed.
+//!   of partial, empty or surplus slabs; a slab with a bit in its second bitmap is in its owner's
+//!   inbox, or about to be put there.
+//! - **K5** An object is handed out once, and its bytes are its user's alone until it is freed.
 //! - **K6** Whatever a request took before it failed has been given back.
 //! - **K7** No effort but the one asked for: `FailFast` never asks for relief; `MayCompact` at most
-//!   once for each kind; `MustSucceed` fails only when nobody gives anything any more.
+//!   once for each kind; `MustSucceed` fails only when relief brings no more memory.
 //! - **K8** Everything that a request calls is called within its context.
 //! - **K9** A request fails for want of frames only after all CPUs' empty slabs went back, unless
-//!   it may not wait, or must be contiguous and is fail-fast. What looks for contiguous
-//!   memory before it spills never waits, whatever the context.
+//!   it may not wait, or must be contiguous and is fail-fast. A search for contiguous memory before
+//!   a spill never waits, whatever the context.
 //!
-//! - **K10** Between two reliefs a request stops `kv`'s CPUs at most once, and not in vain: not if nothing
-//!   was freed into a slab and no slab made since a stop that brought nothing for its like; not if there
-//!   was nothing for it when they stood still for somebody else meanwhile. What must be contiguous then
-//!   stops the space's once, if that keeps anything, and the zones' once: three in all. A request that one
-//!   frame would serve stops `kv`'s again where a stop brought that and others were quicker, 16 times at
-//!   most: they were served each time.
+//! - **K10** Between two reliefs a request stops `kv`'s CPUs at most once, and only where that may
+//!   help: not if no slot was freed and no slab made since a stop that gained nothing for a like
+//!   request; not if they stood still for another request meanwhile, without a gain for this one. A
+//!   request that must be contiguous then stops the space's CPUs once, if the space keeps anything,
+//!   and the zones' once: three stops in all. A request that one frame would serve stops `kv`'s
+//!   again if a stop gained that frame and others took it, at most 16 times: other requests were
+//!   served each time.
 //!
-//! What a request does next is [`next_step`](crate::policy::next_step)'s choice.
+//! [`next_step`](crate::policy::next_step) chooses what a request does next.
 //!
 //! # Locks
-//! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`. Never taken by a busy seat,
-//!   and given up before the zones are asked or given anything.
-//! - Below it the ranks of the zones. A busy seat asks them for what is there at once, and gives
-//!   blocks back: so with all CPUs stopped no block is on its way from a slab to a zone, nor from a
-//!   zone to a new slab that may come to nothing. It waits there while a zone is stopped, and whoever
-//!   stops `kv` waits for it; but whoever stops a zone waits for no seat of `kv`, and the zones
-//!   call nothing of it: so nobody waits in a circle.
+//! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`. A busy seat never takes it,
+//!   and its holder gives it up before it asks the zones or gives them anything.
+//! - Below it the ranks of the zones. A busy seat asks them for blocks that are there at once, and
+//!   gives blocks back: so with all CPUs stopped no block is on its way from a slab to a zone, nor
+//!   from a zone to a new slab that may fail. A seat waits there while a zone is stopped, and a CPU
+//!   that stops `kv` waits for the seat. But a CPU that stops a zone waits for no seat of `kv`, and
+//!   the zones do not call `kv`: so no CPUs wait in a circle.
 //! - And those of the space, whose seats are entered when no seat of `kv` is busy.
-//! - Records, inboxes and tables have no lock: what several CPUs change is changed by one atomic
-//!   operation.
+//! - Records, inboxes and tables have no lock: several CPUs change them by single atomic
+//!   operations.
 //!
 //! # Context
-//! A seat is for one context at a time, as the frames' and the space's.
+//! A seat is for one context at a time, like the frames' and the space's.
 //!
 //! # What is not here
 //! Reclaim and compaction themselves: a [`Relief`](crate::platform::Relief) does them. Caches of
 //! constructed objects of one type, NUMA, red zones.
 //!
 //! # Sources
-//! Falling back at once instead of compacting: D. Chinner, "mm: vmalloc: use rwsem, mutex ...", LKML,
-//! March 2023, and the commit that he quotes. Slabs and magazines: Bonwick, "The slab allocator",
-//! USENIX Summer 1994; Bonwick and Adams, USENIX ATC 2001. Slabs that one CPU owns, with a second
-//! structure for frees from elsewhere: mimalloc (Leijen et al., 2019), snmalloc (Lietar et al.,
-//! 2019).
+//! Falling back at once instead of compacting: D. Chinner, "mm: vmalloc: use rwsem, mutex ...",
+//! LKML, March 2023, and the commit quoted there. Slabs and magazines: Bonwick, "The slab
+//! allocator", USENIX Summer 1994; Bonwick and Adams, USENIX ATC 2001. Slabs that one CPU owns,
+//! with a second structure for frees from elsewhere: mimalloc (Leijen et al., 2019), snmalloc
+//! (Lietar et al., 2019).
 //!
 //! [`Addr`]: crate::Addr
 

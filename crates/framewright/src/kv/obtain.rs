@@ -1,7 +1,7 @@
 //! How an object is obtained, step by step: what `kmalloc` and `kvmalloc` have in common.
 //!
-//! Which step comes next is the [policy's](crate::policy::next_step) choice; here is what each of
-//! them does. None of them is taken in a busy seat, and each within the request's context (K8).
+//! The [policy](crate::policy::next_step) chooses the next step; this file carries out each of
+//! them. Every step is taken outside a busy seat, and within the request's context (K8).
 
 use super::class::Class;
 use super::drain::Drained;
@@ -15,23 +15,23 @@ use crate::policy::{SpillFacts, Step, Tried, next_step};
 use crate::units::{Addr, Order, Page};
 use crate::vrange::{AreaRequest, FrameSource, RangeError};
 
-/// What will do for a request; at least one of the two.
+/// What memory will do for a request; at least one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
     /// A slot of that class, or else a block,
     pub(super) class: Option<Class>,
     /// of that order.
     pub(super) order: Option<Order>,
-    /// Or so many mapped pages.
+    /// Or that many mapped pages.
     pub(super) pages: Option<u64>,
-    /// Whether mapped pages are a spill, and not what was asked for.
+    /// Whether mapped pages are a spill, and not what the caller asked for.
     pub(super) may_spill: bool,
 }
 
-/// How often a request that needs one frame at most collects what CPUs keep, as long as that brings
-/// something. Mostly once is enough. Others may be quicker to take what it gave back, and keep some of
-/// it again by the time that this request looks: they were served each time, so all together get on;
-/// but one must not stop all CPUs for ever on their account.
+/// How often a request that needs at most one frame collects what CPUs keep, as long as that gains
+/// something. Mostly once is enough. Other requests may take what it gave back, and keep some of it
+/// again, before this request looks. They were served each time, so all together make progress; but
+/// one request must not go on stopping all CPUs for them.
 const COLLECTS: u32 = 16;
 
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
@@ -40,9 +40,9 @@ where
     R: Relief<F>,
     F: FrameSource + Blocks,
 {
-    /// What will do for a request, if there are as many frames. A block that the frames there are could never
-    /// give is left out by [`possible`](Self::possible), behind the first look: most requests need no such
-    /// question.
+    /// What memory will do for a request, if there are enough frames. [`possible`](Self::possible)
+    /// later removes a block that the existing frames could never give; it runs after the first
+    /// look, because most requests do not need it.
     #[inline]
     pub(super) fn need(
         &mut self,
@@ -59,7 +59,7 @@ where
             return Err(KvError::TooLong { bytes });
         }
         let has_block = |order: &Order| *order <= source.max_order();
-        // A block is aligned to its length from the start of the direct map on.
+        // A block is aligned to its length relative to the start of the direct map.
         let is_aligned = self.kv.direct & (align_bytes - 1) == 0;
         let order = order_of(bytes, align_bytes).filter(has_block);
         let order = order.filter(|_| is_aligned);
@@ -91,7 +91,7 @@ where
         }
     }
 
-    /// What of that the frames that there are could ever give.
+    /// The part of `need` that the existing frames could ever give.
     pub(super) fn possible(&mut self, request: &KvRequest, need: &Need) -> Result<Need, KvError> {
         let &KvRequest {
             bytes, align_bytes, ..
@@ -113,7 +113,7 @@ where
         Err(KvError::TooLong { bytes })
     }
 
-    /// An object of what will do, filled with zeroes if that was asked for.
+    /// An object in memory that will do, filled with zeroes if that was asked for.
     #[inline]
     pub(super) fn obtain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         match self.look(request, need) {
@@ -122,14 +122,14 @@ where
         }
     }
 
-    /// What is contiguous and there at once.
+    /// A contiguous object that is there at once.
     #[inline]
     pub(super) fn look(&mut self, request: &KvRequest, need: &Need) -> Option<Addr> {
         let addr = self.at_once(need.class, need.order?)?;
         Some(self.zeroed(addr, request))
     }
 
-    /// The first look found nothing.
+    /// Goes on after the first look found no memory.
     #[cold]
     fn obtain_otherwise(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         let &KvRequest {
@@ -193,12 +193,12 @@ where
         }
     }
 
-    /// What is contiguous with all that is kept for nobody collected, of all CPUs: slabs', then the
-    /// space's, and the zones' last, so that each is stopped once (K10).
+    /// A contiguous object, after collecting all that CPUs keep unused: first from slabs, then from
+    /// the space, and last from the zones, so that each is stopped once (K10).
     ///
-    /// With all CPUs stopped each frame was in use or in a zone, in no slab for nobody: if the zones have
-    /// none now, then others were served with those since, and to stop them again would not be for this
-    /// request's sake (K9).
+    /// With all CPUs stopped each frame was in use or in a zone, and none was unused in a slab. If
+    /// the zones have no frame now, other requests took them since, and stopping the zones again
+    /// would not help this request (K9).
     fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         let bytes = request.bytes;
         let order = need.order.ok_or(KvError::NotNow { bytes })?;
@@ -217,10 +217,10 @@ where
         Ok(self.zeroed(addr, request))
     }
 
-    /// What is contiguous after what CPUs keep in slabs has been collected: once on this request's
-    /// behalf, and again where that brought what it needs and others were quicker (K10).
+    /// A contiguous object, after collecting what CPUs keep in slabs: once for this request, and
+    /// again if that gained what it needs and others took it (K10).
     fn drain_and_look(&mut self, need: &Need, order: Order) -> Option<Addr> {
-        // A frame, or a slot, is all that it needs: whatever a drain brings is enough.
+        // It needs only a frame, or a slot: any gain of a drain is enough.
         let is_enough = need.class.is_some() || order == Order::ZERO;
         let mut left = if is_enough { COLLECTS } else { 1 };
         let mut must = false;
@@ -241,8 +241,8 @@ where
         }
     }
 
-    /// Mapped pages; where frames are missing and it may wait, after what CPUs keep in slabs has
-    /// been collected (K9), as [`collect`](Self::collect) does.
+    /// Mapped pages. If frames are missing and the request may wait, first collects what CPUs keep
+    /// in slabs (K9), as [`collect`](Self::collect) does.
     fn map_or_drain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
         let mut found = self.map(request, need);
         for must in [false, true] {
@@ -288,7 +288,7 @@ where
         self.kv.relief.compact(frames, order, request.context)
     }
 
-    /// Has as many frames reclaimed as mapped pages need, or the block that it must be.
+    /// Has as many frames reclaimed as mapped pages need, or as the block needs.
     fn reclaim(&mut self, request: &KvRequest, block: Option<Order>) -> u64 {
         self.words.count(Count::AllocStall, 1);
         let pages = request.bytes.div_ceil(Page::BYTES);
@@ -297,7 +297,7 @@ where
         self.kv.relief.reclaim(frames, wanted, request.context)
     }
 
-    /// The object, with zeroes in all that it has if the request says so.
+    /// The object, with zeroes in all the bytes that it has if the request says so.
     #[inline(always)]
     fn zeroed(&self, addr: Addr, request: &KvRequest) -> Addr {
         if request.zero
@@ -309,7 +309,7 @@ where
     }
 }
 
-/// Whether memory would have helped: frames, or what the platform maps with.
+/// Whether memory would have helped: frames, or memory that the platform needs for mapping.
 const fn is_for_memory(error: RangeError) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! Records that are no slab's: a few in each seat's list, the rest in a list of all CPUs'.
+//! Records without a slab: a few in each seat's list, the rest in a set that all CPUs share.
 
 use crate::slots::Tree;
 use crate::sync::{
@@ -9,13 +9,14 @@ use crate::sync::{
 /// The most records that move between a seat and the pool at once.
 const BATCH_MAX: u32 = 16;
 
-/// The records that no seat has: a set, which CPUs take from and give to without a lock. A record is in it or
-/// not, and no link leads to it: so a CPU that was off for long between two steps takes nothing twice.
+/// The records that no seat has: a set that CPUs take from and give to without a lock. A record is
+/// in it or not, and no link leads to it: so a CPU that was off for long between two steps takes no
+/// record twice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pool<'m> {
-    /// Those that were given back.
+    /// The records that were given back.
     given: Tree<'m>,
-    /// How often one was given back: 64 bits.
+    /// How often a record was given back: 64 bits.
     gives: &'m AtomicU64,
     /// How many records have ever been taken; those above have not been touched.
     fresh: &'m AtomicU64,
@@ -41,7 +42,7 @@ impl<'m> Pool<'m> {
         }
     }
 
-    /// How many records are taken at once.
+    /// How many records move at once.
     pub(super) const fn batch(self) -> u32 {
         self.batch
     }
@@ -51,12 +52,12 @@ impl<'m> Pool<'m> {
         self.take_given().or_else(|| self.take_fresh())
     }
 
-    /// Looks again only where another CPU took the record that was found, or gave one back meanwhile.
+    /// Looks again only if another CPU took the record that was found, or gave one back meanwhile.
     fn take_given(self) -> Option<u32> {
         loop {
             let gives = self.gives.load(SeqCst);
             match self.given.first() {
-                // What its last slab wrote into the record is seen by the taker.
+                // The taker sees what the record's last slab wrote into it.
                 Some(number) if self.given.remove(number) => return Some(number as u32),
                 Some(_) => {}
                 None if self.gives.load(SeqCst) == gives => return None,
@@ -68,7 +69,7 @@ impl<'m> Pool<'m> {
     fn take_fresh(self) -> Option<u32> {
         let mut fresh = self.fresh.load(Relaxed);
         while fresh < u64::from(self.records) {
-            // Relaxed: nothing has been written into a fresh record.
+            // Relaxed: no CPU has written to a fresh record.
             match self
                 .fresh
                 .compare_exchange_weak(fresh, fresh + 1, Relaxed, Relaxed)
@@ -80,7 +81,7 @@ impl<'m> Pool<'m> {
         None
     }
 
-    /// Takes this record, if it was given back and no CPU took it since.
+    /// Takes this record, if it was given back and no CPU has taken it since.
     #[cfg(all(test, loom))]
     pub(super) fn remove(self, number: u32) -> bool {
         self.given.remove(number as usize)
@@ -92,7 +93,7 @@ impl<'m> Pool<'m> {
         self.gives.fetch_add(1, SeqCst);
     }
 
-    /// How many records it has, if its set is whole. Only where no CPU takes or gives one meanwhile.
+    /// How many records it has, if its set is intact. Only for use while no CPU takes or gives one.
     pub(super) fn recount(self) -> Option<u32> {
         let fresh = self.records - self.fresh.load(Relaxed) as u32;
         let given = self.given.iter().count() as u32;

@@ -7,9 +7,9 @@
 //!   else                             moves to what `kvmalloc` obtains
 //! ```
 //!
-//! So a request that is no longer than the object never fails, if the object is aligned to it: what
-//! stays needs nothing, not even that there could be another object like it, and nobody waits for
-//! something smaller.
+//! So a request that is no longer than the object never fails, if the object is aligned to it. An
+//! object that stays needs no memory, nor even the possibility of another such object, and no
+//! request waits for something smaller.
 
 use super::kmalloc::order_of;
 use super::obtain::{Need, bytes_of};
@@ -20,8 +20,8 @@ use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
 use crate::units::{Addr, Context, Page};
 use crate::vrange::FrameSource;
 
-/// An object moves to something smaller if it has so many times the memory: below that the copy is
-/// worth more than what comes back.
+/// An object moves to something smaller if it has so many times the memory it needs: below that the
+/// copy costs more than it gains.
 const WASTE: u64 = 4;
 
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
@@ -30,24 +30,25 @@ where
     R: Relief<F>,
     F: FrameSource + Blocks,
 {
-    /// Changes the length of an object to the request's; the bytes that both lengths have are kept
-    /// \[`kvrealloc`\]. It is aligned as the request says, and moves if it must: it does not where
-    /// it fits in what it has, and then only if that is four times what it needs, and something
-    /// smaller is there at once. The rest of a block that becomes shorter is given back in place.
+    /// Changes the length of an object to the request's, and keeps the bytes that both lengths have
+    /// \[`kvrealloc`\]. It is aligned as the request says, and moves if it must. If it fits in the
+    /// memory that it has, it moves only if that is four times what it needs, and something smaller
+    /// is there at once. The rest of a block that becomes shorter is given back in place.
     ///
     /// With [`zero`](KvRequest::zero) the bytes behind the old length are zero, if the object's own
-    /// request and all its changes asked for that; else those that it could have had before are
-    /// what they were.
+    /// request and all its changes asked for that. Else those that it already had room for keep
+    /// their contents.
     ///
     /// # Errors
-    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address: also if somebody else
-    /// frees the object while it moves. The object is as it was then. Mapped pages move only for a caller that may wait, because to free them may. A length
-    /// that it can have already, at an alignment that it has, is never refused for want of
-    /// anything.
+    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address: also if another CPU
+    /// frees the object while it moves. The object is unchanged then. Mapped pages move only for a
+    /// caller that may wait, because freeing them may wait. A length that the object can have
+    /// already, at an alignment that it has, is never refused for want of anything.
     pub fn kvrealloc(&mut self, addr: Addr, request: &KvRequest) -> Result<Addr, KvError> {
         request.check()?;
         let had = self.kvsize(addr);
-        // What stays where it is needs nothing: neither that there could be another one like it.
+        // An object that stays in place needs no memory, nor the possibility of another such
+        // object.
         let need = self.need(request, true);
         let need = need.and_then(|need| self.possible(request, &need));
         let (had, need) = match (had, need) {
@@ -61,7 +62,7 @@ where
         if !fits && need.is_ok() && !may_move {
             return Err(KvError::MustNotFree(addr));
         }
-        // What it moves to is zeroed behind what is copied, and not before.
+        // The new object is zeroed behind the copied part, and not before.
         let bare = KvRequest {
             zero: false,
             ..*request
@@ -86,7 +87,7 @@ where
         }
         match self.kvfree(addr) {
             Ok(_) => Ok(new),
-            // Somebody else has freed it meanwhile, and is told nothing of what it moved to.
+            // Another CPU has freed the object meanwhile, and does not know the new one.
             Err(error) => {
                 let given_back = self.kvfree(new);
                 debug_assert!(given_back.is_ok(), "{given_back:?}: it was just made");
@@ -95,8 +96,8 @@ where
         }
     }
 
-    /// Gives the tail of a block back that `bytes` bytes do not need. How many bytes the object can
-    /// have then.
+    /// Gives back the tail of a block that `bytes` bytes do not need. Returns how many bytes the
+    /// object can have then.
     fn cut(&mut self, addr: Addr, had: u64, bytes: u64) -> u64 {
         let Some(place) = self.kv.place(addr) else {
             return had;
@@ -112,7 +113,7 @@ where
         }
     }
 
-    /// Something much smaller than what has `had` bytes, if it is there at once.
+    /// A much smaller object than the one of `had` bytes, if one is there at once.
     fn smaller(&mut self, had: u64, request: &KvRequest, need: &Need, addr: Addr) -> Option<Addr> {
         let enough = had / WASTE;
         let slot = need.class.map(|class| class.bytes());
@@ -125,7 +126,8 @@ where
         let is_mapped = self.kv.place(addr).is_none();
         let pages = request.bytes.div_ceil(Page::BYTES);
         if is_mapped && pages * Page::BYTES <= enough {
-            // Only what is there at once: nobody is stopped or flushed for what may as well stay.
+            // Takes only what is there at once: the object may as well stay, so no CPU is stopped
+            // and nothing flushed for it.
             let at_once = Context {
                 may_block: false,
                 ..request.context

@@ -8,22 +8,23 @@ use crate::vrange::Tag;
 pub struct KvRequest {
     /// The length in bytes.
     pub bytes: u64,
-    /// The alignment of the first byte's address: a power of two. Whatever is asked for, an object
-    /// is aligned to 16 bytes, and one whose length is a power of two to its length or a page; but
-    /// not where it got that length without having to move.
+    /// The alignment of the first byte's address: a power of two. Whatever the request asks for, an
+    /// object is aligned to 16 bytes, and one with a power of two as its length to that length or a
+    /// page; but not if it got that length by a change in place.
     pub align_bytes: u64,
-    /// Whether the object's bytes must be zero: those behind its length that it could have, too.
+    /// Whether the object's bytes must be zero, including those behind its length that it has room
+    /// for.
     pub zero: bool,
-    /// How much is done for it.
+    /// How hard to try for it.
     pub effort: Effort,
     /// What the caller may do while it waits.
     pub context: Context,
-    /// Who asked, for listings of what is mapped.
+    /// The caller's tag, for listings of mapped objects.
     pub tag: Tag,
 }
 
 impl KvRequest {
-    /// `bytes` bytes of any contents, fail-fast, for a caller who may do anything.
+    /// `bytes` bytes of any contents, fail-fast, for a caller that may do anything.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self {
@@ -39,7 +40,7 @@ impl KvRequest {
     /// As many bytes as `count` elements of `bytes_each` have \[`kvmalloc_array`\].
     ///
     /// # Errors
-    /// [`KvError::Overflow`] if that is no number.
+    /// [`KvError::Overflow`] if the product exceeds the range of numbers.
     pub const fn array(count: u64, bytes_each: u64) -> Result<Self, KvError> {
         match count.checked_mul(bytes_each) {
             Some(bytes) => Ok(Self::new(bytes)),
@@ -47,7 +48,7 @@ impl KvRequest {
         }
     }
 
-    /// What is wrong with it whatever memory there is.
+    /// Checks for errors that no amount of memory would cure.
     pub(super) const fn check(&self) -> Result<(), KvError> {
         if self.bytes == 0 {
             return Err(KvError::Empty);
@@ -83,7 +84,7 @@ impl KvRequest {
         self
     }
 
-    /// The same for a caller who may do less.
+    /// The same for a caller that may do less.
     #[must_use]
     pub const fn within(mut self, context: Context) -> Self {
         self.context = context;

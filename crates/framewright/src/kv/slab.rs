@@ -1,12 +1,12 @@
-//! A slab's record: what it is, which of its slots are free, and what others freed.
+//! A slab's record: what it is, which of its slots are free, and what other CPUs freed.
 //!
 //! ```text
 //!     line 0       header, place, links, free slots     the owner's
-//!     line 1       slots freed from elsewhere, inbox    whoever frees from elsewhere, and the owner
+//!     line 1       slots freed from elsewhere, inbox    CPUs that free from elsewhere, and the owner
 //! ```
 //!
-//! Records are numbered from 1: number 0 is none. Its words are zero for ever, so that a zeroed
-//! magazine is one that has nothing. Zeroed words are a record that is no slab's.
+//! Records are numbered from 1. Number 0 is no record: its words are zero for ever, so that a
+//! zeroed magazine is an empty one. Zeroed words are a record without a slab.
 
 use super::class::Class;
 use super::layout::RECORD_WORDS;
@@ -33,17 +33,17 @@ const _: () = {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(super) enum State {
-    /// Nowhere: the record is no slab's.
+    /// Nowhere: the record has no slab.
     None = 0,
     /// In no list: no slot is free.
     Full = 1,
     /// In its class's magazine.
     Current = 2,
-    /// In the list of those with free slots and others.
+    /// In the list of slabs with both free and used slots.
     Partial = 3,
-    /// In the list of those whose slots are all free.
+    /// In the list of slabs with only free slots.
     Empty = 4,
-    /// The same, and about to go back to the frames.
+    /// The same, but about to go back to the frames.
     Surplus = 5,
 }
 
@@ -144,12 +144,12 @@ impl<'m> Records<'m> {
         &self.words[magazine as usize]
     }
 
-    /// How a magazine names a word of a slab's free slots.
+    /// The magazine value that names a word of a slab's free slots.
     pub(super) const fn magazine(number: u32, word: usize) -> u64 {
         number as u64 * RECORD_WORDS as u64 + (FREE + word) as u64
     }
 
-    /// The slab that a magazine names; 0 if it names none.
+    /// The slab that a magazine names; 0 if it names no slab.
     pub(super) const fn named_by(magazine: u64) -> u32 {
         (magazine / RECORD_WORDS as u64) as u32
     }
@@ -176,12 +176,12 @@ impl<'m> Slab<'m> {
         self.words[PLACE].load(Relaxed) as usize
     }
 
-    /// Makes it a slab whose slots are all free.
+    /// Makes it a slab with only free slots.
     pub(super) fn begin(self, header: Header, place: usize) {
         self.words[PLACE].store(place as u64, Relaxed);
         for word in 0..BITMAP_WORDS {
             self.free(word).store(header.all_in(word), Relaxed);
-            // Mostly there is nothing, and a look leaves the line to whoever has it.
+            // Mostly there are none, and a mere look leaves the line with the CPU that has it.
             if self.remote(word).load(Relaxed) != 0 {
                 self.remote(word).store(0, Relaxed);
             }
@@ -189,7 +189,7 @@ impl<'m> Slab<'m> {
         self.set_header(header);
     }
 
-    /// Makes it a record that is no slab's.
+    /// Makes it a record without a slab.
     pub(super) fn end(self) {
         self.words[HEADER].store(0, Relaxed);
     }
@@ -233,7 +233,7 @@ impl<'m> Slab<'m> {
         &self.words[INBOX_NEXT]
     }
 
-    /// The first word of the bitmap in which a slot is free.
+    /// The first word of the bitmap that has a free slot.
     pub(super) fn first_free_word(self) -> Option<usize> {
         (0..BITMAP_WORDS).find(|&word| self.free(word).load(Relaxed) != 0)
     }
@@ -244,8 +244,8 @@ impl<'m> Slab<'m> {
         (0..BITMAP_WORDS).all(|word| self.free(word).load(Relaxed) == header.all_in(word))
     }
 
-    /// Whether anything freed from elsewhere has not been seen. If so, what the slab was for whoever
-    /// freed it is seen from here on.
+    /// Whether a slot was freed from elsewhere that the owner has not seen. If so, the owner sees
+    /// from here on what the freeing CPU saw of the slab.
     pub(super) fn has_remote(self) -> bool {
         (0..BITMAP_WORDS).any(|word| load_in_order(self.remote(word)) != 0)
     }

@@ -16,19 +16,19 @@ pub enum Kind {
     Mapped,
 }
 
-/// What the table says of a frame.
+/// The table's entry for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
-    /// Nothing of `kv`'s, or inside a run.
+    /// Not `kv`'s, or inside a run.
     None,
     /// A run of that order starts here.
     Run(Order),
-    /// The frame is a slab's.
+    /// The frame belongs to a slab.
     Slab(Part),
 }
 
-// The bits of an entry: what it is, and for a slab the owner, the class, which frame of the slab,
-// and from bit 32 on the record.
+// The bits of an entry: its kind, and for a slab the owner, the class, which frame of the slab it
+// is, and from bit 32 on the record.
 const KIND: u64 = 0b11;
 const RUN: u64 = 1;
 const SLAB: u64 = 2;
@@ -66,7 +66,7 @@ impl Part {
         (self.0 >> OWNER_SHIFT & 0x3ff) as u16
     }
 
-    /// Which of the slab's frames it is, from 0.
+    /// The number of the frame in its slab, from 0.
     #[inline(always)]
     pub(super) const fn nth(self) -> u64 {
         self.0 >> NTH_SHIFT & 7
@@ -126,7 +126,7 @@ impl<'m> Table<'m> {
         (place < self.words.len() as u64).then_some(place as usize)
     }
 
-    /// The place of the frame that lies so many bytes behind the first one, if objects can lie in
+    /// The place of the frame that lies `bytes` bytes behind the first one, if objects can lie in
     /// it.
     #[inline(always)]
     pub(super) fn place_of(self, bytes: u64) -> Option<usize> {
@@ -140,20 +140,20 @@ impl<'m> Table<'m> {
         Entry::of(self.words[place].load(Acquire))
     }
 
-    /// Says what a frame is, of which nothing was said.
+    /// Sets the entry of a frame that had none.
     #[inline(always)]
     pub(super) fn set(self, place: usize, entry: Entry) {
         debug_assert!(self.words[place].load(Relaxed) == 0, "K1");
         self.words[place].store(entry.word(), Release);
     }
 
-    /// Says something else of a frame of a slab, whose owner the caller is or has claimed.
+    /// Changes the entry of a slab's frame. The caller is the slab's owner or has claimed its seat.
     pub(super) fn change(self, place: usize, entry: Entry) {
         self.words[place].store(entry.word(), Release);
     }
 
-    /// Says what a frame is from now on, if it still is `from`: of several CPUs that try, one
-    /// succeeds. With `alone` there is one CPU only.
+    /// Changes the entry of a frame if it is still `from`: if several CPUs try, one succeeds. With
+    /// `alone` there is only one CPU.
     #[inline(always)]
     pub(super) fn replace(self, place: usize, from: Entry, to: Entry, alone: bool) -> bool {
         let word = &self.words[place];
@@ -168,7 +168,7 @@ impl<'m> Table<'m> {
             .is_ok()
     }
 
-    /// Forgets what was said of a frame, in the same way.
+    /// Clears the entry of a frame, in the same way.
     #[inline(always)]
     pub(super) fn clear(self, place: usize, entry: Entry, alone: bool) -> bool {
         self.replace(place, entry, Entry::None, alone)

@@ -8,12 +8,12 @@ use crate::sync::Ordering::Relaxed;
 use crate::units::Frame;
 use core::fmt;
 
-/// An invariant that does not hold: its letter, and the frame where.
+/// An invariant that does not hold: its letter, and the frame in question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken {
     /// The invariant's name in the [module's description](super).
     pub invariant: &'static str,
-    /// The frame, or the first frame of the slab; frame 0 where it is no frame's.
+    /// The frame, or the first frame of the slab; frame 0 if it is about no frame.
     pub at: Frame,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Broken {
 
 impl core::error::Error for Broken {}
 
-/// What there is, counted anew.
+/// All objects and slabs, counted anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recount {
     /// Slabs.
@@ -78,7 +78,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
         )
     }
 
-    /// What stands at a place of the table. Returns how many frames it says something of.
+    /// Checks the entry at a place of the table. Returns how many frames it covers.
     fn verify_frame(&self, place: usize) -> Result<usize, Broken> {
         let at = self.table.frame(place).0;
         let part = match self.table.get(place) {
@@ -108,7 +108,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
         Ok(1)
     }
 
-    /// The lists of a seat. Returns how many records it has that are no slab's.
+    /// Checks the lists of a seat. Returns how many records without a slab it has.
     fn verify_seat(&self, seat: Held<'_>) -> Result<u64, Broken> {
         let most = self.records.count();
         for class in Class::all() {
@@ -162,7 +162,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
         Ok(())
     }
 
-    /// A record. Returns whether it is a slab's.
+    /// Checks a record. Returns whether it has a slab.
     fn verify_slab(&self, number: u32) -> Result<u64, Broken> {
         let slab = self.records.get(number);
         let header = slab.header();
@@ -198,7 +198,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
         Ok(1)
     }
 
-    /// Whether a slab is in the list, or the magazine, that it says it is in.
+    /// Checks that a slab is in the list, or the magazine, that it says it is in.
     fn check_state(&self, number: u32, header: Header) -> Result<(), Broken> {
         let seat = self.held(header.owner());
         let slab = self.records.get(number);
@@ -225,7 +225,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
         check("K4: a slab is in its list", self.at(number), is_linked)
     }
 
-    /// Counts anew what there is. Stops all CPUs; blocks are only counted exactly if nobody
+    /// Counts all objects and slabs anew. Stops all CPUs; blocks are counted exactly only if no CPU
     /// allocates or frees any meanwhile. O(frames + slabs).
     #[must_use]
     pub fn recount(&self) -> Recount {

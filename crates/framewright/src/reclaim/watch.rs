@@ -153,7 +153,7 @@ impl<P> Reclaim<'_, '_, P> {
         self.word(in_vain).store(shift + 1, Relaxed);
     }
 
-    /// Something was done about `lack`: it is not left off any more.
+    /// Something was done about `lack`: it is no longer left off.
     pub(super) fn take_up(&self, lack: Lack) {
         let (in_vain, left_off) = lack.words();
         for word in [in_vain, left_off] {

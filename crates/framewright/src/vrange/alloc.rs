@@ -7,16 +7,16 @@ use crate::platform::{Barrier, Map, Relax};
 use crate::sync::{clear_bits, set_bits};
 use crate::units::{Context, Page};
 
-/// Areas of the arena that one allocation from it gives back first.
+/// How many of its waiting areas one allocation from the arena gives back first.
 pub(super) const GIVES: usize = 8;
 
-/// Areas in a CPU's list of those that wait that a request for one of the arena looks at.
+/// How many areas in a CPU's list of waiting ones a request to the arena looks at.
 const LOOKS: usize = 16;
 
 /// Purgeable pages of a CPU that are worth a flush where the window is crowded.
 const WORTH_A_FLUSH: u64 = 512;
 
-/// What a request comes to: guard page included.
+/// The pages and the alignment that a request needs, guard page included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Need {
     pub(super) pages: u32,
@@ -27,30 +27,30 @@ pub(super) struct Need {
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Allocates address space \[`get_vm_area`\]: as many pages as asked for, and a guard page
-    /// behind them. Nothing is mapped; the caller maps what it wants into the area's pages (never
+    /// behind them. It maps nothing; the caller maps what it wants into the area's pages (never
     /// into the guard page).
     ///
-    /// Chooses what this CPU has at hand; in the arena the lowest address. Mostly some
-    /// nanoseconds; waits for nobody, unless it would fail and the context allows it: then all
-    /// CPUs are stopped, everything lazy is purged, and all spans are dissolved first.
+    /// Uses what this CPU has at hand; in the arena it takes the lowest address. Mostly some
+    /// nanoseconds. It waits for no other CPU, unless it would fail and the context allows waiting:
+    /// then it first stops all CPUs, purges everything lazy, and dissolves all spans.
     ///
     /// # Errors
-    /// The request is one that nobody can serve, or there is no gap (V8; without `may_block`, none
-    /// at hand). Nothing has changed then.
+    /// The window can never serve the request, or there is no gap (V8; without `may_block`, none at
+    /// hand). Nothing has changed then.
     #[inline]
     pub fn alloc_area(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         self.alloc_kind(request, AreaKind::Plain)
     }
 
-    /// Allocates an area of that kind, with a guard page; nothing is mapped.
+    /// Allocates an area of that kind, with a guard page. It maps nothing.
     #[inline(always)]
     pub(super) fn alloc_kind(
         &mut self,
         request: &AreaRequest,
         kind: AreaKind,
     ) -> Result<Page, RangeError> {
-        // What is mostly so is done here; all else is for `alloc_slowly`. An alignment is a power
-        // of two below or equal to a page's if it has one bit, and that not above.
+        // Serves the common case here, and leaves the rest to `alloc_slowly`. An alignment is a
+        // power of two and at most a page's if it has one bit, and that is no higher than a page's.
         let small = u64::from(self.space.small_max);
         if request.pages.wrapping_sub(1) < small.saturating_sub(1)
             && request.align_bytes <= Page::BYTES
@@ -73,7 +73,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[cold]
     #[inline(never)]
     fn alloc_slowly(&mut self, request: &AreaRequest, kind: AreaKind) -> Result<Page, RangeError> {
-        // It may be entered, while somebody claims it.
+        // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         let need = match self.space.need(request) {
             Ok(need) => need,
@@ -111,10 +111,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 }
 
 impl<P> super::Space<'_, P> {
-    /// What a request comes to in this window.
+    /// The pages and the alignment that a request needs in this window.
     ///
     /// # Errors
-    /// It is one that the window could not serve if all of it were free.
+    /// The window could not serve it even if all of it were free.
     pub(super) fn need(&self, request: &AreaRequest) -> Result<Need, RangeError> {
         let &AreaRequest {
             pages, align_bytes, ..
@@ -129,8 +129,8 @@ impl<P> super::Space<'_, P> {
             return Err(RangeError::TooLong { pages });
         }
         let align_pages = (align_bytes / Page::BYTES).max(1);
-        // Where no address can serve it, none is looked for. By masks: a division would cost as much
-        // as all the rest.
+        // Refuses a request that no address can serve. Uses masks, because a division would cost as
+        // much as all the rest.
         let below = align_pages - 1;
         let first = self.start().0.checked_add(below);
         let end = first.and_then(|first| (first & !below).checked_add(pages + 1));
@@ -146,7 +146,7 @@ impl<P> super::Space<'_, P> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// An area in one of the seat's spans is live.
+    /// Makes an area in one of the seat's spans live.
     #[inline(always)]
     pub(super) fn finish(&self, at: u32, header: Header) {
         self.space.table.set_header(at, header);
@@ -160,7 +160,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.add(Own::Live, u64::from(header.pages()));
     }
 
-    /// An area of the arena is live.
+    /// Makes an area of the arena live.
     pub(super) fn finish_in_arena(&self, at: u32, header: Header) {
         let spans = self.space.spans;
         self.space.table.set_header(at, header);
@@ -169,28 +169,29 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         for covered in number + 1..=last {
             self.span(covered).set_covers(at);
         }
-        // Other CPUs set and clear bits beside it: two areas of the arena can share a span.
+        // Atomic, because other CPUs set and clear bits beside it: two areas of the arena can share
+        // a span.
         let starts = &self.span(number).bits(Bits::Starts)[(place / 64) as usize];
         set_bits(starts, 1 << (place % 64), P::ALONE);
         self.words.count(count_of_alloc(header.kind()), 1);
         self.words.add(Own::Live, u64::from(header.pages()));
     }
 
-    /// No area of the arena starts there any more.
+    /// Clears the start of an area of the arena, which has ended.
     pub(super) fn clear_arena_start(&self, at: u32) {
         let (number, place) = self.space.spans.place(at);
         let starts = &self.span(number).bits(Bits::Starts)[(place / 64) as usize];
         clear_bits(starts, 1 << (place % 64), P::ALONE);
     }
 
-    /// Everything that can be done without stopping others.
+    /// Does all that is possible without stopping other CPUs.
     fn alloc_entered(
         &self,
         need: &Need,
         header: Header,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
-        // Who frees looks after what it frees; only what others freed is nobody's to look after.
+        // A CPU that frees relieves the bound itself; here it does so only for what others freed.
         if self.collect_inbox() && need.context.may_block {
             self.relieve();
         }
@@ -206,14 +207,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             && self.space.is_crowded()
             && self.words.get(Own::Purgeable) >= WORTH_A_FLUSH
         {
-            // First fit packs closer the more of what is low is free.
+            // First fit packs more closely if more low pages are free.
             self.purge_all(frames);
         }
         let mut found = self.take_waiting(need, frames);
         if found.is_none() {
             found = self.alloc_in_arena(need, GIVES, frames);
         } else if need.pages > self.space.small_max {
-            // The others that wait have as many frames each, and nobody else to give them back.
+            // Other waiting areas have many frames each too, and no other CPU gives these back.
             self.release_areas(GIVES, frames);
         }
         if let Some(at) = found {
@@ -223,7 +224,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if !need.context.may_block {
             return None;
         }
-        // What this CPU has made lazy itself is had without disturbing others.
+        // Purges what this CPU itself made lazy, which disturbs no other CPU.
         self.release_kept(false, frames);
         self.purge_lazy();
         if let Some(at) = self.take_waiting(need, frames) {
@@ -253,7 +254,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if let Some(at) = self.take_current(pages, align) {
             return Some(at);
         }
-        // One in any case: whoever takes what is there first spreads over ever more spans.
+        // Releases one span in any case: a CPU that always takes what is there first spreads over
+        // more and more spans.
         self.release_span(frames);
         for _ in 0..RELEASES {
             if let Some(at) = self.take_listed(pages, align, Choice::Rich) {
@@ -283,11 +285,11 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             .or_else(|| self.take_listed(pages, align, Choice::Poor))
     }
 
-    /// An area of the arena that this CPU freed, of just the length asked for, that is ready: of the
-    /// first few in its list the least aligned that will do. It need not go into the
-    /// tree and be looked for there again.
+    /// An area of the arena that this CPU freed, of exactly the length asked for, that is ready: of
+    /// the first few in its list the least aligned one that will do. So it need not go into the
+    /// tree and be found there again.
     ///
-    /// Only for what no span serves, and not where first fit should pack closely.
+    /// Only for requests that no span serves, and not where first fit should pack closely.
     fn take_waiting(&self, need: &Need, frames: &mut impl FrameSource) -> Option<u32> {
         let space = self.space;
         let all = u64::from(space.spans.pages());

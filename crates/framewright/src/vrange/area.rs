@@ -8,7 +8,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::units::{Page, PageRange};
 use core::fmt;
 
-/// What an area is for: which call made it, and so which call frees it.
+/// The call that made an area, which decides the call that frees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AreaKind {
     /// Address space only \[`get_vm_area`\]: the caller maps.
@@ -40,12 +40,12 @@ impl fmt::Display for AreaKind {
     }
 }
 
-/// In which state an area is.
+/// The state of an area.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AreaState {
     /// Its user has it.
     Live,
-    /// Freed by its user, constructed still, for the next one.
+    /// Freed by its user, but kept constructed for the next one.
     Kept,
     /// Freed, not yet reusable.
     Lazy,
@@ -60,11 +60,11 @@ pub struct AreaInfo {
     pub pages: u64,
     /// The guard pages behind it: 0 or 1.
     pub guard: u64,
-    /// What it is for.
+    /// The call that made it.
     pub kind: AreaKind,
-    /// In which state it was found.
+    /// The state in which it was found.
     pub state: AreaState,
-    /// Who asked for it; 0 when it is lazy.
+    /// The tag of the request; 0 when it is lazy.
     pub tag: Tag,
 }
 
@@ -79,7 +79,7 @@ impl AreaInfo {
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// The area that `page` belongs to, its guard page included.
     ///
-    /// Time: O(1). While others free, the answer may be out of date as soon as it is returned.
+    /// Time: O(1). While other CPUs free, the answer may be out of date as soon as it is returned.
     #[must_use]
     pub fn find(&self, page: Page) -> Option<AreaInfo> {
         let offset = self.offset_unchecked(page);
@@ -101,8 +101,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         (at - start < (info.pages + info.guard) as u32).then_some(info)
     }
 
-    /// Calls `sink` with every area, by address. While others work, an area that is made or freed
-    /// meanwhile may be met or not. Time: O(spans and areas).
+    /// Calls `sink` with every area, by address. While CPUs work, `sink` may or may not see an area
+    /// that is made or freed meanwhile. Time: O(spans and areas).
     pub fn for_each_area(&self, mut sink: impl FnMut(AreaInfo)) {
         for number in 0..self.spans.count() {
             let first = self.spans.first(number);
@@ -119,7 +119,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         }
     }
 
-    /// What the header at a page says.
+    /// The area that the header at a page describes.
     fn info(&self, at: u32) -> Option<AreaInfo> {
         let header = self.table.header(at)?;
         let guard = header.kind().guard_pages();
@@ -136,7 +136,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         })
     }
 
-    /// What was counted so far, by all CPUs.
+    /// The counts of all CPUs so far.
     #[must_use]
     pub fn stats(&self) -> RangeStats {
         let all = |counter| sum(self.all_seats(), counter);

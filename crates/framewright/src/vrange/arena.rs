@@ -1,4 +1,4 @@
-//! The arena: what is free of a window and belongs to nobody, as gaps in a tree.
+//! The arena: the free pages of a window that no CPU has, as gaps in a tree.
 
 use super::fit::{Fit, Wanted};
 use super::table::Table;
@@ -6,7 +6,7 @@ use super::tree::{GapTree, HEIGHT_MAX, Path, Place};
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;
 
-/// A range that is not the arena's to take or to give. Nothing has changed.
+/// A range that cannot be taken from the arena, or given to it. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArenaError {
     /// The range has no page, or leaves the window.
@@ -16,12 +16,12 @@ pub enum ArenaError {
         /// Its length in pages.
         pages: u32,
     },
-    /// Some of what was given is in a gap already.
+    /// A page of the given range is in a gap already.
     Free {
         /// Where that gap starts.
         gap: u32,
     },
-    /// Some of what was to be taken is in no gap.
+    /// A page of the range to be taken is in no gap.
     Taken {
         /// The first such page.
         page: u32,
@@ -62,7 +62,7 @@ impl Gap {
     }
 }
 
-/// One cache line, so that nobody waits for the lock's line who does not want the lock.
+/// One cache line, so that CPUs which do not want the lock do not wait for its line.
 const WORDS: usize = 8;
 
 /// The arena of one window: its gaps, behind one lock.
@@ -73,12 +73,12 @@ const WORDS: usize = 8;
 /// ```
 ///
 /// Pages are counted from the window's beginning; alignments are of absolute page numbers. The
-/// arena knows gaps only: what is between them is whoever's who took it.
+/// arena knows only gaps: the pages between them belong to the CPUs that took them.
 #[derive(Clone, Copy, Debug)]
 pub struct Arena<'m> {
     table: Table<'m>,
-    /// Lock, root, free pages, gaps, the length of the gap at the window's end, a bound on where
-    /// the others end.
+    /// Lock, root, free pages, gaps, the length of the gap at the window's end, and a bound on
+    /// where the other gaps end.
     words: &'m [AtomicU64; WORDS],
     base: u64,
 }
@@ -93,9 +93,9 @@ impl<'m> Arena<'m> {
     const END_PAGES: usize = 4;
     const TREE_END: usize = 5;
 
-    /// The arena of the window whose table is `table` and whose first page has the absolute number
-    /// `base`, with [`WORDS`](Self::WORDS) words of its own. Zeroed words are an arena without a
-    /// gap; to make all of the window one, give it.
+    /// The arena of the window with the table `table`, whose first page has the absolute number
+    /// `base`, and with [`WORDS`](Self::WORDS) words of its own. Zeroed words are an arena without
+    /// a gap; give it the whole window to make that one gap.
     ///
     /// # Panics
     /// If the window ends past the number range, or there are fewer words.
@@ -115,7 +115,7 @@ impl<'m> Arena<'m> {
         self.lock_and_tell(relax).0
     }
 
-    /// The same, and whether it was found taken.
+    /// The same; also returns whether it was found taken.
     #[inline]
     pub(super) fn lock_and_tell(&self, relax: impl Fn(u32)) -> (ArenaGuard<'m>, bool) {
         let (held, waited) = Lock::new(&self.words[0]).lock_and_tell(relax);
@@ -124,15 +124,15 @@ impl<'m> Arena<'m> {
         (guard, waited)
     }
 
-    /// How many pages the gaps have together; stale as soon as it is returned, if nobody holds the
-    /// lock.
+    /// How many pages the gaps have together; stale as soon as it is returned, unless the caller
+    /// holds the lock.
     #[inline]
     #[must_use]
     pub fn free_pages(&self) -> u32 {
         self.words[Self::FREE_PAGES].load(Relaxed) as u32
     }
 
-    /// How many gaps there are; stale likewise.
+    /// How many gaps there are; as stale.
     #[inline]
     #[must_use]
     pub fn gap_count(&self) -> u32 {
@@ -144,8 +144,8 @@ impl<'m> Arena<'m> {
         GapTree::new(self.table, &self.words[Self::ROOT], self.base)
     }
 
-    /// The gap at the window's end, which is not in the tree: most of what is long comes from it,
-    /// and nothing above it need be told. Its length may be 0.
+    /// The gap at the window's end, which is not in the tree. Most long ranges come from it, and it
+    /// has no nodes above to update. Its length may be 0.
     #[inline(always)]
     fn end_gap(&self) -> Gap {
         let pages = self.words[Self::END_PAGES].load(Relaxed) as u32;
@@ -160,7 +160,7 @@ impl<'m> Arena<'m> {
         self.words[Self::END_PAGES].store(u64::from(pages), Relaxed);
     }
 
-    /// No gap of the tree ends behind this page.
+    /// A page behind which no gap of the tree ends.
     #[inline(always)]
     fn tree_end(&self) -> u32 {
         self.words[Self::TREE_END].load(Relaxed) as u32
@@ -181,7 +181,7 @@ impl<'m> Arena<'m> {
     }
 }
 
-/// The arena with its lock held: all that can be done with gaps. Nothing here calls out.
+/// The arena with its lock held: all operations on gaps. Nothing here calls out.
 #[derive(Debug)]
 pub struct ArenaGuard<'m> {
     arena: Arena<'m>,
@@ -189,23 +189,23 @@ pub struct ArenaGuard<'m> {
 }
 
 impl ArenaGuard<'_> {
-    /// Takes `pages` pages whose first one's absolute number is a multiple of `align_pages`, a
-    /// power of two: the lowest there are (first fit). Returns the first page and how the range
-    /// lay in its gap.
+    /// Takes `pages` pages, of which the absolute number of the first is a multiple of
+    /// `align_pages`, a power of two: the lowest there are (first fit). Returns the first page and
+    /// where the range lay in its gap.
     ///
     /// The search is exact: `None` means that no gap has such a range.
     ///
     /// Time: O(log n) for any length at alignment 1 and for a length equal to the alignment, with n
     /// gaps; O(1) if only the gap at the window's end is long enough. With another alignment
-    /// O(log n) more for each gap, at most `pages + align_pages - 2` pages long, that lies below the
-    /// found one and is long enough but in the wrong place.
+    /// O(log n) more for each gap of at most `pages + align_pages - 2` pages that lies below the
+    /// found one and is long enough but has no aligned range.
     ///
-    /// A request for no pages, or with an alignment that is no power of two, finds nothing.
+    /// A request for no pages, or with an alignment that is no power of two, returns `None`.
     #[inline]
     pub fn alloc(&mut self, pages: u32, align_pages: u64) -> Option<(u32, Fit)> {
         let wanted = Wanted::new(pages, align_pages)?;
         let base = self.arena.base;
-        // No page of the window is aligned so, or too few are behind it.
+        // Refuses if no page of the window is aligned so, or too few pages follow it.
         wanted.start_in(base, 0, self.arena.table.pages())?;
         let mut path = Path::new();
         if let Some(start) = self.arena.tree().find(&wanted, &mut path) {
@@ -281,7 +281,7 @@ impl ArenaGuard<'_> {
         fit
     }
 
-    /// Adds a gap that touches none, below all others.
+    /// Adds a gap that touches no other, below all of them.
     #[cold]
     fn insert(&self, path: &mut Path, start: u32, pages: u32) {
         let tree = self.arena.tree();
@@ -290,8 +290,8 @@ impl ArenaGuard<'_> {
         self.arena.raise_tree_end(start + pages);
     }
 
-    /// Gives the `pages` pages from `start` back, and joins them with the gaps beside them.
-    /// Time: O(log n); O(1) before the gap at the window's end, mostly.
+    /// Gives the `pages` pages from `start` back, and joins them with the gaps beside them. Time:
+    /// O(log n); mostly O(1) directly before the gap at the window's end.
     ///
     /// # Errors
     /// [`ArenaError::Free`] if some of them are in a gap, [`ArenaError::Outside`].
@@ -349,7 +349,7 @@ impl ArenaGuard<'_> {
                 tree.reshape(&mut path, depth, start, pages + gap.pages);
             }
             (Some((left, before)), Some((right, behind))) => {
-                // One of two neighbours is above the other, and the other one ends the path.
+                // One of the two neighbours is above the other, and the other one ends the path.
                 let all = before.pages + pages + behind.pages;
                 tree.join(&mut path, left.min(right), before.start, all);
                 self.arena.count(Arena::GAPS, -1);
@@ -358,8 +358,8 @@ impl ArenaGuard<'_> {
         Ok(())
     }
 
-    /// The range before the gap at the window's end becomes part of it; so does the gap `left`, if
-    /// it touches the range. `before` is the last gap of the tree.
+    /// Joins the range before the gap at the window's end with that gap, and with the gap `left`,
+    /// if it touches the range. `before` is the last gap of the tree.
     #[cold]
     fn give_end(
         &self,
@@ -370,7 +370,7 @@ impl ArenaGuard<'_> {
         pages: u32,
     ) {
         let tree_end = match left {
-            // What lies before that one touches neither.
+            // No gap before `left` touches it.
             Some((_, gap)) => gap.start - u32::from(gap.start > 0),
             None => before.map_or(0, |depth| self.gap(path.at(depth)).end()),
         };
@@ -385,7 +385,7 @@ impl ArenaGuard<'_> {
         self.arena.words[Arena::TREE_END].store(u64::from(tree_end), Relaxed);
     }
 
-    /// The range before the gap at the window's end becomes part of it.
+    /// Joins the range before the gap at the window's end with that gap.
     #[inline(always)]
     fn join_end(&self, start: u32, pages: u32) {
         self.arena.count(Arena::FREE_PAGES, i64::from(pages));
@@ -404,7 +404,7 @@ impl ArenaGuard<'_> {
         Ok(())
     }
 
-    /// The gap that has `page`. Time: O(log n).
+    /// The gap that contains `page`. Time: O(log n).
     #[must_use]
     pub fn gap_at(&self, page: u32) -> Option<Gap> {
         let mut path = Path::new();
@@ -441,7 +441,7 @@ impl ArenaGuard<'_> {
         })
     }
 
-    /// The length of the longest gap, 0 if there is none. Time: O(1).
+    /// The length of the longest gap, 0 if there is no gap. Time: O(1).
     #[must_use]
     pub fn longest(&self) -> u32 {
         let tree = self.arena.tree();
@@ -463,8 +463,8 @@ impl ArenaGuard<'_> {
         self.arena.gap_count()
     }
 
-    /// The first page that is in no gap and the page behind the last such; `None` if all of the
-    /// window is free. Time: O(log n).
+    /// The first page that is in no gap, and the page behind the last such page; `None` if all of
+    /// the window is free. Time: O(log n).
     #[must_use]
     pub fn taken_span(&self) -> Option<(u32, u32)> {
         let start = self.gap_at(0).map_or(0, Gap::end);
@@ -480,11 +480,11 @@ impl ArenaGuard<'_> {
         }
     }
 
-    /// Whether V2 holds: gaps lie in the window and do not touch; the tree is ordered, balanced
-    /// and right about what each node reaches; and the counts are right. Time: O(n).
+    /// Whether V2 holds: gaps lie in the window and do not touch; the tree is ordered and balanced,
+    /// each node is right about its reach, and the counts are right. Time: O(n).
     ///
     /// # Errors
-    /// The page of a node that is wrong, or the window's length where a count is.
+    /// The page of a node that is wrong, or the window's length if a count is wrong.
     pub fn verify(&self) -> Result<(), u32> {
         let tree = self.arena.tree();
         let window = self.arena.table.pages();
@@ -510,11 +510,12 @@ impl ArenaGuard<'_> {
     }
 }
 
-/// What a walk through the tree in order has met.
+/// What a walk through the tree in order has seen.
 struct Seen<'m> {
     tree: GapTree<'m>,
     table: Table<'m>,
-    /// Gaps of the tree end before the one at the window's end, or the window's.
+    /// Gaps of the tree end before this page: the start of the gap at the window's end, or the
+    /// window's end.
     limit: u32,
     /// The first page at which the next gap may start without touching the last.
     next: u32,

@@ -1,7 +1,7 @@
 //! Runs of any length in the bitmaps of a span.
 //!
-//! What [`Slots`](crate::slots::Slots) does for aligned runs of powers of two. All accesses are
-//! `Relaxed`: a bitmap belongs to one at a time.
+//! Does for any run what [`Slots`](crate::slots::Slots) does for aligned runs of powers of two. All
+//! accesses are `Relaxed`: one CPU at a time owns a bitmap.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
@@ -23,13 +23,13 @@ pub(super) fn for_each_part(start: u32, len: u32, mut part: impl FnMut(usize, u6
     }
 }
 
-/// The words that a range has bits in, a bit each: of 1024 bits at most 16.
+/// The words in which a range has bits, one bit each: at most 16 for 1024 bits.
 #[inline(always)]
 pub(super) const fn words_of(start: u32, len: u32) -> u32 {
     (2 << ((start + len - 1) / 64)) - (1 << (start / 64))
 }
 
-/// The bits that are set in a word, by their places from the lowest up.
+/// The places of the bits that are set in a word, from the lowest up.
 #[inline(always)]
 pub(super) fn places(mut word: u32) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
@@ -83,7 +83,7 @@ pub(super) fn has_any(bits: &[AtomicU64]) -> bool {
     bits.iter().any(|word| word.load(Relaxed) != 0)
 }
 
-/// The first bit at or after `from` that is set, or with `flip` all ones, clear; at most
+/// The first bit at or after `from` that is set, or that is clear if `flip` is all ones; at most
 /// `64 * words`.
 #[inline(always)]
 fn next(bits: &[AtomicU64], from: u32, flip: u64) -> u32 {
@@ -100,7 +100,7 @@ fn next(bits: &[AtomicU64], from: u32, flip: u64) -> u32 {
     bits.len() as u32 * 64
 }
 
-/// The runs of ones from `from` on, as first bit and bit behind.
+/// The runs of ones from `from` on, as the first bit and the bit behind the run.
 pub(super) fn runs(bits: &[AtomicU64], from: u32) -> impl Iterator<Item = (u32, u32)> {
     let mut at = from;
     let end = bits.len() as u32 * 64;
@@ -114,8 +114,8 @@ pub(super) fn runs(bits: &[AtomicU64], from: u32) -> impl Iterator<Item = (u32, 
     })
 }
 
-/// The first run of ones from `from` on that has `len` bits from a multiple of `align` on: that
-/// multiple, and the bit behind the run. O(words), whatever the bits are.
+/// Searches from `from` on for the first run of ones that has `len` bits starting at a multiple of
+/// `align`. Returns that multiple, and the bit behind the run. O(words), whatever the bits are.
 #[inline]
 pub(super) fn find(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<(u32, u32)> {
     let at = if align > 64 {
@@ -128,7 +128,7 @@ pub(super) fn find(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Optio
     Some((at, next(bits, at + len, !0)))
 }
 
-/// The same where words have few multiples of `align` among them: each is looked at.
+/// The same where a word has few multiples of `align`: looks at each of them.
 fn find_far_apart(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<u32> {
     let end = bits.len() as u32 * 64;
     let mut at = (from + (align - 1)) & !(align - 1);
@@ -152,7 +152,7 @@ const MULTIPLES: [u64; 7] = {
     all
 };
 
-/// The same for up to 64 bits from a multiple of up to 64 on: all beginnings in a word at once.
+/// The same for up to 64 bits at a multiple of up to 64: finds all starts in a word at once.
 fn find_short(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<u32> {
     let multiples = MULTIPLES[align.trailing_zeros() as usize];
     let first = (from / 64) as usize;
@@ -164,7 +164,7 @@ fn find_short(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<u32
             continue;
         }
         let mut high = bits.get(word + 1).map_or(0, |bits| bits.load(Relaxed));
-        // Ones where `length` ones begin.
+        // Ones where runs of `length` ones begin.
         let mut length = 1;
         while length < len && low != 0 {
             let step = length.min(len - length);
@@ -180,7 +180,7 @@ fn find_short(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<u32
     None
 }
 
-/// The same for more than 64 bits, which are in several words.
+/// The same for more than 64 bits, which lie in several words.
 fn find_long(bits: &[AtomicU64], from: u32, len: u32, align: u32) -> Option<u32> {
     let fits = |start: u32, end: u32| {
         let aligned = (start + (align - 1)) & !(align - 1);
@@ -228,13 +228,13 @@ pub(super) fn survey(bits: &[AtomicU64]) -> (u32, u32) {
     (best.max(open), ones)
 }
 
-/// The longest run inside one word, if it is above `least`; otherwise any number up to that.
+/// The longest run inside one word, if it is longer than `least`; otherwise any number up to that.
 #[inline]
 fn longest_above(word: u64, least: u32) -> u32 {
     if word.count_ones() <= least {
         return least;
     }
-    // Ones where `length` ones begin. Fold until `least + 1`, then one by one.
+    // Ones where runs of `length` ones begin. Folds until `least + 1`, then goes one by one.
     let (mut runs, mut length) = (word, 1);
     while length <= least {
         let step = length.min(least + 1 - length);

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! A block has a *run* of pages from which slots are cut, one behind the other and without a look
-//! at alignment; at first that is all of it. Blocks with room are in a list, the oldest first or
-//! last as the policy says, and a request takes the first that serves it.
+//! at alignment; at first the run is the whole block. Blocks with room are in a list, the oldest
+//! first or last as the policy says, and the first one that serves a request does.
 //!
-//! With recycling, what was freed becomes free page by page as its generation passes, and when the
-//! run is used up or too short another one is found among the free pages. Without, freed pages are
-//! only counted (*dirty*): a block whose run is used up leaves the list, and comes back to the arena
-//! when all of it is dirty, purged and flushed. A block leaves when a request passes it by and finds
-//! that it has nothing left.
+//! With recycling, freed pages become free as their generation passes, and when the run is used up
+//! or too short, another one is found among the free pages. Without it, freed pages are only
+//! counted (*dirty*): a block with a used-up run leaves the list, and comes back to the arena when
+//! all of it is dirty, purged and flushed. A block leaves the list when a request passes it by and
+//! finds that it has no room left.
 
 use super::release::RELEASES;
 use super::seat::{Count, Held, Own};
@@ -25,16 +25,16 @@ use crate::sync::Ordering::Relaxed;
 
 /// The longest slot, as Linux has it (`VMAP_MAX_ALLOC`, the bits of a word).
 pub(super) const SLOT_MAX: u32 = 64;
-/// How many blocks of the list are looked at before everything is done to serve a request: one more
-/// than there can be in it without recycling and with the tail policy, where each has room for less
-/// than a slot of 1, 2, 4, 8, 16, 32 or 64 pages.
+/// How many blocks of the list are looked at before everything is done to serve a request. It is
+/// one more than the list can have without recycling and with the tail policy, where each block has
+/// room for less than a slot of 1, 2, 4, 8, 16, 32 or 64 pages.
 const LOOKS: usize = 8;
-/// How many blocks of the list are tried before another one is taken from the arena, where slots are
-/// recycled; without, all are, and with the tail policy there are no more than seven.
+/// How many blocks of the list are tried before another one is taken from the arena, with
+/// recycling. Without it all are tried; with the tail policy there are no more than seven.
 const TRIES: usize = 16;
 
-/// What a block has to give, packed into its record's word for lists: three numbers up to 1024, in
-/// pages from the block's beginning, and three flags. Zero is a block without room, in no list.
+/// The room in a block, packed into its record's word for lists: three numbers up to 1024, in pages
+/// from the block's beginning, and three flags. Zero is a block without room, in no list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Room(u64);
 
@@ -67,13 +67,14 @@ impl Room {
         (self.0 >> Self::BITS & Self::MASK) as u32
     }
 
-    /// With recycling: no run of its free pages is longer. Without: how many pages are dirty.
+    /// With recycling: an upper bound on the runs of its free pages. Without: the number of dirty
+    /// pages.
     #[inline(always)]
     pub(super) const fn third(self) -> u32 {
         (self.0 >> (2 * Self::BITS) & Self::MASK) as u32
     }
 
-    /// After a cut of `pages` pages, which the run has.
+    /// The room after a cut of `pages` pages from the run, which has as many.
     #[inline(always)]
     const fn cut(self, pages: u32) -> Self {
         Self(self.0 + pages as u64)
@@ -165,7 +166,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         None
     }
 
-    /// Cuts a slot from a listed block; it leaves the list if it has nothing left.
+    /// Cuts a slot from a listed block. The block leaves the list if it has no room left.
     fn cut_from(&self, number: u32, slot: u32) -> Option<u32> {
         let span = self.span(number);
         let mut room = span.room();
@@ -185,8 +186,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         Some(room.cursor())
     }
 
-    /// Another run for a block, of at least `slot` pages; what is left of the old one becomes free
-    /// pages. `None` if there is none, and then that is known the next time.
+    /// Finds another run for a block, of at least `slot` pages. The rest of the old one becomes
+    /// free pages. `None` if there is no such run; the block remembers that for the next time.
     fn find_run(&self, span: Span<'_>, room: Room, slot: u32) -> Option<Room> {
         let (cursor, end) = (room.cursor(), room.end());
         if slot > room.third() && cursor == end {
@@ -194,7 +195,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         let free = span.bits(Bits::Free);
         bits::set(free, cursor, end - cursor);
-        // What is before the run has been looked at, so on from there.
+        // The search has seen the pages before the run, so it goes on behind them.
         let from = cursor % self.space.spans.pages();
         let found = bits::find(free, from, slot, 1).or_else(|| bits::find(free, 0, slot, 1));
         let Some((at, stop)) = found else {
@@ -205,13 +206,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if room.is_empty() {
             self.words.sub(Own::BlockEmpties, 1);
         }
-        // What was left of the old run may have joined with what was beside it.
+        // The rest of the old run may have joined with free pages beside it.
         let most = self.space.spans.pages();
         Some(room.with_run(at, stop).with_third(most).empty(false))
     }
 
-    /// A slot from the list or from a new block, with what has become free in the meantime. Where
-    /// the arena has no block left, all of the list is looked at: O(blocks of this CPU).
+    /// A slot from the list or from a new block, counting pages that have become free in the
+    /// meantime. If the arena has no block left, searches the whole list: O(blocks of this CPU).
     pub(super) fn cut_slot(&self, slot: u32, frames: &mut impl FrameSource) -> Option<u32> {
         let recycle = self.space.config.recycle;
         let most = if recycle { TRIES } else { usize::MAX };
@@ -235,7 +236,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         Some(self.begin_block(first, slot))
     }
 
-    /// A piece of the arena becomes a block, and serves the request that it was made for at once.
+    /// Turns a piece of the arena into a block, which at once serves the request that it was made
+    /// for.
     pub(super) fn begin_block(&self, first: u32, slot: u32) -> u32 {
         let (number, _) = self.space.spans.place(first);
         let span = self.span(number);
@@ -286,14 +288,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         span.set_room(span.room().listed(false));
     }
 
-    /// All blocks leave the list: for whoever lists them anew.
+    /// Removes all blocks from the list; the caller lists them anew.
     pub(super) fn forget_blocks(&self) {
         self.words.set_link(Own::BlockHead, None);
         self.words.set_link(Own::BlockTail, None);
         self.words.set(Own::BlockEmpties, 0);
     }
 
-    /// So many pages of a block have become lazy.
+    /// Counts `pages` pages of a block that have become lazy.
     #[inline(always)]
     pub(super) fn soil(&self, span: Span<'_>, pages: u32) {
         if self.space.config.recycle {
@@ -301,14 +303,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         let mut room = span.room().with_more(pages);
         if room.third() == self.space.spans.pages() && !room.is_retired() {
-            // That it must still be purged and flushed is nobody's business but the arena's.
+            // The purge and the flush that it still needs concern only the arena.
             self.words.count(Count::BlockReturns, 1);
             room = room.retired();
         }
         span.set_room(room);
     }
 
-    /// So many pages of a span, lazy before, are to be collected once more.
+    /// Counts lazy pages of a span as not yet collected again.
     pub(super) fn unsoil(&self, span: Span<'_>, pages: u32) {
         if !self.space.config.recycle && matches!(span.owner(), Owner::Block(_)) {
             let room = span.room();
@@ -316,8 +318,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// The generation of what waited in a block has passed; its bitmap of free pages has it, with
-    /// recycling.
+    /// Handles the pages of a block whose generation has passed. With recycling, its bitmap of free
+    /// pages has them already.
     pub(super) fn block_released(&self, number: u32) {
         let span = self.span(number);
         let room = span.room();
@@ -328,7 +330,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             }
             return;
         }
-        // A run that is longer than any before may have come together.
+        // Free pages may have joined into a run that is longer than any before.
         let room = room.with_third(pages);
         span.set_room(room);
         let free = span.bits(Bits::Free);
@@ -351,7 +353,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// A slot of which nothing was mapped goes back to its block.
+    /// Gives a slot without any mapping back to its block.
     pub(super) fn return_slot(&self, number: u32, place: u32, slot: u32) {
         let span = self.span(number);
         let room = span.room();
@@ -373,7 +375,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// A block of which nothing is in use is the arena's.
+    /// Gives a block with no slot in use back to the arena.
     fn return_block(&self, number: u32) {
         let span = self.span(number);
         if span.room().is_listed() {
@@ -388,14 +390,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             .give(self.words, core::iter::once((first, pages)));
     }
 
-    /// With all CPUs stopped, everything purged and flushed and no list valid: whether a block is
-    /// to be dissolved; then its free pages are in its bitmap. If not, it is listed again.
+    /// Whether a block is to be dissolved; then its free pages are in its bitmap. If not, lists it
+    /// again. For use with all CPUs stopped, everything purged and flushed, and no list valid.
     pub(super) fn settle_block(&self, number: u32) -> bool {
         let span = self.span(number);
         let pages = self.space.spans.pages();
         let room = span.room().listed(false).empty(false);
         let rests = span.is_clean();
-        // Linux gives a block back, when space is short, only if nothing in it is in use.
+        // When space is short, Linux gives a block back only if no slot of it is in use.
         let live = span
             .bits(Bits::Starts)
             .iter()

@@ -1,9 +1,9 @@
-//! The depot: kept areas that a CPU has too many of, for those that have too few.
+//! The depot: kept areas that one CPU has too many of, for CPUs that have too few.
 //!
-//! One CPU allocates and another frees: then all that is kept would gather where nobody asks for
-//! it. So a seat whose lists are full moves a batch of areas into the depot, and one that has none
-//! of a length looks there before it builds one. A batch at a time, so that its lock is taken once
-//! for many operations, and by nobody whose own lists serve.
+//! When one CPU allocates and another one frees, all kept areas would gather on the CPU that never
+//! asks for them. So a seat with full lists moves a batch of areas into the depot, and a seat
+//! without an area of a length looks there before it builds one. A batch at a time, so that its
+//! lock is taken once for many operations, and never by a CPU whose own lists serve.
 //!
 //! # Locks
 //! The depot's lock, rank 2: held for the moves of one batch. Nothing is called under it.
@@ -22,14 +22,14 @@ pub(super) const DEPOT_WORDS: usize = 8 + KEPT_WORDS;
 /// Areas moved at once.
 const BATCH: u64 = 16;
 
-/// What came of making room.
+/// The result of making room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Spill {
-    /// There is some now.
+    /// There is room now.
     Moved,
-    /// The depot is full: this one is to go, and then there will be some.
+    /// The depot is full: this area is to go, and then there is room.
     Victim(u32),
-    /// There is no depot, or nothing to move.
+    /// There is no depot, or no area to move.
     Nothing,
 }
 
@@ -44,12 +44,12 @@ impl<'m, P> Space<'m, P> {
         account.first_chunk().expect("a line has room for it")
     }
 
-    /// The depot's lists: for whoever has stopped all CPUs, or only looks.
+    /// The depot's lists, for a CPU that has stopped all others, or that only looks.
     pub(super) fn depot(&self) -> Kept<'m> {
         self.depot_words().1
     }
 
-    /// The most pages that the depot holds: as many as one CPU keeps, if there is another one.
+    /// The most pages that the depot holds: as many as one CPU keeps, if there is another CPU.
     fn depot_max(&self) -> u64 {
         if self.shape.cpus > 1 {
             self.config.kept_pages_max
@@ -78,7 +78,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
 impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Whether the seat's lists have room for another area of `pages` pages. With other CPUs, one
-    /// length takes at most a quarter of them, and 32 areas: what this CPU only frees is others'.
+    /// length takes at most a quarter of them, and 32 areas: what this CPU only frees is for the
+    /// others.
     #[inline(always)]
     pub(super) fn has_room(&self, pages: u32) -> bool {
         let (own, max) = (self.kept(), self.space.config.kept_pages_max);
@@ -89,8 +90,8 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 || count < 2 * BATCH && 4 * (count + 1) * u64::from(pages) <= max)
     }
 
-    /// Makes room in the seat's lists for an area of `pages` pages: moves half of those of that
-    /// length into the depot, or if there are none, one of another length.
+    /// Makes room in the seat's lists for an area of `pages` pages: moves half of the areas of that
+    /// length into the depot, or, if it has none, one of another length.
     pub(super) fn spill(&self, pages: u32) -> Spill {
         let max = self.space.depot_max();
         if max == 0 {
@@ -128,8 +129,8 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         })
     }
 
-    /// Moves areas of `pages` pages from the depot into the seat's lists, if it has one that is
-    /// aligned: that one in front. Whether it had.
+    /// Moves areas of `pages` pages from the depot into the seat's lists, if one of them is
+    /// aligned, which then stands first. Returns whether there was one.
     pub(super) fn fetch_kept(&self, pages: u32, is_aligned: impl Fn(u32) -> bool) -> bool {
         if pages == 0 || pages > KEPT_MAX || !self.space.depot().has(pages) {
             return false;
@@ -149,7 +150,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 own.add(at, self.header(at));
                 moved += 1;
             }
-            // Taken at once: it needs no room.
+            // The caller takes it at once, so it needs no room.
             own.add(first, self.header(first));
             true
         })

@@ -25,18 +25,19 @@ pub enum RangeError {
         /// The alignment asked for, in bytes.
         align_bytes: u64,
     },
-    /// More pages than there are frames, whoever has them: no frame was taken.
+    /// More pages than there are frames, free or not: no frame was taken.
     TooManyFrames {
         /// The pages asked for.
         pages: u64,
         /// The most frames that the source could have.
         frames: u64,
     },
-    /// The frames for the area could not be had.
+    /// The source had no frames for the area.
     Frames(AllocError),
     /// The platform could not map them.
     Map(MapError),
-    /// A call out of the space has unwound in the middle of a change: nothing of it can be used again.
+    /// A call out of the space has unwound in the middle of a change: the space cannot be used
+    /// again.
     Poisoned,
 }
 
@@ -80,20 +81,21 @@ pub enum RangeFreeError {
         /// Where its area starts.
         start: Page,
     },
-    /// No area has the page.
+    /// No area contains the page.
     NotAllocated(Page),
-    /// The area was made by another call: freed by `vfree` what `map_ram` mapped, or the like.
+    /// Another call made the area: `vfree` of an area that `map_ram` mapped, or the like.
     WrongKind(Page),
-    /// The area has another length than was said.
+    /// The area has another length than the caller said.
     WrongLength {
         /// The page.
         page: Page,
         /// The length said, in pages.
         pages: u64,
-        /// The area's, in pages.
+        /// The area's length, in pages.
         mapped: u64,
     },
-    /// A call out of the space has unwound in the middle of a change: nothing of it can be used again.
+    /// A call out of the space has unwound in the middle of a change: the space cannot be used
+    /// again.
     Poisoned,
 }
 
@@ -155,8 +157,7 @@ pub enum SetupError {
     UnknownCpu(CpuId),
     /// The CPU's seat is in use.
     SeatTaken(CpuId),
-    /// The seats of the space that were taken before have frames of another
-    /// [origin](super::Origin).
+    /// The seats that were taken before have frames of another [origin](super::Origin).
     OtherFrames(CpuId),
 }
 

@@ -1,7 +1,7 @@
 use super::table::PAGES_MAX;
 use core::fmt;
 
-/// How a request lay in the gap it was cut from \[the document's fit types\].
+/// Where a request lay in the gap it was cut from \[the document's fit types\].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fit {
     /// It took the whole gap (FL).
@@ -47,19 +47,19 @@ pub(super) struct Reach {
     /// The order of the largest naturally aligned block in a gap.
     ///
     /// A gap of n pages, 2^f <= n < 2^(f + 1), holds an aligned block of order f - 1 wherever it
-    /// lies, and none above f. So given the longest gap this is one bit.
+    /// lies, and none above f. So beside the longest gap this takes one bit.
     pub(super) order: u8,
     /// The largest k such that a multiple of 2^k pages lies in a gap, at most [`Self::POINT_MAX`].
     pub(super) point: u8,
 }
 
 impl Reach {
-    /// Four bits would do for 15. But the roundest page of many gaps is the only one of its kind,
-    /// and each time its gap comes and goes all nodes above must be told. Alignments above 4 MiB
-    /// are rare, and so are pages that have them.
+    /// Four bits could hold 15. But the roundest page of many gaps is the only one of its kind, and
+    /// each time its gap comes and goes all nodes above must be updated. Alignments above 4 MiB are
+    /// rare, and so are pages that have them.
     pub(super) const POINT_MAX: u8 = 10;
 
-    /// Where there is no gap.
+    /// The reach of no gap.
     pub(super) const NONE: Self = Self {
         longest: 0,
         order: 0,
@@ -70,12 +70,12 @@ impl Reach {
     #[inline(always)]
     pub(super) const fn of(first: u64, pages: u32) -> Self {
         let last = first + (pages as u64 - 1);
-        // Counting up to `last` from before `first` changes bits up to this one, so here a number
-        // that ends in so many zeroes was met. Page 0 is a multiple of everything.
+        // Counting up to `last` from before `first` changes bits up to this one, so the range
+        // contains a number that ends in that many zeroes. Page 0 is a multiple of everything.
         let changed = first.wrapping_sub(1) ^ last;
         let point = 63 - changed.leading_zeros();
         let at = last >> point << point;
-        // On both sides of that number blocks of any order are aligned.
+        // On both sides of that number, blocks of any order are aligned.
         let (before, behind) = (at - first, last - at + 1);
         let wider = if before > behind { before } else { behind };
         Self {
@@ -105,14 +105,14 @@ impl Reach {
         }
     }
 
-    /// Whether in no respect less is there than in `other`.
+    /// Whether it is at least as large as `other` in each respect.
     #[inline(always)]
     pub(super) const fn covers(self, other: Self) -> bool {
         self.longest >= other.longest && self.order >= other.order && self.point >= other.point
     }
 
-    /// Whether a part's change from `old` to `new` cannot be seen in this whole: where the part
-    /// has less than it had, it was not what made the maximum.
+    /// Whether a part's change from `old` to `new` does not change this whole: where the part
+    /// shrank, it did not make the maximum.
     #[inline(always)]
     pub(super) const fn hides(self, old: Self, new: Self) -> bool {
         (new.longest == old.longest || (self.longest > old.longest && self.longest >= new.longest))
@@ -121,18 +121,18 @@ impl Reach {
     }
 }
 
-/// A request in the form in which the tree is asked.
+/// A request, in the form that the tree searches for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pages: u32,
     /// The alignment less one: of the absolute page number.
     mask: u64,
-    /// What a gap that serves it reaches at least.
+    /// The least reach of a gap that serves it.
     least: Reach,
 }
 
 impl Wanted {
-    /// `None` if nothing can be asked for: no pages, or an alignment that is no power of two.
+    /// `None` if the request makes no sense: no pages, or an alignment that is no power of two.
     #[inline]
     pub(super) const fn new(pages: u32, align_pages: u64) -> Option<Self> {
         if pages == 0 || pages > PAGES_MAX || !align_pages.is_power_of_two() {
@@ -144,7 +144,7 @@ impl Wanted {
             mask: align_pages - 1,
             least: Reach {
                 longest: pages,
-                // As long as its alignment: there is a whole aligned block in it.
+                // As long as its alignment, so its gap contains a whole aligned block.
                 order: if pages as u64 >= align_pages {
                     align
                 } else {
@@ -170,8 +170,8 @@ impl Wanted {
         self.mask == 0
     }
 
-    /// Whether gaps with this reach may serve it. If not, none of them does; without an alignment,
-    /// and with one that is the length too, the opposite holds as well.
+    /// Whether gaps with this reach may serve it. If not, none of them does. Without an alignment,
+    /// or with one that equals the length, the opposite holds as well.
     #[inline(always)]
     pub(super) const fn may_lie_in(&self, reach: Reach) -> bool {
         reach.covers(self.least)
@@ -204,7 +204,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    /// By looking at every page and every block.
+    /// Computes the reach by looking at every page and every block.
     fn reach_by_looking(first: u64, pages: u32) -> Reach {
         let end = first + u64::from(pages);
         let fits = |order: u32| {

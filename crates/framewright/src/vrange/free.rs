@@ -10,9 +10,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Frees an area made by [`alloc_area`](Self::alloc_area), by any CPU \[`remove_vm_area`\].
     /// Returns its length in pages, without the guard page.
     ///
-    /// Its pages become lazy: what is mapped there stays mapped until a purge unmaps it. Mostly
-    /// some nanoseconds. A free that would make more lazy than the bound allows purges first: what
-    /// is this CPU's, and if that is not enough, what is others', one after another.
+    /// Its pages become lazy: they stay mapped until a purge unmaps them. Mostly some nanoseconds.
+    /// A free that would make more pages lazy than the bound allows first purges this CPU's lazy
+    /// pages, and if that is not enough, other CPUs', one after another.
     ///
     /// # Errors
     /// What is wrong with the page. Nothing has changed then.
@@ -55,9 +55,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.free_entered(page, kind, |held| held.check_free(page, kind))
     }
 
-    /// Makes the area at `page` lazy whose header `check` finds, if it has nothing to object, and
-    /// leaves the seat. The header is a live area's; or that of a kept one which is in no list any
-    /// more, and so this CPU's alone.
+    /// Makes the area at `page` lazy, if `check` finds its header and has no objection, and leaves
+    /// the seat. The header is that of a live area, or of a kept one that is no longer in a list,
+    /// and so this CPU's alone.
     pub(super) fn free_entered(
         &mut self,
         page: Page,
@@ -80,7 +80,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 told = pages;
             }
             if told == 0 {
-                // Told before they are lazy: so the bound holds at every moment.
+                // Reported before they are lazy, so that the bound holds at every moment.
                 let delta = self.words.get(Own::Delta);
                 if delta + pages <= self.space.batch_of(kind) {
                     held.look_at(delta + pages);
@@ -100,22 +100,23 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             if held.free_checked(at, header) {
                 told = 0;
                 if helped && self.space.told_lazy() > self.space.lazy_max {
-                    // Nobody could make room for it: it goes at once, wherever it is; so the peak,
-                    // which is of what stays, is without it. Who found room leaves it to those who
-                    // told of theirs since, and found none.
+                    // No CPU could make room for it, so it is purged at once, on whichever CPU it
+                    // is. So the peak, which counts only what stays, is without it. If there is
+                    // room now, that room is for CPUs that have reported pages since, and found
+                    // none.
                     self.exit();
                     self.purge_others(pages)?;
                     self.enter()?;
                 }
                 if header.pages() > self.space.small_max {
-                    // Of long ones a few have many frames: they do not wait for the next request.
+                    // A few long areas have many frames: these do not wait for the next request.
                     self.held().release_areas(GIVES, &mut self.frames);
                 }
                 break Ok(u64::from(header.pages()) - kind.guard_pages());
             }
         };
         if told != 0 {
-            // What was told and not freed after all: somebody else was first.
+            // It was reported but not freed after all, because another CPU was first.
             self.space.sub_lazy(told);
         }
         self.exit();
@@ -124,8 +125,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// An area in one of the seat's spans, whose header was `header`, becomes lazy; it has been
-    /// told of. False if it is not so any more.
+    /// Makes an area in one of the seat's spans lazy, if its header is still `header`; it has been
+    /// reported. Returns false if the header has changed.
     #[inline(always)]
     fn free_own(&self, at: u32, header: Header) -> bool {
         if !self.becomes_lazy(at, header) {
@@ -139,9 +140,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// An area whose header was `before`, live or kept, says that it is lazy: false if another CPU
-    /// freed it first. Of two that free the same area at the same moment, whichever owns its span,
-    /// one is told that it is free.
+    /// Changes the header of an area, live or kept, from `before` to lazy. Returns false if another
+    /// CPU freed the area first: of two CPUs that free the same area at the same moment, whichever
+    /// owns its span, one learns that it is free.
     #[inline(always)]
     pub(super) fn becomes_lazy(&self, at: u32, before: Header) -> bool {
         let lazy = before.lazy(None);
@@ -152,8 +153,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.space.table.change_header(at, before, lazy)
     }
 
-    /// Frees an area whose header was `header`, whoever has its span. False if it is not so any
-    /// more.
+    /// Frees an area if its header is still `header`, whichever CPU has its span. Returns false if
+    /// the header has changed.
     pub(super) fn free_checked(&self, at: u32, header: Header) -> bool {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
@@ -184,8 +185,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// Counts what became of an area whose header was `before`, and which is lazy now: a free; but
-    /// of a kept one that was counted when it was kept.
+    /// Counts a free of an area that had the header `before` and is lazy now. A kept area was
+    /// counted when it was kept.
     #[inline(always)]
     fn count_lazy(&self, before: Header) {
         if before.state() == AreaState::Kept {
@@ -196,8 +197,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// What is mostly so of a free from elsewhere: a live area in a span of another CPU's, and room
-    /// in the batch. Frees it and returns its length in pages, or nothing has changed.
+    /// The common case of a free from elsewhere: a live area in another CPU's span, and room in the
+    /// batch. Frees it and returns its length in pages; else changes nothing.
     #[inline(always)]
     fn free_elsewhere(&self, page: Page, kind: AreaKind) -> Option<u64> {
         let offset = self.space.offset_unchecked(page);
@@ -232,7 +233,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         Some(pages)
     }
 
-    /// The header of the area of that kind that starts at `page`, if one is there to be freed.
+    /// The header of the area of that kind that starts at `page`, if there is one to be freed.
     pub(super) fn check_free(&self, page: Page, kind: AreaKind) -> Result<Header, RangeFreeError> {
         let offset = self.space.offset_unchecked(page);
         if offset >= self.space.pages() {

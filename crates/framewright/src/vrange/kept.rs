@@ -1,5 +1,5 @@
-//! Constructed areas: freed by their users, but with frames and mapping as they were, in lists by
-//! length, for the next request of the same length.
+//! Constructed areas: freed by their users, but with frames and mapping intact, in lists by length,
+//! for the next request of the same length.
 //!
 //! ```text
 //!     words 0 to 31   heads of the lists, two a word: the first page of the latest area, plus one
@@ -12,8 +12,8 @@
 //! The lists are one seat's, and are linked through the areas' headers.
 //!
 //! # Sources
-//! Bonwick, "The slab allocator", USENIX Summer 1994: keeping what is costly to make in its made
-//! state, one level up.
+//! Bonwick, "The slab allocator", USENIX Summer 1994: keeping what is costly to make in its
+//! constructed state, one level up.
 
 use super::AreaState;
 use super::table::{Header, Table};
@@ -32,7 +32,7 @@ const _: () = assert!(NEXT_OUT < COUNTS && COUNTS + KEPT_MAX as usize / 2 == KEP
 const _: () = assert!(KEPT_WORDS.is_multiple_of(8));
 const _: () = assert!(KEPT_MAX == u64::BITS, "one bit a length");
 
-/// How many areas of a list are looked at for one that is aligned.
+/// How many areas of a list are searched for one that is aligned.
 const LOOKS: u32 = 4;
 
 /// The lists of one seat.
@@ -55,8 +55,8 @@ impl<'m> Kept<'m> {
         self.words[PAGES].load(Relaxed)
     }
 
-    /// Takes an area of `pages` pages with frames out of its list: the latest of those that are
-    /// aligned, if it is among the first few. Its header still says that it is kept.
+    /// Takes an area of `pages` pages with frames out of its list: the latest aligned one, if it is
+    /// among the first few. Its header still says that it is kept.
     #[inline(always)]
     pub(super) fn take(self, pages: u32, is_aligned: impl Fn(u32) -> bool) -> Option<u32> {
         let list = pages.wrapping_sub(1);
@@ -77,7 +77,7 @@ impl<'m> Kept<'m> {
         None
     }
 
-    /// Puts a live area into its list: false if it is not live any more, because somebody else
+    /// Puts a live area into its list. Returns false if it is no longer live, because another CPU
     /// freed it at the same moment.
     #[inline(always)]
     pub(super) fn put(self, at: u32, live: Header, pages: u32, alone: bool) -> bool {
@@ -92,7 +92,7 @@ impl<'m> Kept<'m> {
         true
     }
 
-    /// Puts an area that was taken out of other lists, and that nobody else can free, into its
+    /// Puts an area that was taken out of other lists, and that no other CPU can free, into its
     /// list.
     pub(super) fn add(self, at: u32, header: Header) {
         let list = header.pages() - 2;
@@ -105,7 +105,7 @@ impl<'m> Kept<'m> {
         self.set_head(list, Some(at));
         self.set(MASK, self.get(MASK) | 1 << list);
         self.set(PAGES, self.pages() + u64::from(list) + 1);
-        // A window has fewer than 2^32 pages, so that no count reaches into its neighbour.
+        // A window has fewer than 2^32 pages, so no count reaches into its neighbour.
         let word = COUNTS + (list / 2) as usize;
         self.set(word, self.get(word) + (1 << (list % 2 * 32)));
     }
@@ -138,8 +138,8 @@ impl<'m> Kept<'m> {
         self.next_out().map(|(at, _)| at)
     }
 
-    /// Takes an area out: of each length in turn, so that what nobody asks for any more does not
-    /// stay for ever.
+    /// Takes an area out: of each length in turn, so that areas of a length which no request wants
+    /// do not stay for ever.
     pub(super) fn take_any(self) -> Option<u32> {
         let (at, list) = self.next_out()?;
         self.set(NEXT_OUT, u64::from(list) + 1);
@@ -188,7 +188,7 @@ impl<'m> Kept<'m> {
         self.set((list / 2) as usize, word | link << shift);
     }
 
-    // Relaxed: the words are one seat's, and are handed over with its busy and claimed words.
+    // Relaxed: the words belong to one seat, and its busy and claimed words hand them over.
     #[inline(always)]
     fn get(self, word: usize) -> u64 {
         self.words[word].load(Relaxed)
@@ -199,7 +199,7 @@ impl<'m> Kept<'m> {
         self.words[word].store(value, Relaxed);
     }
 
-    /// The first area whose list or header is wrong, and how many pages the lists have.
+    /// The number of pages in the lists, or the first area with a wrong list or header.
     pub(super) fn verify(self) -> Result<u64, u32> {
         let mut sum = 0;
         for list in 0..KEPT_MAX {
@@ -262,7 +262,7 @@ mod tests {
         let rest: Vec<_> = core::iter::from_fn(|| kept.take(1, |_| true)).collect();
         assert_eq!(rest, [80, 70, 0]);
         assert_eq!((kept.verify(), kept.pages()), (Ok(2), 2));
-        // Nothing further back than the first four is looked at.
+        // The search does not go past the first four.
         for at in 10..15 {
             assert!(kept.put(at, live(table, at, 3), 3, false));
         }

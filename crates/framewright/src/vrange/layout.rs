@@ -3,7 +3,7 @@ use super::seat::SEAT_WORDS;
 use super::space::SPACE_WORDS;
 use crate::units::Page;
 
-/// The place and the shape of a space: what its metadata is sized by.
+/// The place and the shape of a space. It determines the size of the metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceLayout {
     /// The window's first page, a multiple of `span_pages`.
@@ -45,20 +45,20 @@ impl SpaceLayout {
     /// How many words of metadata the space needs.
     ///
     /// Two words for each page of the window; 704 bytes for each span of 1024 pages; 1.3 KiB for
-    /// each CPU: in all 0.41 % of the window. A page's two words are not touched before a page of the
-    /// window near them is used.
+    /// each CPU: in all 0.41 % of the window. A page's two words are not touched until a page of
+    /// the window near it is used.
     ///
     /// # Errors
-    /// If the layout is not one a space can have.
+    /// If no space can have the layout.
     pub fn words_needed(&self) -> Result<usize, SetupError> {
         Ok(Shape::new(self)?.words)
     }
 }
 
-/// The most pages of a window: their numbers and lengths fit 30 bits, and one number is none.
+/// The most pages of a window: their numbers and lengths fit 30 bits, and one number means "none".
 pub(super) const PAGES_MAX: u64 = (1 << 30) - 1;
 
-/// Where everything lies in the words handed in.
+/// Where each part lies in the words handed in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) start: Page,
@@ -107,7 +107,7 @@ impl Shape {
             record_words: RECORD_HEAD_WORDS + (BITMAPS * bitmap_words).next_multiple_of(8),
             words: 0,
         };
-        // Seven more, so that the first word used can be the first of a cache line.
+        // Seven more, so that the first used word can begin a cache line.
         shape.words = 7 + shape.parts().iter().sum::<usize>();
         Ok(shape)
     }

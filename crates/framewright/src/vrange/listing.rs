@@ -10,8 +10,8 @@ pub struct Listed<C> {
 }
 
 impl AreaInfo {
-    /// The area as a line of Linux's /proc/vmallocinfo, without the line's end. Who a tag stands
-    /// for is written by `caller`, which knows the tags.
+    /// The area as a line of Linux's /proc/vmallocinfo, without the line's end. `caller` knows the
+    /// tags, and writes the name of the caller that a tag stands for.
     ///
     /// ```text
     /// 0x00007f2c40000000-0x00007f2c40003000   12288 load_module pages=2 vmalloc
@@ -19,9 +19,9 @@ impl AreaInfo {
     /// 0x00007f2c40003000-0x00007f2c40005000    8192 unpurged vm_area
     /// ```
     ///
-    /// The address range and its bytes are with the guard page, `pages=` counts frames. As in
-    /// Linux, what is freed and not purged has no caller, nor has a mapping of the caller's frames.
-    /// What is kept constructed, which Linux does not know, says so behind its kind.
+    /// The address range and its bytes include the guard page; `pages=` counts frames. As in Linux,
+    /// a freed area that is not yet purged has no caller, nor has a mapping of the caller's frames.
+    /// An area that is kept constructed, which Linux does not know, says so behind its kind.
     #[must_use]
     pub const fn listed<C: Fn(Tag, &mut fmt::Formatter<'_>) -> fmt::Result>(
         self,

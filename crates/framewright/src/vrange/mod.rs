@@ -17,38 +17,38 @@
 //!          └────── entirely free, or dissolved ──────────────┘
 //! ```
 //!
-//! A space is one window of address space. Its pages are those of a table with two words a page;
-//! the window is also divided into spans, each with a record (kind, owner, bitmaps). Both lie in
-//! metadata that is handed in; zeroed words are a valid beginning, so that a host need not touch
-//! what is not used.
+//! A space is one window of address space. A table has two words for each of its pages; the window
+//! is also divided into spans, each with a record (kind, owner, bitmaps). Both lie in metadata that
+//! is handed in; zeroed words are a valid beginning, so a host need not touch what is not used.
 //!
-//! - The **arena** keeps what is free and belongs to nobody as gaps: a balanced tree by address,
-//!   each node augmented with the longest gap below it, in the table's words of the gap's own
-//!   first page. So there is a descriptor for each gap that can exist, and neither a split nor a
-//!   free ever needs memory. First fit by lowest address, exact for alignment.
+//! - The **arena** keeps the free pages that no CPU has, as gaps: a balanced tree by address, each
+//!   node augmented with the longest gap below it, in the table's words of the gap's own first
+//!   page. So there is a descriptor for each gap that can exist, and neither a split nor a free
+//!   ever needs memory. First fit by lowest address, exact for alignment.
 //! - **Spans** are lent by the arena to a CPU, for small areas (`Areas`) or for `map_ram` (`Block`:
 //!   a vmap block). The owner serves requests by moving a cursor through untouched pages (the
 //!   *bump*), then from a bitmap of free pages, with plain loads and stores. An area that is longer
-//!   than half a span, or aligned to more than a span, is the arena's.
+//!   than half a span, or aligned to more than a span, comes directly from the arena.
 //! - A **vmap block** is a span from which slots of a power of two of pages are cut, for frames of
-//!   the caller's. Blocks with room are in a list of their CPU's, oldest first; the first that has a
-//!   slot serves. What was freed of a block is used again as soon as its generation has passed, or
-//!   with the policy of Linux only when all of the block is free.
-//! - A **free** only marks: first the area's header, which is the truth about it; then on the owner's
-//!   CPU the span's lazy bitmap, and from elsewhere one bit, at the area's start, in a second, atomic
-//!   bitmap, with the span put into the owner's inbox if it is not there already. The owner finds by
-//!   the header how much that bit stands for. An arena's area goes into a list of the freeing CPU,
-//!   linked through its table words.
-//! - A **purge** is done by the CPUs that make lazy, in passes over a few spans or areas, from half
-//!   of the bound on: a pass unmaps whole areas in as few pieces as possible, and stamps them with
-//!   the generation that will make it reusable. Who meets the bound flushes once, for everybody.
-//!   What waits becomes free when its owner next looks and its generation has passed; nobody walks
-//!   it. Frames behind purged areas go back to their source after the flush.
-//! - **Kept areas**: a freed `vmalloc` area of up to 64 pages stays as it stands, frames, mapping
-//!   and all, in a list of the freeing CPU's by its length, for the next request of that length;
-//!   what a CPU has too many of moves to a depot that all share. Both are bounded.
+//!   the caller's. Blocks with room are in a list of their CPU's, oldest first; the first that has
+//!   a slot serves. A freed slot is used again as soon as its generation has passed, or with the
+//!   policy of Linux only when all of the block is free.
+//! - A **free** only marks: first the area's header, which is the truth about it; then on the
+//!   owner's CPU the span's lazy bitmap, and from elsewhere one bit, at the area's start, in a
+//!   second, atomic bitmap, with the span put into the owner's inbox if it is not there already.
+//!   The header tells the owner how many pages that bit stands for. An arena's area goes into a
+//!   list of the freeing CPU, linked through its table words.
+//! - A **purge** is done by the CPUs that make pages lazy, in passes over a few spans or areas,
+//!   from half of the bound on. A pass unmaps whole areas in as few pieces as possible, and stamps
+//!   them with the generation that will make them reusable. A CPU that meets the bound flushes
+//!   once, for all CPUs. Waiting pages become free when their owner next looks and their generation
+//!   has passed, without a walk over them. Frames behind purged areas go back to their source after
+//!   the flush.
+//! - **Kept areas**: a freed `vmalloc` area of up to 64 pages stays as it is, frames, mapping and
+//!   all, in a list of the freeing CPU's by its length, for the next request of that length.
+//!   Surplus areas of a CPU move to a depot that all share. Both are bounded.
 //! - **Before a request fails** everything is drained: kept areas, lazy ones, inboxes, all CPUs'
-//!   spans; partly used spans are *dissolved*: their free pages become gaps of the arena, where
+//!   spans. Partly used spans are *dissolved*: their free pages become gaps of the arena, where
 //!   they join with those beside them, and their areas become the arena's. So the exact search of
 //!   the arena has the last word.
 //!
@@ -57,7 +57,7 @@
 //!   (or, in a list, the next one); it differs from a gap's node, and from zero
 //! - each page of a `vmalloc` area: word 1 is the frame behind it, plus one
 //! - first page of a gap in the tree: both words are its node
-//! - any other: not meant, and not read
+//! - any other: no meaning, and never read
 //!
 //! # Invariants
 //! - **V1** Every page is in exactly one of: a gap of the arena, a span's free pages or bump, an
@@ -65,55 +65,58 @@
 //! - **V2** Gaps of the arena are disjoint, do not touch one another, and their tree is ordered,
 //!   balanced, and right about the longest gap below each node.
 //! - **V3** A span is the arena's, or exactly one CPU's. A CPU changes only its own spans' records,
-//!   except the bitmap of what was sent and the inbox link; or it has claimed the owner's seat.
+//!   except the bitmap of remote frees and the inbox link; or it has claimed the owner's seat.
 //! - **V4** An area is found from each of its pages: by the nearest start at or before it in its
 //!   span, or by the area that covers the span's first page.
-//! - **V5** A page is mapped only if it belongs to a live, kept or lazy area; it is handed out again
-//!   only if a flush has begun after it was unmapped, and ended.
-//! - **V6** Lazy pages, those that wait for a flush included, are at most the bound plus one batch
-//!   for each CPU, and what the platform failed to unmap when all was tried. The bound is the
-//!   configured one, or an eighth of the window if that is less. (An area longer than the bound is
-//!   above it until its free returns, and in no peak.)
+//! - **V5** A page is mapped only if it belongs to a live, kept or lazy area; it is handed out
+//!   again only if a flush has begun after it was unmapped, and ended.
+//! - **V6** Lazy pages, including those that wait for a flush, are at most the bound plus one batch
+//!   for each CPU, and the pages that the platform failed to unmap when all were tried. The bound
+//!   is the configured one, or an eighth of the window if that is less. (An area longer than the
+//!   bound is above it until its free returns, and in no peak.)
 //! - **V7** A frame taken for an area is in its table words until it is given back, once.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
-//!   length and alignment existed, nothing being lazy, kept or in a span. (Without recycling, vmap
-//!   blocks with a live slot stay what they are.)
+//!   length and alignment existed, while no page was lazy, kept or in a span. (Without recycling,
+//!   vmap blocks with a live slot stay what they are.)
 //!
-//! - **V9** An area is lazy or waiting as a whole: at rest all of its pages are in one state, and its
-//!   header says whether it is live, kept or freed. Only the CPU that has a span moves pages of its
-//!   areas from state to state, and it moves all pages of an area in one hold of its seat; another
-//!   CPU's free is one atomic operation on the header, then one on the bit at the area's start. So
-//!   where the first page waits, all of the area is unmapped, and its frames go back together.
-//! - **V10** A free changes the header from live, once, by compare-and-exchange: of several frees of
-//!   one area one is taken. From there the header goes to lazy, or to kept and from kept to live, for
-//!   the next user, or in one step to lazy; never through live to lazy. So a second free is refused
-//!   at every moment, as long as nobody has been given the area anew.
+//! - **V9** An area is lazy or waiting as a whole: at rest all of its pages are in one state, and
+//!   its header says whether it is live, kept or freed. Only the CPU that has a span moves pages of
+//!   its areas from state to state, and it moves all pages of an area in one hold of its seat;
+//!   another CPU's free is one atomic operation on the header, then one on the bit at the area's
+//!   start. So where the first page waits, all of the area is unmapped, and its frames go back
+//!   together.
+//! - **V10** A free changes the header from live, once, by compare-and-exchange: of several frees
+//!   of one area one succeeds. From there the header goes to lazy, or to kept and from kept to
+//!   live, for the next user, or in one step to lazy; never through live to lazy. So a second free
+//!   is refused at every moment until the area is handed out again.
 //!
-//! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a purge, the
-//!   space is *poisoned*: every later request is refused with that as its error, and nothing of the space
-//!   changes any more. All its seats are claimed for good, and nobody waits for one of them.
+//! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a
+//!   purge, the space is *poisoned*: every later request is refused with that as its error, and the
+//!   space does not change again. All its seats are claimed for good, and no CPU waits for one of
+//!   them.
 //!
 //! # Locks
-//! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. Never
-//!   taken by a busy seat. Whoever holds it purges for others: so the platform's `unmap` and
-//!   `flush_all`, and a source's `free_run`, are called under it, and must not call the space.
+//! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. A busy
+//!   seat never takes it. Its holder purges for others: so the platform's `unmap` and `flush_all`,
+//!   and a source's `free_run`, are called under it, and must not call the space.
 //! - Rank 2: the arena's lock, for one search or one cut, or at most 32 merges; the depot's lock,
-//!   for at most 16 kept areas that move. Neither inside the other, and nothing is called under
-//!   them.
+//!   for at most 16 kept areas that move. Neither is taken inside the other, and nothing is called
+//!   under them.
 //!
 //! The generation needs no lock: two counters, flushes begun and the highest completed.
 //!
 //! # Context
-//! A seat is for one context at a time, as the frames' seat. [`Context::may_block`] false: no seat
-//! is claimed, nothing is unmapped or flushed; of the platform only `map` and `zero` are called, of
-//! the source of frames `alloc_run` and `free_run`. Such a request too waits, spinning, for the
-//! locks of rank 2, and while somebody has claimed its seat, for the end of his purge or drain.
+//! A seat is for one context at a time, like the frames' seat. With [`Context::may_block`] false, a
+//! request claims no seat, and unmaps and flushes nothing; of the platform it calls only `map` and
+//! `zero`, of the source of frames `alloc_run` and `free_run`. Even such a request waits, spinning,
+//! for the locks of rank 2, and, while another CPU has claimed its seat, for the end of that CPU's
+//! purge or drain.
 //!
-//! `may_reclaim` and what follows it are read by the source of frames only: what a space keeps and
-//! has lazy is its own, and goes, of all CPUs, before a request fails that may block.
+//! Only the source of frames reads `may_reclaim` and the fields behind it. The kept and lazy areas
+//! of a space are its own, and those of all CPUs go before a request that may block fails.
 //!
-//! Frees have no context: each may purge, flush and claim seats. Whoever may not wait leaves a free
-//! to somebody who may \[`vfree_atomic`\].
+//! Frees have no context: each may purge, flush and claim seats. A caller that may not wait leaves
+//! a free to one that may \[`vfree_atomic`\].
 //!
 //! # What is not here
 //! Protections other than readable and writable, huge mappings by the engine's choice (a platform

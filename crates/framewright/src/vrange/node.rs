@@ -26,14 +26,15 @@ impl Side {
     }
 }
 
-/// A node as it is read and written, packed as the [table](super::table) says.
+/// A node in unpacked form; the [table](super::table) shows how it is packed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) links: u64,
     pub(super) sizes: u64,
 }
 
-/// In `links`: whether the gaps below hold an aligned block of the order of the longest's length.
+/// In `links`: whether the gaps below hold an aligned block of the order of the longest one's
+/// length.
 const WHOLE_SHIFT: u32 = 62;
 /// In `links`: 0 balanced, 1 higher on the left, 2 higher on the right.
 const BALANCE_SHIFT: u32 = 2 * PAGE_BITS;
@@ -42,7 +43,7 @@ const BALANCE_MASK: u64 = 3 << BALANCE_SHIFT;
 const POINT_SHIFT: u32 = 2 * PAGE_BITS;
 
 impl Node {
-    /// A gap of `pages` pages with nothing below it.
+    /// A gap of `pages` pages without children.
     #[inline(always)]
     pub(super) fn leaf(pages: u32, reach: Reach) -> Self {
         let mut leaf = Self {
@@ -110,7 +111,7 @@ impl Node {
         }
     }
 
-    /// Whether it says the truth about children of these heights, and they are no worse than AVL.
+    /// Whether its balance is right for children of these heights, and AVL allows it.
     pub(super) fn is_balanced(&self, left: usize, right: usize) -> bool {
         let higher = match left as isize - right as isize {
             0 => None,
@@ -131,15 +132,15 @@ impl Node {
         self.links = self.links & !BALANCE_MASK | bits << BALANCE_SHIFT;
     }
 
-    /// Whether a gap below, or this one, has so many pages.
+    /// Whether a gap below, or this one, has that many pages.
     #[inline(always)]
     pub(super) const fn reaches(&self, pages: u32) -> bool {
         self.sizes & PAGE_MASK >= pages as u64 - 1
     }
 
     /// Where to look on for `page`: the child towards it, and whether that is the right one,
-    /// because this gap, at `at`, starts at `page` or before. No branch: which side it is cannot
-    /// be guessed.
+    /// because this gap, at `at`, starts at `page` or before. Without a branch, because the side
+    /// cannot be predicted.
     #[inline(always)]
     pub(super) const fn towards(&self, at: u32, page: u32) -> (Option<u32>, bool) {
         let left = (page < at) as u32;
@@ -159,7 +160,7 @@ impl Node {
         }
     }
 
-    /// Of the reach: the point.
+    /// The point of the reach.
     #[inline(always)]
     pub(super) const fn point(&self) -> u8 {
         (self.sizes >> POINT_SHIFT) as u8

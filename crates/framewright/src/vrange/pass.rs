@@ -1,7 +1,7 @@
 //! A pass of the purge: from lazy to waiting.
 //!
-//! It takes whole areas (V9): it ends where an area ends, and what one call of the platform's `unmap`
-//! is asked for, and fails or not, are whole areas.
+//! It takes whole areas (V9): it ends where an area ends, and each call of the platform's `unmap`
+//! is for whole areas, whether it fails or not.
 
 use super::bits;
 use super::seat::{Count, Held, Own};
@@ -10,14 +10,15 @@ use crate::platform::{Barrier, Map, Relax};
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::units::PageRange;
 
-/// Spans, or areas of the arena, that are purged in one pass.
+/// The most spans, or areas of the arena, that one pass purges.
 const PASS: usize = 6;
-/// Calls of the platform's `unmap` that did so, after which a pass ends: with the word it is at, and
-/// with the area that goes on there. That has at most half a span, so the pass has an end.
+/// A pass ends after this many successful calls of the platform's `unmap`: at the end of its
+/// current word, and of the area that goes on there. Such an area has at most half a span, so the
+/// pass has an end.
 const UNMAPS: u64 = 48;
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// Pages of a span of the seat's have become lazy, and these words of its bitmap say so.
+    /// Records that pages of a span of the seat's have become lazy, in these words of its bitmap.
     #[inline(always)]
     pub(super) fn note_lazy(&self, number: u32, pages: u32, words: u32) {
         let span = self.span(number);
@@ -29,7 +30,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// A span joins those in which something is lazy.
+    /// Adds a span to those with lazy pages.
     fn append_lazy(&self, number: u32) {
         self.span(number).set_lazy_next(None);
         match self.words.link(Own::LazyTail) {
@@ -58,10 +59,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.set_link(Own::WaitTail, Some(number));
     }
 
-    /// Unmaps what is lazy in some spans, or some areas of the arena, of the seat's. Returns
-    /// whether anything was unmapped.
+    /// Unmaps lazy pages in some spans, or some areas of the arena, of the seat's. Returns whether
+    /// it unmapped any.
     ///
-    /// What the platform fails to unmap stays lazy; if nothing was unmapped, all was tried.
+    /// Pages that the platform fails to unmap stay lazy. If none were unmapped, all were tried.
     pub(super) fn pass(&self) -> bool {
         let spans = self.pass_spans();
         let areas = self.pass_areas();
@@ -76,8 +77,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// Unmaps what is lazy in some spans. Those in which nothing can be unmapped go to the end of
-    /// the list, and the others are tried before it is given up.
+    /// Unmaps lazy pages in some spans. Spans where nothing can be unmapped go to the end of the
+    /// list, and it tries the others before it gives up.
     fn pass_spans(&self) -> bool {
         let mut left = None;
         loop {
@@ -99,7 +100,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         core::iter::successors(first, |&number| self.span(number).lazy_next()).count()
     }
 
-    /// Tries the first spans of the list. How many, and how many pages of them are unmapped.
+    /// Tries the first spans of the list. Returns how many, and how many pages of them are
+    /// unmapped.
     fn pass_some_spans(&self) -> (usize, u64) {
         let mut numbers = [0; PASS];
         let mut count = 0;
@@ -115,14 +117,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         sort(numbers);
         let numbers = &*numbers;
-        // Runs of pages in which nobody is and something is lazy, joined where spans touch.
+        // Runs of dead pages with some lazy ones, joined where spans touch.
         let mut failed = false;
         let mut pending: Option<(u32, u32)> = None;
         let done = || self.words.read(Count::Unmaps) - self.words.read(Count::UnmapFailures);
         let unmaps = done() + UNMAPS;
         let is_enough = || done() > unmaps;
         let mut looked_at = 0;
-        // The words of the last span's bitmaps that were looked at.
+        // The words looked at in the last span's bitmaps.
         let mut words = 0;
         for &number in numbers {
             if is_enough() {
@@ -166,8 +168,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         (looked_at, unmapped)
     }
 
-    /// What was lazy in the first words of a span, and is unmapped now, waits for that generation.
-    /// Returns how many pages that are.
+    /// Makes the pages that were lazy in the first words of a span, and are unmapped now, wait for
+    /// that generation. Returns how many pages that are.
     fn wait_for(&self, number: u32, stamp: u64, words: usize) -> u64 {
         let span = self.span(number);
         let lazy = span.lazy();
@@ -206,9 +208,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         u64::from(pages)
     }
 
-    /// Calls `sink` with each run of pages of a span in which nobody is and something is lazy, until
-    /// it is enough after a word at whose end no lazy area goes on. Returns how many words were
-    /// looked at, those included in which nothing is lazy: each lazy area is in them or behind them.
+    /// Calls `sink` with each run of dead pages of a span that has lazy ones, until there were
+    /// enough and a word ends at which no lazy area goes on. Returns how many words were looked at,
+    /// including words without lazy pages: each lazy area lies in these words or behind them.
     #[inline(always)]
     fn for_each_dead_run(
         &self,
@@ -232,8 +234,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if words == 0 {
             return lazy.len();
         }
-        // The words with something lazy, and those beside them that may join with it or with the
-        // next span.
+        // The words with lazy pages, and those beside them that may join with them or with the next
+        // span.
         let mut first = words.trailing_zeros() as usize;
         while first > 0 && dead(first - 1) == !0 {
             first -= 1;
@@ -242,7 +244,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         while last + 1 < lazy.len() && dead(last + 1) == !0 {
             last += 1;
         }
-        // The run that reaches the end of the last word, and whether something in it is lazy.
+        // The run that reaches the end of the last word, and whether it has lazy pages.
         let (mut start, mut some_lazy) = (first as u32 * 64, false);
         for word in first..=last {
             let freed = lazy[word].load(Relaxed);
@@ -280,10 +282,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         lazy.len()
     }
 
-    /// Unmaps a range of pages in spans of the seat's; what is lazy in it are whole areas. True if
-    /// that failed: they are then as if others had freed them, for
-    /// [`collect_span`](Self::collect_span). However much of them was unmapped, they are lazy as a
-    /// whole, and all of them is unmapped anew.
+    /// Unmaps a range of pages in spans of the seat's; its lazy pages are whole areas. Returns true
+    /// if that failed. These areas are then marked like areas that other CPUs freed, for
+    /// [`collect_span`](Self::collect_span): however many of their pages were unmapped, they are
+    /// lazy as a whole, and all of their pages are unmapped again.
     fn fails_to_unmap(&self, start: u32, end: u32) -> bool {
         if self.unmap(start, end) {
             return false;
@@ -327,8 +329,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         unmapped
     }
 
-    /// Unmaps some of the arena's areas in the seat's list. Those that cannot be unmapped are put
-    /// aside until all others have been tried, so that they hide none.
+    /// Unmaps some of the arena's areas in the seat's list. Areas that cannot be unmapped are put
+    /// aside until all others have been tried, so that they do not block those.
     fn pass_areas(&self) -> bool {
         self.ready_areas();
         let mut unmapped = self.pass_until_some();
@@ -346,14 +348,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// With an empty list: those that were put aside become it.
+    /// When the list is empty, the areas that were put aside become the list.
     fn try_failed_again(&self) {
         let failed = self.words.link(Own::AreasFailed);
         self.words.set_link(Own::AreasLazy, failed);
         self.words.set_link(Own::AreasFailed, None);
     }
 
-    /// Goes on in the list until something is unmapped. Returns how many pages that are.
+    /// Goes on in the list until some pages are unmapped. Returns how many.
     fn pass_until_some(&self) -> u64 {
         let mut unmapped = 0;
         while unmapped == 0 && self.words.link(Own::AreasLazy).is_some() {
@@ -408,7 +410,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     }
 }
 
-/// Sorts a few numbers: an insertion sort, because most come in order.
+/// Sorts a few numbers: by insertion, because most come in order.
 fn sort<T: Ord + Copy>(items: &mut [T]) {
     for end in 1..items.len() {
         let item = items[end];

@@ -1,9 +1,9 @@
-//! A space after a call out of it that did not return.
+//! The state of a space after a call out of it that did not return.
 //!
-//! A purge calls the platform and the source of frames in the middle of a change (`unmap`, `flush_all`,
-//! `free_run`). If one of them unwinds, nobody can say what is mapped, lazy or given back: so nothing of
-//! the space is touched any more. All seats are claimed for good (V11): the frequent side learns of it by the
-//! claim that it looks at anyway.
+//! A purge calls the platform and the source of frames in the middle of a change (`unmap`,
+//! `flush_all`, `free_run`). If one of them unwinds, it is unknown what is mapped, lazy or given
+//! back. So the space is not touched again. All seats are claimed for good (V11): the frequent side
+//! notices by the claim, which it looks at anyway.
 
 use super::seat::SeatWords;
 use super::{RangeError, RangeFreeError, Space};
@@ -27,12 +27,12 @@ impl From<Poisoned> for RangeFreeError {
     }
 }
 
-/// In the middle of a change, what may unwind is called: the space is poisoned if this is dropped.
+/// A call out that may unwind, in the middle of a change: dropping this poisons the space.
 #[must_use = "dropped at once, it poisons the space"]
 pub(super) struct CallingOut<'s, 'm, P>(&'s Space<'m, P>);
 
 impl<P> CallingOut<'_, '_, P> {
-    /// What was called has returned.
+    /// The call has returned.
     #[inline]
     pub(super) const fn end(self) {
         mem::forget(self);
@@ -52,8 +52,8 @@ impl<'m, P> Space<'m, P> {
         CallingOut(self)
     }
 
-    /// Whether a call of the platform's `unmap` or `flush_all`, or of a source's `free_run`, has unwound out
-    /// of the space: every request is refused then, and `verify` too.
+    /// Whether a call of the platform's `unmap` or `flush_all`, or of a source's `free_run`, has
+    /// unwound out of the space. Then every request is refused, and `verify` too.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned().load(SeqCst) != 0
@@ -69,7 +69,7 @@ impl<'m, P> Space<'m, P> {
         self.all_seats().for_each(|seat| seat.turn().claim());
     }
 
-    /// Claims end; but if the space is poisoned they stay.
+    /// Ends the claims; but if the space is poisoned they stay.
     pub(super) fn give_up_claims(&self) {
         if self.is_poisoned() {
             return;
@@ -77,7 +77,7 @@ impl<'m, P> Space<'m, P> {
         self.all_seats()
             .map(SeatWords::turn)
             .for_each(|turn| turn.give_up());
-        // Either this look sees what `poison` wrote, or its claims come after what was given up.
+        // Either this look sees what `poison` wrote, or its claims come after these were given up.
         fence(SeqCst);
         if self.is_poisoned() {
             self.claim_for_good();

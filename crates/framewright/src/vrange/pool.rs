@@ -1,22 +1,22 @@
-//! A seat's spans: the one it works in, the lists of the others, and taking areas from them.
+//! A seat's spans: the current one, the lists of the others, and taking areas from them.
 //!
-//! A span in which something is free, and which is not the current one, is in one list: of those
-//! entirely free, or by the longest run of its free pages, apart from that by whether it has an
-//! eighth or more free (*rich*). A seat looks for the span with the longest runs among the rich
-//! ones: they serve many requests before the next must be looked for. Poor ones are used before a
-//! request is the arena's.
+//! A span with free pages that is not the current one is in one list: that of the entirely free
+//! ones, or one chosen by the longest run of its free pages and by whether an eighth or more is
+//! free (*rich*). A seat looks for the span with the longest runs among the rich ones, because
+//! these serve many requests before the next must be found. Poor ones are used before a request
+//! goes to the arena.
 
 use super::bits;
 use super::seat::{Count, Held, LISTS, Own};
 use super::span::{Bits, Owner, Span};
 use crate::platform::{Barrier, Map, Relax};
 
-/// Lists 0 to 10: poor spans, by the logarithm of their longest run; 11 to 21: rich ones; and this
-/// one: those entirely free.
+/// Lists 0 to 10: poor spans, by the logarithm of their longest run; 11 to 21: rich ones. This one:
+/// the entirely free ones.
 const EMPTY: usize = LISTS - 1;
 const CLASSES: usize = 11;
 const _: () = assert!(2 * CLASSES == EMPTY && 1024 < 1 << CLASSES);
-/// How many spans of lists are looked at that may fit or not.
+/// How many spans that may or may not fit are looked at in the lists.
 const TRIES: usize = 8;
 
 /// Which spans may be chosen.
@@ -34,7 +34,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         self.space.spans.get(span)
     }
 
-    /// Puts a span into the list that it belongs to now. It is in none, and not the current one.
+    /// Puts a span into the list that it belongs to now. It is in no list, and not the current one.
     pub(super) fn list(&self, number: u32) {
         let span = self.span(number);
         let free = span.bits(Bits::Free);
@@ -92,7 +92,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         (listed >> 8) as u32
     }
 
-    /// The listed spans are forgotten: for whoever lists them anew.
+    /// Removes all spans from the lists; the caller lists them anew.
     pub(super) fn forget_lists(&self) {
         for list in 0..LISTS {
             self.words.set_head(list, None);
@@ -122,7 +122,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
             self.words.set(Own::End, u64::from(cursor));
         }
         let first = self.space.spans.first(current);
-        // On from where the bump was: what is before it has been looked at.
+        // The search has seen the pages before the bump, so it goes on behind them.
         let found = bits::find(free, cursor - first, pages, align);
         let Some((at, stop)) = found.or_else(|| bits::find(free, 0, pages, align)) else {
             if align == 1 {
@@ -136,7 +136,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         Some(first + at)
     }
 
-    /// Pages of one of the seat's spans are free again, and nothing of them is mapped.
+    /// Makes pages of one of the seat's spans free again. They have no mapping.
     pub(super) fn put_back(&self, number: u32, at: u32, pages: u32) {
         let free = self.span(number).bits(Bits::Free);
         if self.words.link(Own::Current) == Some(number) {
@@ -154,16 +154,16 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         self.return_surplus();
     }
 
-    /// Pages of the bump become free pages of the current span.
+    /// Turns pages of the bump into free pages of the current span.
     fn put_aside(&self, free: &[crate::sync::AtomicU64], from: u32, to: u32) {
         let (_, at) = self.space.spans.place(from);
         bits::set(free, at, to - from);
-        // They may join with what is free beside them.
+        // They may join with free pages beside them.
         self.words
             .set(Own::Most, u64::from(self.space.spans.pages()));
     }
 
-    /// The current span becomes one of the others.
+    /// Puts the current span among the others.
     pub(super) fn retire_current(&self) {
         let Some(current) = self.words.link(Own::Current) else {
             return;
@@ -179,7 +179,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         self.return_surplus();
     }
 
-    /// A span of the lists becomes the current one.
+    /// Makes a span of the lists the current one.
     fn make_current(&self, number: u32) {
         self.retire_current();
         let longest = self.unlist(number);
@@ -207,8 +207,8 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
     }
 
-    /// A span that has an aligned run: of the rich ones from the lists of the longest runs down, of
-    /// the poor ones from those of the shortest up, so that long runs stay for whom they are.
+    /// A span that has an aligned run: from the lists of rich ones from the longest runs down, or
+    /// of poor ones from the shortest up, so that long runs stay for requests that need them.
     fn choose_partly_free(&self, choice: Choice, pages: u32, align: u32) -> Option<u32> {
         let offset = match choice {
             Choice::Rich => CLASSES,
@@ -249,7 +249,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
 
     /// Takes a span from the arena; it becomes the current one.
     ///
-    /// Not if much of the window lies idle in spans: where it is small, or nearly full, first fit
+    /// Refuses if much of the window lies idle in spans: in a small or nearly full window first fit
     /// packs closer.
     pub(super) fn take_span(&self) -> bool {
         let pages = self.space.spans.pages();
@@ -271,7 +271,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         true
     }
 
-    /// Gives entirely free spans back to the arena, above those that a seat keeps.
+    /// Gives entirely free spans back to the arena, beyond those that a seat keeps.
     pub(super) fn return_surplus(&self) {
         self.return_empties(self.space.empties_max);
     }
@@ -292,7 +292,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         self.space.give(self.words, surplus);
     }
 
-    /// An entirely free span is nobody's: its pages are in no bitmap.
+    /// Gives up an entirely free span: its pages are in no bitmap.
     fn unown(&self, number: u32) {
         let span = self.span(number);
         bits::clear(span.bits(Bits::Free), 0, self.space.spans.pages());

@@ -1,7 +1,8 @@
-//! The purge as a whole: all that a seat can make free becomes so.
+//! The purge as a whole: makes free all that a seat can make free.
 //!
-//! It is done in bounded passes, so that a caller whom the bound makes purge is not held up for long.
-//! A [pass](super::pass) turns lazy into waiting, the [release](super::release) waiting into free.
+//! It works in bounded passes, so that a caller that has to purge for the bound is not held up for
+//! long. A [pass](super::pass) turns lazy into waiting, the [release](super::release) waiting into
+//! free.
 
 use super::FrameSource;
 use super::seat::{Count, Held, SeatWords};
@@ -16,14 +17,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             .expect("an area has its header until it is released")
     }
 
-    /// Everything that the seat can make free becomes so: what is lazy is unmapped, flushed and
-    /// released. What the platform fails to unmap stays lazy.
+    /// Makes free all that the seat can make free: unmaps lazy pages, flushes and releases them.
+    /// Pages that the platform fails to unmap stay lazy.
     pub(super) fn purge_all(&self, frames: &mut impl FrameSource) {
         self.purge_lazy();
         self.release_all(frames);
     }
 
-    /// The same without the release: nothing of it is free yet.
+    /// The same without the release: no page becomes free yet.
     pub(super) fn purge_lazy(&self) {
         self.collect_inbox();
         while self.pass() {}
@@ -32,14 +33,14 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// Everything whose generation has passed becomes free.
+    /// Frees everything with a generation that has passed.
     pub(super) fn release_all(&self, frames: &mut impl FrameSource) {
         while self.release_span(frames) {}
         while self.release_areas(MERGES_MAX, frames) {}
     }
 }
 
-/// A count of all seats.
+/// The sum of a counter over all seats.
 pub(super) fn sum<'m>(seats: impl Iterator<Item = SeatWords<'m>>, counter: Count) -> u64 {
     seats
         .map(|seat| seat.read(counter))

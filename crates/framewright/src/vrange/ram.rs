@@ -1,4 +1,4 @@
-//! Frames of the caller's own, mapped for a while.
+//! Mapping the caller's own frames for a while.
 
 use super::alloc::{GIVES, Need};
 use super::inbox::lazy_pages;
@@ -13,18 +13,18 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Maps frames of the caller's, in that order, at consecutive pages \[`vm_map_ram`\].
     ///
     /// Up to 64 pages come from this CPU's vmap blocks, in slots of a power of two of pages, from
-    /// the first block of the list that has one; more come from the arena. Frames that follow one
-    /// another are mapped by one call. Mostly some nanoseconds and the platform's.
+    /// the first block of the list that has one; more come from the arena. One call maps frames
+    /// that follow one another. Mostly some nanoseconds, and the platform's time.
     ///
-    /// Waits for nobody, unless it would fail and the context allows it: then all CPUs are stopped
-    /// and everything lazy is purged first. Without `may_block`, frames that are not consecutive
-    /// also need as many pages below the bound on lazy pages, for the case that only some of them
-    /// can be mapped.
+    /// It waits for no other CPU, unless it would fail and the context allows waiting: then it
+    /// first stops all CPUs and purges everything lazy. Without `may_block`, frames that are not
+    /// consecutive also need as many pages below the bound on lazy pages, for the case that only
+    /// some of them can be mapped.
     ///
     /// # Errors
     /// There is no frame, or more than the window has pages; no gap (V8); or the platform could not
-    /// map them: then none is mapped, and what was mapped for a moment is lazy. Otherwise nothing
-    /// has changed.
+    /// map them: then none is mapped, and pages that were mapped for a moment are lazy. Otherwise
+    /// nothing has changed.
     #[inline]
     pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
         let pages = frames.len() as u64;
@@ -43,7 +43,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[cold]
     #[inline(never)]
     fn map_slowly(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
-        // It may be entered, while somebody claims it.
+        // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         let at = self.alloc_ram(frames.len() as u64, context)?;
         self.map_slot(at, frames, context)
@@ -84,8 +84,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// After a failure: once more, after a drain, where that may help: if something was kept, lazy
-    /// or waiting before what had been mapped was taken back.
+    /// Tries once more after a failure. First drains, if that may help: if anything was kept, lazy
+    /// or waiting before this call's own mapping was taken back.
     #[cold]
     fn map_again(
         &mut self,
@@ -108,7 +108,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Ok(self.space.page(at))
     }
 
-    /// Address space for so many pages of a caller's frames.
+    /// Address space for `pages` pages of a caller's frames.
     fn alloc_ram(&mut self, pages: u64, context: Context) -> Result<u32, RangeError> {
         if pages == 0 {
             return Err(RangeError::Empty);
@@ -140,7 +140,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Maps the frames of a live slot, run by run. On failure nothing is mapped, and the slot is
-    /// nobody's; also says whether something was kept, lazy or waiting then.
+    /// given up; then it also returns whether anything was kept, lazy or waiting.
     fn map_runs(
         &mut self,
         at: u32,
@@ -181,8 +181,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Ok(())
     }
 
-    /// Before a caller who may not wait maps several runs: tells of as many lazy pages as it would
-    /// leave if it could map only some of them. A number of pages, and whether all know of it.
+    /// Before a caller that may not wait maps several runs: reports as many lazy pages as it would
+    /// leave if it could map only some of them. Returns how many it reported, or `None` if that is
+    /// not needed.
     fn reserve(
         &mut self,
         at: u32,
@@ -217,7 +218,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// A live slot of which something is mapped becomes lazy, and is as if it had never been live.
+    /// Makes a live slot with some mapping lazy, as if it had never been live.
     fn free_part(
         &mut self,
         at: u32,
@@ -229,7 +230,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let held = self.held();
         let header = held.header(at);
         if let Some(reserved) = reserved {
-            // Its span may have been dissolved since: then it is shorter than its slot.
+            // Its span may have been dissolved since: then the area is shorter than its slot.
             let pages = u64::from(held.lazy_pages_of(at, header));
             self.space.sub_lazy(reserved - pages.min(reserved));
             let freed = held.free_checked(at, header);
@@ -252,7 +253,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Ok(())
     }
 
-    /// A live slot of which nothing is mapped is as if it had not been cut; in a poisoned space it stays.
+    /// Makes a live slot without any mapping as if it had not been cut; in a poisoned space it
+    /// stays.
     fn undo_ram(&mut self, at: u32) {
         if self.enter().is_ok() {
             self.held().uncut(at);
@@ -260,12 +262,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Unmaps what [`map_ram`](Self::map_ram) mapped, on any CPU: all of it \[`vm_unmap_ram`\].
-    /// Returns its length in pages.
+    /// Unmaps all that one call of [`map_ram`](Self::map_ram) mapped, on any CPU
+    /// \[`vm_unmap_ram`\]. Returns its length in pages.
     ///
     /// Its pages become lazy: they stay mapped until a purge unmaps them. Mostly some nanoseconds.
-    /// If more would be lazy than the bound allows, it purges first: what is this CPU's, and if that
-    /// is not enough, what is others', one after another.
+    /// If more would be lazy than the bound allows, it first purges this CPU's lazy pages, and if
+    /// that is not enough, other CPUs', one after another.
     ///
     /// # Errors
     /// What is wrong with the page or the length. Nothing has changed then.
@@ -293,12 +295,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                         self.exit();
                         return Ok(pages);
                     }
-                    // Somebody else was first.
+                    // Another CPU was first.
                     self.space.sub_lazy(u64::from(slot));
                 }
             }
         }
-        // It may be entered, while somebody claims it.
+        // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         self.unmap_slowly(page, pages)
     }
@@ -331,7 +333,7 @@ fn as_one_run(frames: &[Frame]) -> Option<Run> {
         return Run::new(*frame, 1);
     }
     let first = *frames.first()?;
-    // No branch in the loop: several frames are compared at a time.
+    // No branch in the loop, so that several frames are compared at a time.
     let mut differences = 0;
     for (frame, nth) in frames.iter().zip(0..) {
         differences |= frame.0 ^ first.0.wrapping_add(nth);
@@ -358,7 +360,7 @@ fn first_run(frames: &[Frame]) -> Option<Result<Run, Frame>> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// A slot in one of the seat's blocks is live.
+    /// Makes a slot in one of the seat's blocks live.
     #[inline(always)]
     pub(super) fn finish_ram(&self, at: u32, header: Header) {
         self.space.table.set_header(at, header);
@@ -368,7 +370,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.add(Own::Live, u64::from(header.pages()));
     }
 
-    /// Everything that can be done for a slot or a longer area without stopping others.
+    /// Does all that is possible for a slot or a longer area without stopping other CPUs.
     fn alloc_ram(&self, need: &Need, header: Header, frames: &mut impl FrameSource) -> Option<u32> {
         self.collect_inbox();
         if need.context.may_block {
@@ -380,7 +382,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if !need.context.may_block {
             return None;
         }
-        // What this CPU has made lazy itself is had without disturbing others.
+        // Purges what this CPU itself made lazy, which disturbs no other CPU.
         self.release_kept(false, frames);
         self.purge_all(frames);
         self.try_ram(need, header, frames)
@@ -393,7 +395,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.finish_ram(at, header);
                 return Some(at);
             }
-            // Linux has no other place for so few pages than a block.
+            // Linux serves so few pages only from a block.
             if !self.space.config.recycle {
                 return None;
             }
@@ -403,7 +405,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         Some(at)
     }
 
-    /// How many pages become lazy when an area is freed: in a vmap block all of its slot.
+    /// How many pages become lazy when an area is freed: in a vmap block the whole slot.
     #[inline(always)]
     pub(super) fn lazy_pages_of(&self, at: u32, header: Header) -> u32 {
         let (number, _) = self.space.spans.place(at);
@@ -411,8 +413,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         lazy_pages(header, is_block)
     }
 
-    /// Tells of so many lazy pages, if they are within the bound; purges some if they nearly are
-    /// not.
+    /// Reports `pages` lazy pages, if that keeps the bound; purges some if it nearly does not.
     #[inline(never)]
     fn tell(&self, pages: u64) -> bool {
         if self.space.add_lazy(pages) > self.space.lazy_max {
@@ -423,8 +424,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// A slot in one of the seat's blocks, whose header was `header`, becomes lazy; it has been told
-    /// of. False if it is not so any more.
+    /// Makes a slot in one of the seat's blocks lazy, if its header is still `header`; it has been
+    /// reported. Returns false if the header has changed.
     #[inline(always)]
     pub(super) fn free_slot(&self, at: u32, header: Header, slot: u32) -> bool {
         if !self.becomes_lazy(at, header) {
@@ -440,7 +441,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// Takes back the cut of a slot, or of the arena's area, of which nothing is mapped.
+    /// Takes back the cut of a slot, or of the arena's area, without any mapping.
     fn uncut(&self, at: u32) {
         let header = self.header(at);
         let pages = header.pages();

@@ -10,12 +10,12 @@ use crate::platform::{Barrier, Map, Relax};
 use crate::sync::Ordering::Relaxed;
 use crate::units::Run;
 
-/// Spans whose waiting pages become free in one request.
+/// How many spans with waiting pages one request makes free.
 pub(super) const RELEASES: usize = 4;
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// The pages of one of the seat's spans become free, if there is one whose generation has
-    /// passed. Frames behind them go back. Returns whether there was one.
+    /// Frees the waiting pages of one of the seat's spans, if there is one whose generation has
+    /// passed, and gives back the frames behind them. Returns whether there was one.
     pub(super) fn release_span(&self, frames: &mut impl FrameSource) -> bool {
         let Some(number) = self.words.link(Own::WaitHead) else {
             return false;
@@ -70,7 +70,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// Whether each area of which the first page waits does so with all of its pages.
+    /// Whether each area with a waiting first page waits with all of its pages.
     fn waits_as_a_whole(&self, number: u32) -> bool {
         let span = self.span(number);
         let first = self.space.spans.first(number);
@@ -85,8 +85,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         all
     }
 
-    /// Gives the arena's areas that wait back to it, if their generation has passed. Returns
-    /// whether there were some.
+    /// Gives waiting areas of the arena back to it, if their generation has passed. Returns whether
+    /// there were any.
     pub(super) fn release_areas(&self, most: usize, frames: &mut impl FrameSource) -> bool {
         self.ready_areas();
         if self.words.link(Own::AreasReady).is_none() {
@@ -94,7 +94,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         let mut areas = [(0, 0); MERGES_MAX];
         let mut count = 0;
-        // Frames go back before the arena's lock is taken: nothing is called under it.
+        // Gives frames back before it takes the arena's lock, because nothing is called under that.
         while count < most.min(MERGES_MAX)
             && let Some(at) = self.words.link(Own::AreasReady)
         {
@@ -109,8 +109,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         true
     }
 
-    /// Areas of the arena whose generation has passed are ready, before others wait for a later one.
-    /// Time: O(1) if none were, and else O(those that waited).
+    /// Makes areas of the arena ready when their generation has passed, before others wait for a
+    /// later one. Time: O(1) if none is ready, and else O(those that waited).
     pub(super) fn ready_areas(&self) {
         let waiting = self.words.link(Own::AreasWait);
         let Some(first) = waiting else { return };

@@ -1,8 +1,8 @@
 use crate::units::{Context, Page};
 use core::fmt;
 
-/// Who asked for an area: a number of the caller's own, 30 bits of it, for listings. Linux shows
-/// the caller's address there; what a number means is known to whoever gave it.
+/// The caller's name for an area: a number of the caller's own, 30 bits of it, for listings. Linux
+/// shows the caller's address there; only the caller knows what a number means.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tag(pub u32);
 
@@ -17,19 +17,19 @@ impl fmt::Display for Tag {
 pub struct AreaRequest {
     /// The length in pages, without the guard page behind it.
     pub pages: u64,
-    /// The alignment of the first byte's address, in bytes: a power of two; a page's or less for
-    /// any page.
+    /// The alignment of the first byte's address, in bytes: a power of two; any page will do for a
+    /// page's or less.
     pub align_bytes: u64,
     /// Whether the area's contents must be zero.
     pub zero: bool,
     /// What the caller may do while it waits.
     pub context: Context,
-    /// Who asked.
+    /// The caller's tag.
     pub tag: Tag,
 }
 
 impl AreaRequest {
-    /// `pages` pages anywhere, contents of any kind, by a caller who may do anything.
+    /// `pages` pages anywhere, contents of any kind, for a caller that may do anything.
     #[must_use]
     pub const fn new(pages: u64) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl AreaRequest {
         self
     }
 
-    /// The same for a caller who may do less.
+    /// The same for a caller that may do less.
     #[must_use]
     pub const fn within(mut self, context: Context) -> Self {
         self.context = context;

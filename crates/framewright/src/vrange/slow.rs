@@ -1,4 +1,4 @@
-//! What is done with others' seats: purging what sleeps, and the last resort before an error.
+//! Work with other CPUs' seats: purging for CPUs that sleep, and the last resort before an error.
 
 use super::alloc::Need;
 use super::bits;
@@ -11,10 +11,10 @@ use crate::platform::{Barrier, Map, Relax, Turn, Watched};
 use crate::sync::{Lock, Ordering::Relaxed};
 use core::iter;
 
-/// Pages that a CPU makes lazy, at least, between two looks at what it could purge.
+/// How many pages a CPU makes lazy, at least, between two looks at what it could purge.
 const LOOK_PAGES: u64 = 64;
 
-/// Somebody has the stop lock, and has claimed seats; they are given up when this is dropped.
+/// The stop lock, held, with claimed seats; dropping this gives them up.
 pub(super) struct Claims<'s, 'm, P> {
     space: &'s Space<'m, P>,
     _lock: Watched<'s, 'm, P>,
@@ -35,12 +35,12 @@ impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
         }
     }
 
-    /// All seats; only if all are claimed.
+    /// All seats; only for use when all are claimed.
     fn seats(&self) -> impl Iterator<Item = Held<'s, 'm, P>> + '_ {
         (0..self.space.shape.cpus).map(|cpu| self.seat(cpu))
     }
 
-    /// Claims one seat more.
+    /// Claims one more seat.
     fn claim(&self, cpu: u16) -> Result<Held<'s, 'm, P>, Poisoned> {
         let held = self.seat(cpu);
         let turn = held.words.turn();
@@ -54,7 +54,7 @@ impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
 }
 
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
-    /// The right to claim seats. The caller is in no seat.
+    /// Takes the right to claim seats. The caller is in no seat.
     fn claims(&self) -> Claims<'_, 'm, P> {
         let lock = Lock::new(self.stop_lock());
         let lock = self
@@ -66,20 +66,21 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         }
     }
 
-    /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
-    /// no seat.
+    /// Stops all CPUs: each finishes its operation in its seat and then waits. The caller is in no
+    /// seat.
     ///
     /// # Errors
-    /// The space is poisoned: who is in a seat may never leave it.
+    /// The space is poisoned: a CPU in a seat may never leave it.
     pub(super) fn stop(&self) -> Result<Claims<'_, 'm, P>, Poisoned> {
-        // Made before the claims, so that they end also if the platform panics.
+        // Made before the claims, so that these end even if the platform panics.
         let claims = self.claims();
         self.claim_all(|| self.all_seats().map(SeatWords::turn))?;
         Ok(claims)
     }
 
-    /// Claims seats and waits until their owners have left them. Who leaves a seat by unwinding has poisoned the
-    /// space before that, and so has whoever left it to a claimer that did.
+    /// Claims seats and waits until their owners have left them. A CPU that leaves a seat by
+    /// unwinding has poisoned the space before, and so has one that left its seat to a claimer
+    /// which unwound.
     fn claim_all<T: Iterator<Item = Turn<'m>>>(
         &self,
         turns: impl Fn() -> T,
@@ -94,7 +95,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 }
 
 impl<'m, P> Space<'m, P> {
-    /// How often anybody did what can make stopping all CPUs worth its cost, plus one.
+    /// How many events there were that can make stopping all CPUs worth its cost, plus one.
     fn events(&self) -> u64 {
         let all = |counter| sum(self.all_seats(), counter);
         all(Count::Frees)
@@ -106,29 +107,30 @@ impl<'m, P> Space<'m, P> {
             .wrapping_add(1)
     }
 
-    /// Whether all was the arena's when a search of it ended that found nothing: since stopping all
-    /// CPUs brought nothing, nobody has freed anything or taken a span. Counters only grow, so what
-    /// is so now was so at any moment between.
+    /// Whether the arena had all free pages when a search of it ended without success: since the
+    /// last fruitless stop of all CPUs, no CPU has freed anything or taken a span. Counters only
+    /// grow, so what holds now held at any moment between.
     pub(super) fn is_exhausted(&self) -> bool {
         self.fruitless().load(Relaxed) == self.events()
     }
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// So many lazy pages are not yet told of; purges some if it is time to.
+    /// Takes note of `delta` lazy pages that are not yet reported; purges some if it is time to.
     pub(super) fn look_at(&self, delta: u64) {
         self.words.set(Own::Delta, delta);
         self.look_again(delta, self.space.told_lazy());
     }
 
-    /// Purges some if it is time to, and says when to look again.
+    /// Purges some if it is time to, and sets when to look again.
     fn look_again(&self, delta: u64, told: u64) {
         let before = self.words.get(Own::Purgeable);
         self.relieve_above(told);
-        // What others freed, and was found beside what could not be unmapped, is added.
+        // The difference includes pages that others freed, and that were found beside pages that
+        // could not be unmapped.
         let unmapped = before.saturating_sub(self.words.get(Own::Purgeable));
-        // The next pass comes before as much is freed as this one unmapped: so that whoever meets the
-        // bound need only flush.
+        // The next pass comes before as many pages are freed as this one unmapped, so that a CPU
+        // that meets the bound need only flush.
         let step = match unmapped {
             0 => self.space.batch,
             some => (some - some / 4).max(LOOK_PAGES),
@@ -137,8 +139,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.set(Own::Look, next);
     }
 
-    /// Does some of the purge ahead of the bound, if much is lazy and enough of it is this CPU's:
-    /// so that nobody has to do all of it at once.
+    /// Does some of the purge ahead of the bound, if much is lazy and enough of it is this CPU's,
+    /// so that no CPU has to do all of it at once.
     pub(super) fn relieve(&self) {
         self.relieve_above(self.space.told_lazy());
     }
@@ -148,13 +150,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let own = self.words.get(Own::Purgeable);
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
         if own > ahead && told > bound / 2 && self.pass() && told > bound {
-            // Something could not be unmapped before, and what now was is part of it.
+            // Some pages could not be unmapped before; those unmapped now are among them.
             self.space.flush(self.words);
         }
     }
 
-    /// Tells of `pages` lazy pages, of which `reserved` are not yet so, and purges what is this
-    /// CPU's if they are too many. Whether they are within the bound then.
+    /// Reports `pages` lazy pages, of which `reserved` are not lazy yet, and purges this CPU's lazy
+    /// pages if there are too many. Returns whether they are within the bound then.
     pub(super) fn make_room(
         &self,
         pages: u64,
@@ -173,16 +175,16 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             self.look_again(self.words.get(Own::Delta), self.space.told_lazy());
             return true;
         }
-        // Nothing more that could be purged; what others wait for is free.
+        // No more can be purged. Areas that waited for another CPU's flush can be released.
         self.release_areas(super::space::MERGES_MAX, frames);
         self.space.told_lazy() <= bound
     }
 
-    /// Purges what is this CPU's, in passes, until no more than `bound` lazy pages are told of.
-    /// False if there was nothing more that could be purged before that.
+    /// Purges this CPU's lazy pages, in passes, until at most `bound` lazy pages are reported.
+    /// Returns false if it could purge no more before that.
     fn purge_down_to(&self, bound: u64) -> bool {
         loop {
-            // As much as is too much is unmapped before anybody is made to flush.
+            // Unmaps as many pages as are above the bound before it makes all CPUs flush.
             let excess = self.space.told_lazy().saturating_sub(bound);
             while self.space.unflushed() < excess && self.pass() {}
             if self.space.unflushed() == 0 {
@@ -197,8 +199,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 }
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// Purges what other CPUs hold, one after another and each in passes, until the bound is kept,
-    /// and an eighth more, so that the next free need not do it again.
+    /// Purges what other CPUs hold, one after another and each in passes, until the bound is kept
+    /// with an eighth to spare, so that the next free need not do it again.
     #[cold]
     pub(super) fn purge_others(&mut self, reserved: u64) -> Result<(), Poisoned> {
         let bound = self.space.lazy_max;
@@ -223,8 +225,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Ok(())
     }
 
-    /// The last resort: all CPUs stop, everything is purged and dissolved, and the arena has the
-    /// last word.
+    /// The last resort: stops all CPUs, purges and dissolves everything, and lets the arena have
+    /// the last word.
     #[cold]
     pub(super) fn alloc_at_rest(
         &mut self,
@@ -240,7 +242,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Ok(found)
     }
 
-    /// The last resort of `map_ram`: a block of its own, or where slots are recycled just the pages.
+    /// The last resort of `map_ram`: a block of its own, or, where slots are recycled, just the
+    /// pages.
     #[cold]
     pub(super) fn alloc_ram_at_rest(
         &mut self,
@@ -274,7 +277,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// Purges what this CPU made lazy, and flushes once \[`vm_unmap_aliases`\].
     ///
-    /// What the platform fails to unmap stays lazy. A poisoned space stays as it is.
+    /// Pages that the platform fails to unmap stay lazy. A poisoned space stays as it is.
     pub fn purge(&mut self) {
         if self.enter().is_err() {
             return;
@@ -284,9 +287,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.exit();
     }
 
-    /// Purges everything, of all CPUs, what is kept included, and dissolves all spans: what is free
-    /// is the arena's then.
-    /// Stops all CPUs. O(spans). A poisoned space stays as it is.
+    /// Purges everything, of all CPUs, kept areas included, and dissolves all spans: all free pages
+    /// are then in the arena. Stops all CPUs. O(spans). A poisoned space stays as it is.
     pub fn drain(&mut self) {
         let Ok(claims) = self.space.stop() else {
             return;
@@ -296,7 +298,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 }
 
 impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
-    /// Cuts from the arena with all CPUs stopped; drains first, unless that cannot help.
+    /// Cuts from the arena with all CPUs stopped. Drains first, unless that cannot help.
     fn cut_drained(
         &self,
         own: Held<'_, 'm, P>,
@@ -315,13 +317,13 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
         at
     }
 
-    /// With all CPUs stopped: everything is purged, and spans are dissolved.
+    /// Purges everything and dissolves spans. For use with all CPUs stopped.
     fn drain(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
         let space = self.space;
         own.words.count(Count::Drains, 1);
         space.look_at_lazy(0);
-        // A span that changed hands since it was sent is sent on, perhaps to one who was asked
-        // before; after that all are where they belong.
+        // A span that changed hands after it was sent is sent on, perhaps to a CPU that has
+        // collected already. After the second round every span is with its owner.
         for seat in self.seats() {
             seat.collect_inbox();
         }
@@ -358,14 +360,14 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
                         self.dissolve(own, number);
                     }
                 }
-                // What could not be unmapped stays as it is.
+                // A block that could not be unmapped stays as it is.
                 Owner::Areas(cpu) => self.seat(cpu).list(number),
                 Owner::Arena => {}
             }
         }
     }
 
-    /// With all CPUs stopped: what is kept becomes lazy, with a purge where the bound demands it.
+    /// Makes kept areas lazy, and purges when the bound demands it. For use with all CPUs stopped.
     fn release_kept(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
         let space = self.space;
         for seat in self.seats() {
@@ -384,14 +386,15 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
                 // An area that is above the bound by itself goes alone, and at once.
                 is_forced = !unmapped && space.told_lazy() == 0;
                 if !unmapped && !is_forced {
-                    // What cannot be unmapped stays lazy, and what would be above the bound, kept.
+                    // Pages that cannot be unmapped stay lazy, and areas that would be above the
+                    // bound stay kept.
                     return;
                 }
             }
         }
     }
 
-    /// What is free of a span becomes gaps; its areas become the arena's.
+    /// Turns the free pages of a span into gaps, and its areas into areas of the arena.
     fn dissolve(&self, own: Held<'_, 'm, P>, number: u32) {
         let space = self.space;
         let span = space.spans.get(number);

@@ -3,21 +3,21 @@ use crate::platform::{Barrier, Relax};
 use crate::units::{Context, Frame, Mobility, Order, Run};
 use core::num::NonZeroU64;
 
-/// Which frames a source gives: two sources with the same origin give the same ones, and take them
-/// back from each other. The seats of one space must have one, because any of them gives back what
-/// another one took.
+/// Identifies the frames of a source: two sources with the same origin give the same frames, and
+/// take them back from each other. The seats of one space must have one origin, because each gives
+/// back frames that another one took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin(NonZeroU64);
 
 impl Origin {
-    /// The origin of sources that share `one`, and take all their frames from it: told by its
-    /// address, where it must stay as long as the space has areas.
+    /// The origin of sources that share `one`, and take all their frames from it. It is identified
+    /// by its address, so it must stay there as long as the space has areas.
     #[must_use]
     pub fn shared<T: ?Sized>(one: &T) -> Self {
         Self::numbered(core::ptr::from_ref(one).cast::<()>().addr() as u64)
     }
 
-    /// The origin with that number, which no other source of the space's host has.
+    /// The origin with a number that no other source of the space's host has.
     #[must_use]
     pub const fn numbered(number: u64) -> Self {
         match NonZeroU64::new(number) {
@@ -26,7 +26,7 @@ impl Origin {
         }
     }
 
-    /// The origin of a source that gives what this one gives, and then what `other` does.
+    /// The origin of a source that first gives what this one gives, and then what `other` does.
     const fn and(self, other: Self) -> Self {
         Self::numbered(self.0.get().rotate_left(21) ^ other.0.get())
     }
@@ -36,44 +36,45 @@ impl Origin {
     }
 }
 
-/// Where an area's frames come from, and go back to.
+/// Where an area's frames come from, and where they go back to.
 pub trait FrameSource {
-    /// Which frames these are. Asked once, when a seat is taken; always the same.
+    /// The origin of these frames. Asked once, when a seat is taken; always the same.
     fn origin(&self) -> Origin;
 
-    /// The most frames that could be had from here if nobody had any: a request for more is refused
-    /// before a frame is taken. Asked for each request that nothing kept serves; a look at a number.
+    /// The most frames that this source could give if none were in use: a request for more is
+    /// refused before it takes a frame. Asked for each request that no kept area serves; a look at
+    /// a number.
     fn frames_in_all(&self) -> u64;
 
-    /// The most frames that could be had at some moment of the call, or more: a `vmalloc` of more pages
-    /// fails before it takes a frame. Asked for one that may wait, and is long or meets a source that
-    /// [is short](Self::is_short). A source that gets frames back from their users, or does not know how
-    /// many are free, leaves it as it is.
+    /// An upper bound of the frames that could be had at some moment of the call: a `vmalloc` of
+    /// more pages fails before it takes a frame. Asked for a request that may wait, and that is
+    /// long or meets a source that [is short](Self::is_short). A source that gets frames back from
+    /// their users, or does not know how many are free, keeps the default.
     fn frames_free(&self) -> u64 {
         u64::MAX
     }
 
-    /// Takes a run of at most `frames` consecutive frames: the longest that is there cheaply, at
-    /// least one. Contents are anything.
+    /// Takes a run of at most `frames` consecutive frames: the longest that can be had cheaply, at
+    /// least one. The contents are undefined.
     ///
     /// # Errors
-    /// If not even one frame could be had within the context.
+    /// Not even one frame could be had within the context.
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError>;
 
-    /// Gives frames back that were taken from here; a run may be a part of one that was taken, or
+    /// Gives frames back that were taken from here. A run may be a part of one that was taken, or
     /// of several that lie side by side.
     fn free_run(&mut self, frames: Run);
 
-    /// Whether frames are so scarce that what is kept for speed should go back. Asked where frames
-    /// are about to be taken by a `vmalloc` that may wait and that nothing kept serves: its CPU's
-    /// kept areas and the depot's go back then, as often as it is so. Who takes frames without a
-    /// space, and runs short, must drain the space himself.
+    /// Whether frames are so scarce that memory kept for speed should go back. Asked when a
+    /// `vmalloc` that may wait, and that no kept area serves, is about to take frames: its CPU's
+    /// kept areas and the depot's then go back, each time that it is so. A user that takes frames
+    /// without the space, and runs short, must drain the space itself.
     fn is_short(&mut self) -> bool {
         false
     }
 }
 
-/// The source of a space whose areas have no frames of the space's: callers map what they own.
+/// The source of a space whose callers map frames of their own: it has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFrames;
 
@@ -119,20 +120,20 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
     }
 }
 
-/// Unmovable frames, in blocks: the largest that is there at once and fits, or that is longer by a
-/// third at most; what is not needed of it is freed again. Else smaller ones.
+/// Unmovable frames, in blocks: the largest that is there at once and fits, or one that is longer
+/// by at most a third, of which the rest is freed again. Else smaller ones.
 impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
-    /// The zone, by the place of its metadata.
+    /// The zone, identified by the address of its metadata.
     fn origin(&self) -> Origin {
         Origin::numbered(self.zone().metadata_address())
     }
 
-    /// The frames that exist in the zone, others' included: one load.
+    /// The frames that exist in the zone, including those in use: one load.
     fn frames_in_all(&self) -> u64 {
         self.zone().present_frames()
     }
 
-    /// What nobody has, wherever it lies. Time: O(CPUs).
+    /// The frames that are not in use, wherever they lie. Time: O(CPUs).
     fn frames_free(&self) -> u64 {
         self.zone().frames_not_allocated()
     }
@@ -143,8 +144,8 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
         let fits = asked.ilog2() as u8;
         let above = fits + 1;
         let is_close = above <= largest && asked >= 3 << above >> 2 && !asked.is_power_of_two();
-        // The largest, and if that is not there those that the seat caches: what lies between
-        // would mostly be missing too, and costs a search each time.
+        // The largest, and if there is none, those that the seat caches: the orders between would
+        // mostly be missing too, and cost a search each time.
         let blocks = (1..=fits.min(CACHED_ORDER_MAX))
             .chain((fits.min(largest) > CACHED_ORDER_MAX).then_some(fits.min(largest)))
             .chain(is_close.then_some(above))
@@ -177,8 +178,8 @@ impl<P: Relax + Barrier> FrameSource for Seat<'_, '_, P> {
     }
 }
 
-/// From the first zone, in the order of preference, that has something at once; only then one is
-/// stopped. Short of frames is who is short in each zone.
+/// From the first zone, in the order of preference, that has frames at once; only then is a zone
+/// stopped. The seats are short of frames when each zone is.
 impl<P: Relax + Barrier, const N: usize> FrameSource for Seats<'_, '_, P, N> {
     fn origin(&self) -> Origin {
         let zones = self.all().iter().map(Seat::origin);
@@ -277,7 +278,7 @@ mod tests {
         let lengths = [0, 1, 2, 3, 5, 7, 8, 11, 15, 16, 95, 100, 511, 600].map(|asked| {
             let run = seat.alloc_run(asked, Context::NOWAIT).unwrap();
             let got = run.frames();
-            // Back in parts that are no blocks, and not from the front.
+            // Gives it back in parts that are no blocks, and not from the front.
             let third = got / 3;
             let part = |from: u64, frames| Run::new(Frame(run.start().0 + from), frames).unwrap();
             seat.free_run(part(third, got - third));
@@ -322,7 +323,7 @@ mod tests {
             singles += 1;
         }
         assert_eq!(singles, 512);
-        // All at once: runs of many allocations, side by side.
+        // Gives all back at once: runs of many allocations, side by side.
         seat.free_run(Run::new(Frame(0), 1024).unwrap());
         zone.drain();
         zone.verify().unwrap();
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn several_zones_give_in_order_of_preference_and_take_runs_over_their_border() {
-        // Side by side: a run may go back over the border.
+        // The zones lie side by side, so a run may go back over the border.
         let layouts = [1024, 0].map(|start| ZoneLayout::new(Frame(start), 1024));
         let mut memory = layouts.map(|layout| vec![0; layout.words_needed().unwrap()]);
         let [a, b] = &mut memory;
@@ -352,7 +353,7 @@ mod tests {
             let taken: u64 = runs.iter().map(|run| run.frames()).sum();
             assert_eq!(taken, 2048);
             assert_eq!(seats.alloc_run(1, context), Err(AllocError::Exhausted));
-            // All of the preferred zone before any of the other.
+            // All of the preferred zone comes before any of the other.
             let preferred = runs.iter().take_while(|run| run.start().0 >= 1024);
             assert_eq!(preferred.map(|run| run.frames()).sum::<u64>(), 1024);
             seats.free_run(Run::new(Frame(0), 1000).unwrap());

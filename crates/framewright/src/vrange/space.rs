@@ -19,13 +19,13 @@ use crate::sync::{
 };
 use crate::units::{CpuId, Page};
 
-// The space's own words. Those that many CPUs write are on lines of their own.
-/// Rank 1: held by whoever claims seats.
+// The space's own words. Words that many CPUs write are on lines of their own.
+/// Rank 1: the stop lock, held by the CPU that claims seats.
 const STOP_LOCK: usize = 0;
 /// The accounts of the stop lock and of the arena's.
 const STOP_ACCOUNT: usize = 1;
-/// Lazy pages that the seats have told of, and those that waits for a flush; wraps below zero for a
-/// moment where somebody purged before it was told.
+/// Lazy pages that the seats have reported, including those that wait for a flush. Wraps below zero
+/// for a moment if a CPU purged pages before they were reported.
 const LAZY: usize = 8;
 /// Flushes begun, and the highest completed.
 const BEGUN: usize = 16;
@@ -38,14 +38,14 @@ const PEAK: usize = 24;
 const MERGES: usize = 25;
 const LOWEST: usize = 26;
 const HIGHEST: usize = 27;
-/// Frees and takes of spans when stopping all CPUs brought nothing, plus one; written under the
+/// Frees and takes of spans at the last fruitless stop of all CPUs, plus one; written under the
 /// stop lock.
 const FRUITLESS: usize = 28;
 /// Spans that CPUs have.
 const SPANS_OUT: usize = 29;
 /// The number of the origin of all seats' frames; zero until there is a first seat.
 const ORIGIN: usize = 30;
-/// One, once a call out of the space has not returned.
+/// One, after a call out of the space has not returned.
 const POISONED: usize = 31;
 const ARENA: usize = 32;
 const ARENA_ACCOUNT: usize = ARENA + Arena::WORDS;
@@ -54,13 +54,13 @@ const DEPOT: usize = 64;
 pub(super) const SPACE_WORDS: usize = DEPOT + DEPOT_WORDS;
 const _: () = assert!(ARENA_ACCOUNT + ACCOUNT_WORDS <= DEPOT && SPACE_WORDS.is_multiple_of(8));
 
-/// The most gaps that are given back under one hold of the arena's lock.
+/// The most gaps given back under one hold of the arena's lock.
 pub(super) const MERGES_MAX: usize = 32;
 
 /// One window of address space.
 ///
-/// See the [module's description](super) for states, invariants and locks. A space is shared by
-/// reference; what a CPU does, it does through its [`RangeSeat`].
+/// See the [module's description](super) for states, invariants and locks. CPUs share a space by
+/// reference; each works through its [`RangeSeat`].
 #[derive(Debug)]
 pub struct Space<'m, P> {
     pub(super) shape: Shape,
@@ -72,7 +72,7 @@ pub struct Space<'m, P> {
     pub(super) spans: Spans<'m>,
     pub(super) table: Table<'m>,
     pub(super) arena: Arena<'m>,
-    /// Kept areas that are no CPU's.
+    /// The lists of kept areas that no CPU has.
     pub(super) depot: &'m [AtomicU64],
     /// The longest slot of a vmap block, in pages.
     pub(super) slot_max: u32,
@@ -80,13 +80,13 @@ pub struct Space<'m, P> {
     pub(super) small_max: u32,
     /// The most lazy pages: the configured bound, or an eighth of the window if that is less.
     pub(super) lazy_max: u64,
-    /// The most pages of spans, whoever is in them: a quarter of the window, and at least one span
-    /// for each CPU. And the most pages of spans in which nobody is, above that.
+    /// The most pages of spans, used or idle: a quarter of the window, and at least one span for
+    /// each CPU. Below it, the most pages of spans without a user, above that number.
     pub(super) span_pages_max: u64,
     pub(super) idle_max: u64,
-    /// Lazy pages that a seat keeps to itself.
+    /// Lazy pages that a seat need not report.
     pub(super) batch: u64,
-    /// The same of slots. One CPU writes the shared sum for nobody but itself: so it does that more
+    /// The same for slots. With one CPU no other reads the shared sum, so that CPU reports more
     /// often, and needs fewer vmap blocks.
     pub(super) ram_batch: u64,
     /// Entirely free spans that a seat keeps.
@@ -97,9 +97,9 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// A space of that layout, with those policies, in `memory`, which has at least as many words
     /// as [`SpaceLayout::words_needed`] says; their values do not matter.
     ///
-    /// The whole window is free; nothing of it is mapped. Time: O(spans and CPUs); the words of
-    /// the pages are not touched. Where memory is known to hold zeroes,
-    /// [`in_zeroed`](Self::in_zeroed) spares the spans' words, too.
+    /// The whole window is free and has no mapping. Time: O(spans and CPUs); the words of the pages
+    /// are not touched. If memory is known to hold zeroes, [`in_zeroed`](Self::in_zeroed) leaves
+    /// the spans' words untouched, too.
     ///
     /// # Errors
     /// What is wrong with layout or memory, with the number.
@@ -112,12 +112,12 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         Self::in_memory(layout, config, memory, platform, false)
     }
 
-    /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does: what
-    /// belongs to spans and pages that are never used is not touched, so that on such a host a
-    /// large window with little in it costs little. Time: O(CPUs).
+    /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does. It does
+    /// not touch the words of spans and pages that are never used, so on such a host a large window
+    /// with little in it costs little. Time: O(CPUs).
     ///
-    /// Where memory holds anything else the space may hand out what is not free; no other promise
-    /// of the language is broken.
+    /// If memory holds anything else, the space may hand out pages that are not free; it breaks no
+    /// other promise of the language.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -197,8 +197,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         Ok(space)
     }
 
-    /// The same with its locks accounted, for the statistics: each that is taken costs two
-    /// readings of the clock then.
+    /// The same with its locks accounted, for the statistics: each lock that is taken then costs
+    /// two readings of the clock.
     #[must_use]
     pub fn with_lock_accounts(self) -> Self
     where
@@ -217,13 +217,13 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         self.accounts.watch(&self.platform, account, waited, guard)
     }
 
-    /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go
-    /// back to it: those of other CPUs' areas too, when this one purges them.
+    /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go back
+    /// to it, as do those of other CPUs' areas that this seat purges.
     ///
-    /// All seats that a space ever has must have frames of one [origin](super::Origin): any of them
-    /// gives back what another one took.
+    /// All seats that a space ever has must have frames of one [origin](super::Origin), because
+    /// each gives back frames that another one took.
     ///
-    /// What the seat has, spans and lazy pages, stays when it is given back. Time: two atomic
+    /// The spans and lazy pages of the seat stay when it is given back. Time: two atomic
     /// operations.
     ///
     /// # Errors
@@ -238,14 +238,14 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         }
         let origin = frames.origin().number();
         let seat = RangeSeat::take(self, cpu, frames).ok_or(SetupError::SeatTaken(cpu))?;
-        // Relaxed: nothing else follows from the number.
+        // Relaxed: no other access depends on the number.
         match self.words[ORIGIN].compare_exchange(0, origin, Relaxed, Relaxed) {
             Err(other) if other != origin => Err(SetupError::OtherFrames(cpu)),
             _ => Ok(seat),
         }
     }
 
-    /// Cuts a piece from the arena, the lowest there is. Counts it for the seat.
+    /// Cuts the lowest possible piece from the arena. Counts it for the seat.
     pub(super) fn cut(&self, words: SeatWords<'m>, pages: u32, align_pages: u64) -> Option<u32> {
         let mut held = self.lock_arena();
         let (at, fit) = held.guard.alloc(pages, align_pages)?;
@@ -293,28 +293,28 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         }
     }
 
-    /// Flushes for everybody: what was unmapped before the call is free after it.
+    /// Flushes for all CPUs: pages that were unmapped before the call are free after it.
     pub(super) fn flush(&self, words: SeatWords<'m>) {
-        // Counted only after they were unmapped.
+        // Pages are counted only after they were unmapped.
         let unmapped = self.unmapped();
         let number = self.words[BEGUN].fetch_add(1, AcqRel) + 1;
-        // Pairs with the fence in `stamp`: whoever's stamp is at most this number did not see this
-        // flush begin, so what it had unmapped before is seen here.
+        // Pairs with the fence in `stamp`: a CPU with a stamp of at most this number did not see
+        // this flush begin, so this flush sees what the CPU had unmapped before.
         fence(SeqCst);
         let calling = self.calling_out();
         self.platform.flush_all();
         calling.end();
         // Release pairs with the Acquire in `done`.
         self.words[DONE].fetch_max(number, AcqRel);
-        // Of several flushes at a time, none takes off what another one did.
+        // If several flushes run at a time, each subtracts only what no other one has.
         let flushed = self.words[FLUSHED].fetch_max(unmapped, AcqRel);
         self.words[LAZY].fetch_sub(unmapped.saturating_sub(flushed), AcqRel);
         words.count(Count::Flushes, 1);
     }
 
-    /// The generation that makes what has been unmapped so far free.
+    /// The generation that frees all pages unmapped so far.
     pub(super) fn stamp(&self) -> u64 {
-        // Not a read-modify-write: the word's line stays with all CPUs between two flushes.
+        // Not a read-modify-write, so that the word's line stays with all CPUs between two flushes.
         fence(SeqCst);
         self.words[BEGUN].load(Relaxed) + 1
     }
@@ -330,7 +330,7 @@ impl<'m, P> Space<'m, P> {
         self.account(STOP_ACCOUNT)
     }
 
-    /// What is known of the stop lock, the arena's lock and the depot's.
+    /// The accounts of the stop lock, the arena's lock and the depot's.
     pub(super) fn locks(&self) -> [LockStats; 3] {
         let arena = self.account(ARENA_ACCOUNT);
         [self.stop_account(), arena, self.depot_account()].map(read_account)
@@ -358,7 +358,7 @@ impl<'m, P> Space<'m, P> {
         not_negative(before.wrapping_add(pages))
     }
 
-    /// Lazy pages that a seat keeps to itself, where the last were of areas of that kind.
+    /// Lazy pages that a seat need not report, if the last ones were of areas of that kind.
     #[inline(always)]
     pub(super) const fn batch_of(&self, kind: AreaKind) -> u64 {
         match kind {
@@ -372,12 +372,12 @@ impl<'m, P> Space<'m, P> {
         self.words[LAZY].fetch_sub(pages, AcqRel);
     }
 
-    /// Lazy pages that the seats have told of.
+    /// Lazy pages that the seats have reported.
     pub(super) fn told_lazy(&self) -> u64 {
         not_negative(self.words[LAZY].load(Relaxed))
     }
 
-    /// All lazy pages, except `reserved` ones that are told of but not lazy yet; remembers the
+    /// All lazy pages, except `reserved` ones that are reported but not lazy yet. Remembers the
     /// peak.
     pub(super) fn look_at_lazy(&self, reserved: u64) -> u64 {
         let told = self.words[LAZY].load(Relaxed).wrapping_sub(reserved);
@@ -407,7 +407,7 @@ impl<'m, P> Space<'m, P> {
         (highest + 1).saturating_sub(lowest.max(1))
     }
 
-    /// Whether something is kept, lazy or waiting that a purge could make free.
+    /// Whether there are kept, lazy or waiting pages that a purge could free.
     pub(crate) fn has_spare(&self) -> bool {
         let has_some = |seat: SeatWords<'m>| {
             seat.kept(self.table).pages() != 0
@@ -418,9 +418,9 @@ impl<'m, P> Space<'m, P> {
         self.look_at_lazy(0) != 0 || self.depot().pages() != 0 || self.all_seats().any(has_some)
     }
 
-    /// Whether no more spans are to be taken: because they are a good part of the window, and
-    /// either half of it is gone or a good part of them is idle. Areas of the arena are taken for
-    /// such in spans: so what is idle is rather more.
+    /// Whether to take no more spans: because they are a good part of the window, and either half
+    /// of it is gone or a good part of them is idle. Areas of the arena count as areas in spans, so
+    /// the true idle part is larger.
     pub(super) fn has_enough_spans(&self) -> bool {
         let pages = self.words[SPANS_OUT].load(Relaxed) << self.shape.span_shift;
         if pages < self.span_pages_max {
@@ -523,7 +523,7 @@ impl<'m, P> Space<'m, P> {
     }
 }
 
-/// A sum that may be a little below zero for a moment, as zero then.
+/// The sum, or zero if it is a little below zero for a moment.
 const fn not_negative(sum: u64) -> u64 {
     if sum > i64::MAX as u64 { 0 } else { sum }
 }

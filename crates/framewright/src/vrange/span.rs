@@ -1,14 +1,14 @@
-//! A span's record: who has it, its five bitmaps, and its places in its owner's lists.
+//! A span's record: its owner, its five bitmaps, and its places in its owner's lists.
 //!
 //! ```text
-//!     line 0       owner, covering area, frames   read by everybody, rarely written
+//!     line 0       owner, covering area, frames   read by all CPUs, rarely written
 //!     line 1       links, counts, stamp           the owner's
-//!     line 2       pending, inbox link            whoever frees from elsewhere, and the owner
+//!     line 2       pending, inbox link            CPUs that free from elsewhere, and the owner
 //!     bitmaps      free, starts, lazy, waiting    the owner's; starts of an arena's span: atomic
-//!                  sent                           whoever frees from elsewhere, and the owner
+//!                  sent                           CPUs that free from elsewhere, and the owner
 //! ```
 //!
-//! Zeroed words are a span of the arena in which nothing starts.
+//! Zeroed words are a span of the arena in which no area starts.
 
 use super::bits;
 use super::layout::{RECORD_HEAD_WORDS, Shape};
@@ -29,10 +29,10 @@ const PENDING: usize = 16;
 const INBOX_NEXT: usize = 17;
 const _: () = assert!(INBOX_NEXT < RECORD_HEAD_WORDS);
 
-/// Who has a span.
+/// The owner of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
-    /// Nobody: its pages are gaps and areas of the arena.
+    /// No CPU: its pages are gaps and areas of the arena.
     Arena,
     /// A CPU, for small areas.
     Areas(u16),
@@ -57,7 +57,7 @@ impl Owner {
         }
     }
 
-    /// The CPU, if one has it.
+    /// The CPU that has it, if one does.
     pub(super) const fn cpu(self) -> Option<u16> {
         match self {
             Self::Arena => None,
@@ -66,7 +66,7 @@ impl Owner {
     }
 }
 
-/// What the bitmaps of a span say.
+/// The meanings of a span's bitmaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bits {
     /// Free, and not in the bump.
@@ -79,12 +79,12 @@ pub(super) enum Bits {
     Waiting,
 }
 
-/// How many bits of a bitmap are set, and in which of its words: so that a purge need not look at
+/// How many bits of a bitmap are set, and in which of its words, so that a purge need not look at
 /// the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Marked {
     pub(super) pages: u32,
-    /// A bit for each word; without it, nothing is set in the word.
+    /// One bit for each word; if it is clear, no bit of the word is set.
     pub(super) words: u32,
 }
 
@@ -102,7 +102,7 @@ impl Marked {
         (self.words as u64) << 32 | self.pages as u64
     }
 
-    /// With so many pages more, in these words.
+    /// The same with `pages` more pages, in these words.
     #[inline(always)]
     pub(super) const fn with(self, pages: u32, words: u32) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Marked {
     }
 }
 
-/// A link to a span: its number plus one, so that zero is none.
+/// A link to a span: its number plus one, so that zero means no link.
 pub(super) type Link = Option<u32>;
 
 const fn link(word: u64) -> Link {
@@ -145,7 +145,7 @@ impl<'m> Spans<'m> {
         }
     }
 
-    /// How many spans there are, the last one perhaps shorter than the others.
+    /// How many spans there are; the last one may be shorter than the others.
     pub(super) const fn count(self) -> u32 {
         (self.words.len() / self.record_words) as u32
     }
@@ -197,9 +197,10 @@ impl<'m> Span<'m> {
         self.words[word].store(value, Relaxed);
     }
 
-    /// Relaxed is enough. Who frees an area was given it after its span was handed over, and until then
-    /// the span is handed over only with all CPUs stopped. The next owner has the record by the arena's
-    /// lock. And who collects what was sent sees in a bit the owner that its sender saw, or a later one.
+    /// Relaxed is enough. A CPU that frees an area was given it after its span was handed over, and
+    /// until then the span is handed over only with all CPUs stopped. The arena's lock orders the
+    /// record for the next owner. A CPU that collects what was sent sees in a bit the owner that
+    /// the bit's sender saw, or a later one.
     #[inline(always)]
     pub(super) fn owner(self) -> Owner {
         Owner::decode(self.read(STATE))
@@ -215,8 +216,8 @@ impl<'m> Span<'m> {
         self.write(STATE, owner.encode());
     }
 
-    /// The first page of the arena's area that has the span's first page and starts before it; may
-    /// be out of date, never wrong about an area that is there.
+    /// The first page of the arena's area that covers the span's first page and starts before it.
+    /// May be out of date, but is never wrong about an area that exists.
     pub(super) fn covers(self) -> Link {
         link(self.read(COVERS))
     }
@@ -225,13 +226,13 @@ impl<'m> Span<'m> {
         self.write(COVERS, word_of(Some(page)));
     }
 
-    /// Whether frames of the space's may be behind areas of the span.
+    /// Whether areas of the span may have frames of the space's.
     #[inline(always)]
     pub(super) fn may_have_frames(self) -> bool {
         self.read(FRAMES) != 0
     }
 
-    /// For the owner: an area with frames has been made, or all have been released.
+    /// Records whether areas of the span may have frames. For the owner.
     #[inline(always)]
     pub(super) fn set_frames(self, may_have: bool) {
         self.write(FRAMES, u64::from(may_have));
@@ -248,7 +249,8 @@ impl<'m> Span<'m> {
         &self.words[start..start + self.bitmap_words]
     }
 
-    /// Where areas start that were freed from elsewhere, and that the owner has not yet collected.
+    /// The starts of areas that were freed from elsewhere, and that the owner has not yet
+    /// collected.
     #[inline(always)]
     pub(super) fn sent(self) -> &'m [AtomicU64] {
         self.bitmap(Bits::Waiting as usize + 1)
@@ -261,7 +263,7 @@ impl<'m> Span<'m> {
         word.load(Relaxed) >> (at % 64) & 1 != 0
     }
 
-    /// An area starts at that place; for the owner.
+    /// Records that an area starts at that place. For the owner.
     #[inline(always)]
     pub(super) fn set_start(self, at: u32) {
         let word = &self.bits(Bits::Starts)[(at / 64) as usize];
@@ -273,7 +275,7 @@ impl<'m> Span<'m> {
         bits::last_set_to(self.bits(Bits::Starts), at)
     }
 
-    /// What is lazy in the span.
+    /// The lazy pages of the span.
     #[inline(always)]
     pub(super) fn lazy(self) -> Marked {
         Marked::decode(self.read(LAZY_PAGES))
@@ -284,7 +286,7 @@ impl<'m> Span<'m> {
         self.write(LAZY_PAGES, lazy.encode());
     }
 
-    /// What waits in the span.
+    /// The waiting pages of the span.
     #[inline(always)]
     pub(super) fn waiting(self) -> Marked {
         Marked::decode(self.read(WAIT_PAGES))
@@ -295,12 +297,12 @@ impl<'m> Span<'m> {
         self.write(WAIT_PAGES, waiting.encode());
     }
 
-    /// Whether nothing in the span is lazy or waits.
+    /// Whether no page of the span is lazy or waits.
     pub(super) fn is_clean(self) -> bool {
         self.lazy().pages == 0 && self.waiting().pages == 0
     }
 
-    /// The generation that makes what waits free.
+    /// The generation that frees the waiting pages.
     pub(super) fn stamp(self) -> u64 {
         self.read(STAMP)
     }
@@ -309,7 +311,8 @@ impl<'m> Span<'m> {
         self.write(STAMP, stamp);
     }
 
-    /// In which of its owner's lists it is, plus one, and with which longest run: zero if in none.
+    /// The number of the owner's list that it is in, plus one, and its longest run; zero if it is
+    /// in no list.
     pub(super) fn listed(self) -> u64 {
         self.read(LISTED)
     }

@@ -1,4 +1,4 @@
-//! The table: two words a page, descriptors for everything that can start there.
+//! The table: two words a page, descriptors for what can start there.
 //!
 //! ```text
 //!              63    60 59            30 29             0
@@ -8,12 +8,11 @@
 //!     frame    [ frame + 1                               ]    word 1 of a page with a frame
 //! ```
 //!
-//! Words of other pages mean nothing and may have any value: that something starts at a page is
-//! known from elsewhere, from the tree or from a span's bitmap. A header is never zero, and never
-//! a node, nevertheless.
+//! The words of other pages have no meaning and may have any value: the tree, or a span's bitmap,
+//! tells what starts at a page. Even so, a header is never zero, and never a node.
 //!
-//! A gap's links need no value for "none" of their own: page 0 is no gap's right neighbour, and the
-//! largest page number is no page's: a window has fewer than 2^30.
+//! A gap's links need no special value for "none": page 0 is no gap's right neighbour, and no page
+//! has the largest page number, because a window has fewer than 2^30.
 
 use super::{AreaKind, AreaState};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -28,7 +27,7 @@ pub(super) const GAP: u64 = 1 << 63;
 pub(super) const PAGES_MAX: u32 = 1 << PAGE_BITS;
 
 const STATE_SHIFT: u32 = 2 * PAGE_BITS;
-/// No next one: a window has fewer than 2^30 pages, so no area starts there.
+/// Marks the end of a list: a window has fewer than 2^30 pages, so no area starts there.
 const NO_NEXT: u32 = PAGES_MAX - 1;
 
 /// An area's header, one word.
@@ -36,7 +35,8 @@ const NO_NEXT: u32 = PAGES_MAX - 1;
 pub struct Header(u64);
 
 impl Header {
-    /// A live area of `pages` pages, its guard page included, 1 to 2^30. Of the tag, 30 bits stay.
+    /// A live area of `pages` pages, its guard page included, 1 to 2^30. It keeps 30 bits of the
+    /// tag.
     #[inline]
     #[must_use]
     pub const fn live(kind: AreaKind, pages: u32, tag: u32) -> Self {
@@ -48,8 +48,8 @@ impl Header {
         Self::build(state, pages, tag)
     }
 
-    /// The same area, freed and kept as it stands, in a list before `next`. Only `vmalloc` areas
-    /// are kept, so the kind becomes that.
+    /// The same area, freed but kept constructed, in a list before `next`. Only `vmalloc` areas are
+    /// kept, so that becomes its kind.
     #[inline]
     #[must_use]
     pub const fn kept(self, next: Option<u32>) -> Self {
@@ -87,7 +87,7 @@ impl Header {
     /// The header in a word; `None` for zero and for a gap's node.
     #[inline]
     const fn of(word: u64) -> Option<Self> {
-        // Headers are the states 1 to 7, nodes have the topmost bit.
+        // Headers have the states 1 to 7; nodes have the topmost bit.
         if word.wrapping_sub(1 << STATE_SHIFT) < GAP - (1 << STATE_SHIFT) {
             Some(Self(word))
         } else {
@@ -106,7 +106,7 @@ impl Header {
         }
     }
 
-    /// Which call made the area.
+    /// The call that made the area.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> AreaKind {
@@ -135,14 +135,14 @@ impl Header {
         (self.0 >> PAGE_BITS & PAGE_MASK) as u32 + 1
     }
 
-    /// The caller's tag; of a live area only.
+    /// The caller's tag; only of a live area.
     #[inline]
     #[must_use]
     pub const fn tag(self) -> u32 {
         (self.0 & PAGE_MASK) as u32
     }
 
-    /// The next area in the list; of a kept or lazy area only.
+    /// The next area in the list; only of a kept or lazy area.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Option<u32> {
@@ -155,8 +155,8 @@ impl Header {
 
 /// The table of a window: for each page two words. See the [module](super) for what they mean.
 ///
-/// Every access is `Relaxed`: a page's words belong to whoever owns the page at the moment, the
-/// arena's lock holder for gaps, and ownership is handed over with an ordering of its own.
+/// Every access is `Relaxed`: the owner of a page owns its words, and for a gap that is the holder
+/// of the arena's lock. Ownership is handed over with an ordering of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'m> {
     pages: &'m [[AtomicU64; 2]],
@@ -169,7 +169,7 @@ impl<'m> Table<'m> {
         2 * pages as usize
     }
 
-    /// The table in `words`, two for each page; whatever they hold.
+    /// The table in `words`, two for each page, whatever they hold.
     ///
     /// # Panics
     /// If there are words for more than 2^30 pages.
@@ -190,7 +190,7 @@ impl<'m> Table<'m> {
     /// Both words of a page.
     ///
     /// # Panics
-    /// If the page is outside the window; so do all that take one.
+    /// If the page is outside the window; all functions that take a page panic so.
     #[inline(always)]
     pub(super) fn words(self, page: u32) -> &'m [AtomicU64; 2] {
         &self.pages[page as usize]
@@ -209,7 +209,7 @@ impl<'m> Table<'m> {
         self.words(page)[0].store(header.0, Relaxed);
     }
 
-    /// Changes the header at `page` if it is `from`; of several CPUs that try, one succeeds.
+    /// Changes the header at `page` if it is `from`; if several CPUs try, one succeeds.
     #[inline]
     pub(super) fn change_header(self, page: u32, from: Header, to: Header) -> bool {
         self.words(page)[0]
@@ -232,7 +232,7 @@ impl<'m> Table<'m> {
     }
 
     /// Calls `run` with each run of consecutive frames behind the first `pages` pages of an area,
-    /// and its first page, until it fails.
+    /// and with the run's first page, until `run` fails.
     pub(super) fn for_each_run<E>(
         self,
         at: u32,
@@ -264,7 +264,7 @@ impl<'m> Table<'m> {
         }
     }
 
-    /// The same for what cannot fail.
+    /// The same with a `run` that cannot fail.
     pub(super) fn for_all_runs(self, at: u32, pages: u32, mut run: impl FnMut(Run)) {
         let done = self.for_each_run(at, pages, |_, found| {
             run(found);
@@ -275,7 +275,8 @@ impl<'m> Table<'m> {
         }
     }
 
-    /// Notes the frame behind a page, whose number is not the very last one, or that there is none.
+    /// Records the frame behind a page, which must not be the very last frame number, or that there
+    /// is none.
     #[inline]
     pub fn set_frame(self, page: u32, frame: Option<Frame>) {
         let word = match frame {

@@ -1,8 +1,8 @@
 //! The gaps as a tree: AVL, by address, each node in the words of its gap's first page and
 //! augmented with the reach of the gaps below it.
 //!
-//! A node has no link to its parent: whoever changes one has come down from the root and has the
-//! way in a [`Path`]. What changed goes up the path only as far as it can be seen.
+//! A node has no link to its parent: a change comes down from the root and keeps the way in a
+//! [`Path`]. An update goes up the path only as far as it makes a difference.
 //!
 //! # Sources
 //! G. Adelson-Velsky, E. Landis, "An algorithm for the organization of information", 1962. The
@@ -45,7 +45,7 @@ impl Path {
         Some(self.pages[self.len.checked_sub(1)?])
     }
 
-    /// The depth of the last node. There is one.
+    /// The depth of the last node. The path must not be empty.
     #[inline(always)]
     pub(super) const fn depth(&self) -> usize {
         self.len - 1
@@ -64,15 +64,15 @@ impl Path {
     }
 }
 
-/// Where a page lies among the gaps: on the way down to it the last gap that starts at or before
-/// the page and the first that starts after it, by their depths.
+/// Where a page lies among the gaps: by their depths, the last gap on the way down that starts at
+/// or before the page, and the first that starts after it.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) before: Option<usize>,
     pub(super) after: Option<usize>,
 }
 
-/// Something changed somewhere below: the reach of a subtree before and after.
+/// A change somewhere below: the reach of a subtree before and after.
 #[derive(Clone, Copy)]
 struct Change {
     old: Reach,
@@ -86,11 +86,11 @@ impl Change {
     }
 }
 
-/// The tree. All operations are for the one who holds the arena's lock.
+/// The tree. All operations are for the holder of the arena's lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GapTree<'m> {
     table: Table<'m>,
-    /// The root's page plus one; 0 for none.
+    /// The root's page plus one; 0 if there is no root.
     root: &'m AtomicU64,
     /// The absolute number of the window's first page.
     base: u64,
@@ -130,7 +130,7 @@ impl<'m> GapTree<'m> {
         Reach::of(self.base + u64::from(page), pages)
     }
 
-    /// The reach of what hangs on a link.
+    /// The reach of the subtree behind a link.
     #[inline(always)]
     fn reach_of(&self, link: Option<u32>) -> Reach {
         link.map_or(Reach::NONE, |page| self.node(page).reach())
@@ -144,7 +144,7 @@ impl<'m> GapTree<'m> {
             .or(self.reach_of(node.right()))
     }
 
-    /// The same where the reach on one side is known.
+    /// The same if the reach on one side is known.
     #[inline(always)]
     fn recount_beside(&self, page: u32, node: &Node, side: Side, reach: Reach) -> Reach {
         self.reach_of(node.child(side.other()))
@@ -152,10 +152,11 @@ impl<'m> GapTree<'m> {
             .or(self.own(page, node.pages()))
     }
 
-    /// The lowest gap that serves `wanted`, as the last node of the path, and where in it.
+    /// The lowest gap that serves `wanted`, as the last node of the path, and the page where the
+    /// range starts.
     ///
-    /// Time: O(log n) where the reach is exact; else one way back up and down for each gap that
-    /// reaches as far and yet does not serve.
+    /// Time: O(log n) where the reach is exact; else one more way up and down for each gap with
+    /// enough reach that still does not serve.
     #[inline(always)]
     pub(super) fn find(&self, wanted: &Wanted, path: &mut Path) -> Option<u32> {
         let root = self.root()?;
@@ -184,7 +185,7 @@ impl<'m> GapTree<'m> {
             if node.pages() >= pages {
                 return Some(at);
             }
-            // The reach has promised it.
+            // The reach has promised that the right side serves.
             at = node.right()?;
             node = self.node(at);
         }
@@ -215,7 +216,8 @@ impl<'m> GapTree<'m> {
                         break;
                     }
                 }
-                // Up to the first node whose left side this was: it is the next one.
+                // Goes up to the first node that has this subtree on its left: that is the next
+                // one.
                 loop {
                     path.len -= 1;
                     let parent = path.last()?;
@@ -230,7 +232,7 @@ impl<'m> GapTree<'m> {
         }
     }
 
-    /// Looks for `page`. Time: O(log n).
+    /// Searches for `page`. Time: O(log n).
     #[inline(always)]
     pub(super) fn place(&self, page: u32, path: &mut Path) -> Place {
         let (mut before, mut after) = (usize::MAX, usize::MAX);
@@ -254,7 +256,7 @@ impl<'m> GapTree<'m> {
         }
     }
 
-    /// Puts `page` where the path's node at `depth` hung.
+    /// Puts `page` in the place of the path's node at `depth`.
     #[inline(always)]
     fn hang(&self, path: &Path, depth: usize, page: Option<u32>) {
         if depth == 0 {
@@ -278,7 +280,7 @@ impl<'m> GapTree<'m> {
         links.store(node.links, Relaxed);
     }
 
-    /// The gap at `depth` of the path becomes the `pages` pages from `page`, between the same
+    /// Makes the gap at `depth` of the path the `pages` pages from `page`, between the same
     /// neighbours.
     #[inline]
     pub(super) fn reshape(&self, path: &mut Path, depth: usize, page: u32, pages: u32) {
@@ -302,7 +304,7 @@ impl<'m> GapTree<'m> {
         }
     }
 
-    /// Tells the nodes above `depth` of a change there.
+    /// Passes a change at `depth` on to the nodes above.
     fn settle(&self, path: &Path, mut depth: usize, mut change: Change) {
         while depth > 0 {
             if change.is_of_the_point_only() {
@@ -331,8 +333,8 @@ impl<'m> GapTree<'m> {
         }
     }
 
-    /// The same where nothing but the point differs: gaps of the same length come and go, and which
-    /// of them has the roundest page is told further up than anything else.
+    /// The same if only the point differs. Gaps of the same length come and go, and a change of the
+    /// roundest page goes further up than any other.
     fn settle_point(&self, path: &Path, mut depth: usize, change: Change) {
         let (mut old, mut new) = (change.old.point, change.new.point);
         while depth > 0 && old != new {
@@ -455,8 +457,8 @@ impl<'m> GapTree<'m> {
         (side, change)
     }
 
-    /// The gaps around a place become one, of `pages` pages from `page`: the one at the end of the
-    /// path, which has at most one child, and the one at `depth`, above it.
+    /// Merges the gaps around a place into one, of `pages` pages from `page`: the gap at the end of
+    /// the path, which has at most one child, and the one at `depth`, above it.
     pub(super) fn join(&self, path: &mut Path, depth: usize, page: u32, pages: u32) {
         let (side, change) = self.unhang(path);
         let upper = path.at(depth);
@@ -466,13 +468,14 @@ impl<'m> GapTree<'m> {
             self.hang(path, depth, Some(page));
             path.pages[depth] = page;
         }
-        // Its reach is still that of before: `lowered` sees the difference.
+        // Its reach is still the old one: `lowered` sees the difference.
         self.put(page, node);
         self.lowered(path, side, change, depth);
     }
 
-    /// What hangs on `side` of the last node of the path has become lower by one, and its reach
-    /// has changed. At the depth `other` the gap itself has changed, if there is such a depth.
+    /// Handles that the subtree on `side` of the path's last node has become lower by one, and that
+    /// its reach has changed. At the depth `other`, if there is such a depth, the gap itself has
+    /// changed.
     fn lowered(&self, path: &Path, side: Side, change: Change, other: usize) {
         let (mut depth, mut side, mut change, mut lower) = (path.len, side, change, true);
         while depth > 0 {
@@ -504,7 +507,7 @@ impl<'m> GapTree<'m> {
                 }
             }
             change = Change { old: was, new: now };
-            // Above the gap that changed only reaches can be different now.
+            // Above the gap that changed only reaches can differ now.
             if !lower && depth <= other {
                 if now != was {
                     self.settle(path, depth, change);
@@ -517,14 +520,14 @@ impl<'m> GapTree<'m> {
         }
     }
 
-    /// Turns the subtree at `page`, which is two higher on side `high`. Returns its new top, and
-    /// whether it is lower than before the turn.
+    /// Rotates the subtree at `page`, which is two higher on side `high`. Returns its new top, and
+    /// whether it is lower than before.
     fn rotate(&self, page: u32, high: Side) -> (u32, bool) {
         let low = high.other();
         let mut top = self.node(page);
         let child = top.child(high).expect("the higher side has a node");
         let mut upper = self.node(child);
-        // The gaps stay the same, and so does what they reach together.
+        // The gaps stay the same, and so does their joint reach.
         let reach = top.reach();
         if upper.higher() != Some(low) {
             // Single: the child goes up.

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::Page;
 use core::fmt;
 
-/// An invariant that does not hold: its letter, and the page where.
+/// An invariant that does not hold: its letter, and the page in question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken {
     /// The invariant's name in the [module's description](super).
@@ -69,7 +69,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         self.verify_lazy()
     }
 
-    /// The length of the area that starts at a page.
+    /// Checks the area that starts at a page. Returns its length.
     fn verify_area(&self, at: u32, end: u32) -> Result<u32, Broken> {
         let (number, place) = self.spans.place(at);
         let starts = self.spans.get(number).starts_at(place);
@@ -94,7 +94,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         Ok(pages)
     }
 
-    /// A span that a CPU has.
+    /// Checks a span that a CPU has.
     fn verify_span(&self, number: u32) -> Result<(), Broken> {
         let span = self.spans.get(number);
         let (first, all) = (self.spans.first(number), self.spans.pages());
@@ -152,8 +152,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         Ok(())
     }
 
-    /// V9: an area of a CPU's span, or a slot of a block, is in one state with all of its pages, and
-    /// its header says which.
+    /// V9: checks that an area of a CPU's span, or a slot of a block, is in one state with all of
+    /// its pages, and that its header says which.
     fn verify_as_a_whole(&self, number: u32, place: u32, pages: u32) -> Result<(), Broken> {
         let span = self.spans.get(number);
         let at = self.spans.first(number) + place;
@@ -174,7 +174,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         self.check("V9: a header says the state of its area", at, is_as_said)
     }
 
-    /// A vmap block: each page is free, in the run, in a live slot, or freed in one of the states.
+    /// Checks a vmap block: each page is free, in the run, in a live slot, or freed in one of the
+    /// states.
     fn verify_block(&self, number: u32) -> Result<(), Broken> {
         let span = self.spans.get(number);
         let (first, all) = (self.spans.first(number), self.spans.pages());
@@ -212,7 +213,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             let free = u32::from(is(span.bits(Bits::Free), place))
                 + u32::from((room.cursor()..room.end()).contains(&place));
             let sum = freed + free + u32::from(place < live_end);
-            // Without recycling, what is none of these is dirty, and no more than that.
+            // Without recycling, a page that is none of these is dirty, and no other page is.
             dirty += u32::from(dead || sum == 0);
             self.check("V1: one state a page", at, sum == 1 || sum == 0 && !recycle)?;
         }
@@ -230,7 +231,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         Ok(())
     }
 
-    /// The sums of what is lazy.
+    /// Checks the sums of lazy pages.
     fn verify_lazy(&self) -> Result<(), Broken> {
         let mut lazy = 0;
         let mut stuck = 0;
@@ -269,7 +270,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         self.check("V6: the bound", 0, counted <= most + stuck)
     }
 
-    /// The pages of areas that were freed in a span from elsewhere, and are not yet collected.
+    /// The pages of areas in a span that were freed from elsewhere, and are not yet collected.
     fn sent_pages(&self, number: u32) -> u64 {
         let span = self.spans.get(number);
         let first = self.spans.first(number);

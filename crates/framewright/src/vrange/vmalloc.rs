@@ -7,12 +7,12 @@
 //!             else: lazy; its frames go back to their source when it is released
 //! ```
 //!
-//! While an area is built, its pages are a live area's and nobody else's, so none of the calls to
-//! the platform and to the source of frames is made in a busy seat.
+//! While an area is built, its pages belong to a live area that no other CPU knows. So all calls to
+//! the platform and to the source of frames are made outside a busy seat.
 //!
-//! A request for more pages than frames are free fails before it takes one. Else what it takes and gives
-//! back would be something that became free, and each such failure would stop all CPUs for its last frame
-//! once more (F9 of the [frames](crate::frame)).
+//! A request for more pages than frames are free fails before it takes one. Otherwise the frames
+//! that it takes and gives back would count as freed, and each such failure would stop all CPUs
+//! once more for its last frame (F9 of the [frames](crate::frame)).
 
 use super::depot::Spill;
 use super::kept::KEPT_MAX;
@@ -26,22 +26,22 @@ use crate::platform::{Barrier, Map, MapError, Relax, Zero};
 use crate::units::{Context, Frame, Page, Run};
 
 impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// Allocates an area, its frames, and maps them \[`vmalloc`\]: as many pages as asked for, with
-    /// a guard page behind them that is never mapped. The frames are anywhere, in runs as long as
-    /// the source has them cheaply, and each run is mapped by one call.
+    /// Allocates an area and its frames, and maps them \[`vmalloc`\]: as many pages as asked for,
+    /// with a guard page behind them that is never mapped. The frames are anywhere, in runs as long
+    /// as the source has them cheaply; one call maps each run.
     ///
-    /// An area of the same length that this CPU freed lately is taken as it stands, in some
-    /// nanoseconds. Contents are zero if that was asked for, and anything otherwise.
+    /// It takes an area of the same length that this CPU freed lately as it is, in some
+    /// nanoseconds. Contents are zero if that was asked for, and undefined otherwise.
     ///
-    /// Within the context: if it allows waiting, everything kept and lazy is purged, of all CPUs,
-    /// before the request fails; if not, what is there at once is there or not, and frames in
-    /// several runs are mapped only if there is room for their pages below the bound on lazy ones,
-    /// for the case that only some can be mapped.
+    /// If the context allows waiting, everything kept and lazy is purged, of all CPUs, before the
+    /// request fails. If not, the request takes only what is there at once, and maps frames in
+    /// several runs only if there is room for their pages below the bound on lazy ones, for the
+    /// case that only some can be mapped.
     ///
     /// # Errors
-    /// The request is one that nobody can serve, or there is no gap, no frame, or no mapping to be
-    /// had. Nothing has changed then; what was mapped before the platform refused may be lazy for
-    /// a while.
+    /// The window can never serve the request, or there is no gap, no frame, or no mapping to be
+    /// had. Nothing has changed then; pages that were mapped before the platform refused may be
+    /// lazy for a while.
     #[inline]
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         if request.align_bytes.is_power_of_two()
@@ -53,7 +53,8 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.vmalloc_slowly(request)
     }
 
-    /// In a busy seat: an area that is kept, live again; then the seat is not busy any more.
+    /// Makes a kept area live again, if one fits. The caller is in a busy seat; on success this
+    /// leaves the seat.
     #[inline(always)]
     fn take_constructed(&mut self, request: &AreaRequest) -> Option<Page> {
         let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
@@ -74,10 +75,10 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[cold]
     #[inline(never)]
     fn vmalloc_slowly(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        // It may be entered, while somebody claims it.
+        // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
-        // What cannot be served, however much is freed, is refused before anything is moved,
-        // purged or taken.
+        // Refuses a request that could not be served however much were freed, before it moves,
+        // purges or takes anything.
         if let Err(error) = self.space.need(request) {
             return Err(match error {
                 RangeError::NoSpace { .. } => self.failed(error),
@@ -104,14 +105,14 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let may_block = request.context.may_block;
         let is_short = may_block && self.frames.is_short();
         if is_short {
-            // The first sign of pressure: what this CPU keeps is worth less than free frames.
+            // The first sign of pressure: free frames are worth more than this CPU's kept areas.
             self.purge_kept()?;
         }
         let (error, had_spare) = match self.construct(request, is_short) {
             Ok(page) => return Ok(page),
             Err(failed) => failed,
         };
-        // What is kept and lazy has frames, and takes mappings of those that the host allows.
+        // Kept and lazy areas have frames, and use up mappings that the host allows.
         let would_a_drain_help = matches!(
             error,
             RangeError::Frames(_) | RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
@@ -125,13 +126,13 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Err(error)
     }
 
-    /// On failure, whether something was kept, lazy or waiting then.
+    /// On failure, also returns whether anything was kept, lazy or waiting then.
     fn construct(
         &mut self,
         request: &AreaRequest,
         is_short: bool,
     ) -> Result<Page, (RangeError, bool)> {
-        // What is taken and given back is something that became free: the next request that fails would
+        // Frames that are taken and given back count as freed, so the next request that fails would
         // stop all CPUs once more.
         let is_worth_a_look = is_short || request.pages > u64::from(KEPT_MAX);
         if request.context.may_block && is_worth_a_look && request.pages > self.frames.frames_free()
@@ -172,8 +173,8 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 Err((RangeError::Map(error), had_spare))
             }
             Err((_, error)) => {
-                // What is mapped must be unmapped and flushed before its frames are anybody's: it
-                // goes the way of all areas.
+                // Mapped pages must be unmapped and flushed before their frames can be reused, so
+                // the area goes the way of all areas.
                 let had_spare = self.space.has_spare();
                 self.free_unused(at, reserved, request.context);
                 if request.context.may_block {
@@ -184,8 +185,8 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Takes frames for the pages of an area, zeroes them if that was asked for, and notes them.
-    /// On failure, how many pages have theirs.
+    /// Takes frames for the pages of an area, zeroes them if that was asked for, and records them.
+    /// On failure, returns how many pages have theirs.
     fn gather(
         &mut self,
         at: u32,
@@ -208,13 +209,13 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 self.space.table.set_frame(at + done, frame);
                 done += 1;
             }
-            // Where there were no longer ones, there will be none the next time.
+            // If there were no longer runs, there will be none the next time.
             most = (run.frames() as u32).saturating_mul(2);
         }
         Ok(())
     }
 
-    /// A source that gives more than was asked for gets the rest back.
+    /// Gives the rest back to a source that gives more than was asked for.
     fn at_most(&mut self, run: Run, asked: u32) -> Run {
         let asked = u64::from(asked);
         if run.frames() <= asked {
@@ -228,8 +229,9 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         part(0, asked)
     }
 
-    /// Before a caller who may not wait maps several runs: tells of as many lazy pages as it would
-    /// leave if it could map only some of them. How many, or none if there is no room for them.
+    /// Before a caller that may not wait maps several runs: reports as many lazy pages as it would
+    /// leave if it could map only some of them. Returns how many, or `None` if there is no room for
+    /// them.
     fn reserve_area(&mut self, at: u32, pages: u32, context: Context) -> Option<u64> {
         if context.may_block {
             return Some(0);
@@ -247,7 +249,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         None
     }
 
-    /// Gives the frames behind the first `done` pages of an area back: they are not mapped. None
+    /// Gives back the frames behind the first `done` pages of an area, which are not mapped. None
     /// of its pages has a frame then.
     fn give_back(&mut self, at: u32, done: u32, pages: u32) {
         let frames = &mut self.frames;
@@ -259,8 +261,8 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Maps the frames of an area with as few calls as there are runs. On failure, how many pages
-    /// are mapped.
+    /// Maps the frames of an area with as few calls as there are runs. On failure, returns how many
+    /// pages are mapped.
     fn map_area(&self, at: u32, pages: u32, context: Context) -> Result<(), (u32, MapError)> {
         let space = self.space;
         space.table.for_each_run(at, pages, |page, run| {
@@ -279,10 +281,10 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Frees an area made by [`vmalloc`](Self::vmalloc), by any CPU \[`vfree`\]. Returns its length
     /// in pages, without the guard page.
     ///
-    /// An area of at most 64 pages is kept as it stands, in this CPU's lists, for the next request
-    /// of its length; the lists are bounded, and what is in them too long becomes lazy. A longer
-    /// one becomes lazy at once. Frames go back to their source, that of the seat which purges
-    /// them, after they have been unmapped and flushed.
+    /// An area of at most 64 pages is kept as it is, in this CPU's lists, for the next request of
+    /// its length. The lists are bounded, and areas that stay in them too long become lazy. A
+    /// longer area becomes lazy at once. Frames go back to their source, through the seat that
+    /// purges them, after they have been unmapped and flushed.
     ///
     /// # Errors
     /// What is wrong with the page. Nothing has changed then.
@@ -308,7 +310,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     #[cold]
     #[inline(never)]
     fn vfree_slowly(&mut self, page: Page) -> Result<u64, RangeFreeError> {
-        // It may be entered, while somebody claims it.
+        // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         loop {
             self.enter()?;
@@ -326,7 +328,8 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 self.exit();
                 return Ok(u64::from(header.pages()) - 1);
             }
-            // Room for it, if there can be any: what is moved or goes has been here for longer.
+            // Makes room for it, if that is possible: areas that move or go have been here for
+            // longer.
             let evicted = match held.make_room_to_keep(header) {
                 Spill::Moved => {
                     self.exit();
@@ -345,7 +348,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
 }
 
 impl<P> Space<'_, P> {
-    /// Which pages are aligned to that power of two.
+    /// A test whether a page is aligned to that power of two.
     #[inline(always)]
     fn is_aligned(&self, align_bytes: u64) -> impl Fn(u32) -> bool + use<P> {
         let mask = (align_bytes / Page::BYTES).saturating_sub(1);
@@ -358,8 +361,8 @@ impl<P: Relax + Barrier + Map> Space<'_, P> {
     /// The frame behind a page of an area made by [`vmalloc`](RangeSeat::vmalloc)
     /// \[`vmalloc_to_pfn`\]; `None` for its guard page, and for all other pages.
     ///
-    /// Time: O(1). While others free, the answer may be out of date as soon as it is returned, and
-    /// while an area is being built it may be anything.
+    /// Time: O(1). While other CPUs free, the answer may be out of date as soon as it is returned.
+    /// While an area is being built, it may be anything.
     #[must_use]
     pub fn frame_behind(&self, page: Page) -> Option<Frame> {
         let area = self.find(page)?;
@@ -372,8 +375,7 @@ impl<P: Relax + Barrier + Map> Space<'_, P> {
 }
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// An area that nobody has had yet, and nothing of which is mapped, is as if it had not been
-    /// allocated.
+    /// Takes back the allocation of an area that was never handed out and has no mapping.
     fn undo(&mut self, at: u32, context: Context) {
         if self.enter().is_err() {
             return;
@@ -385,8 +387,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// The same, if something of it is mapped: it becomes lazy. `reserved` lazy pages have been told
-    /// of already for a caller who may not wait, and so neither unmap nor flush.
+    /// The same if it has a mapping: it becomes lazy. `reserved` lazy pages have been reported
+    /// already for a caller that may not wait, and so neither unmaps nor flushes.
     fn free_unused(&mut self, at: u32, reserved: u64, context: Context) {
         if context.may_block {
             let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
@@ -406,8 +408,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.exit();
     }
 
-    /// A kept area that this seat took out of the lists becomes lazy. It is kept until it is lazy, so
-    /// that whoever frees it a second time is told at every moment that it is free (V10).
+    /// Makes a kept area lazy that this seat took out of the lists. It is kept until it is lazy, so
+    /// a second free learns at every moment that the area is free (V10).
     fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
         self.enter()?;
         let page = self.space.page(at);
@@ -422,7 +424,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Ok(())
     }
 
-    /// What this CPU and the depot keep goes back, frames and all.
+    /// Gives back the kept areas of this CPU and of the depot, frames and all.
     fn purge_kept(&mut self) -> Result<(), Poisoned> {
         loop {
             self.enter()?;
@@ -440,14 +442,14 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// Whether an area is one that is kept if there is room.
+    /// Whether an area may be kept if there is room.
     #[inline(always)]
     fn may_keep(&self, header: Header) -> bool {
         let pages = header.pages() - 1;
         pages <= KEPT_MAX && u64::from(pages) <= self.space.config.kept_pages_max
     }
 
-    /// Makes room in the lists for an area that is to be kept, or says what must go for that.
+    /// Makes room in the lists for an area that is to be kept, or returns what must go for that.
     fn make_room_to_keep(&self, header: Header) -> Spill {
         if !self.may_keep(header) {
             return Spill::Nothing;
@@ -461,7 +463,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// Keeps a live area as it stands, if there is room, and if nobody freed it meanwhile.
+    /// Keeps a live area as it is, if there is room, and if no other CPU has freed it meanwhile.
     #[inline(always)]
     fn keep(&self, at: u32, header: Header) -> bool {
         let pages = header.pages() - 1;
@@ -479,9 +481,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.sub(Own::Live, u64::from(pages));
     }
 
-    /// Everything that the seat and the depot keep becomes lazy, as far as the bound allows;
-    /// whether that was all. If it is forced, one area beyond the bound too, which must be purged
-    /// then.
+    /// Makes all kept areas of the seat and of the depot lazy, as far as the bound allows; returns
+    /// whether that was all. If forced, also one area beyond the bound, which must then be purged.
     pub(super) fn release_kept(&self, is_forced: bool, frames: &mut impl FrameSource) -> bool {
         loop {
             let Some(at) = self.kept().peek_any() else {
@@ -506,8 +507,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
     }
 
-    /// Takes back the allocation of an area of which nothing is mapped, if it is in a span of this
-    /// CPU's, or the arena's.
+    /// Takes back the allocation of an area without any mapping, if it is in a span of this CPU's,
+    /// or the arena's.
     fn unalloc(&self, at: u32) -> bool {
         let header = self.header(at);
         let pages = header.pages();

@@ -1,5 +1,5 @@
-//! What each effort does and does not, as laws; whose context each inner call sees; and that
-//! nothing is lost when any of them fails.
+//! What each effort does and does not do, as laws; the context that each inner call sees; and that
+//! no memory is lost when any of them fails.
 
 use super::watch::{Full, Heard};
 use super::*;
@@ -38,7 +38,7 @@ fn k7_fail_fast_spills_and_never_asks_for_relief() {
     let exhausted = KvError::Ranges(RangeError::Frames(AllocError::Exhausted));
     assert_eq!(none, Err(exhausted));
     assert_eq!(full.log.relief(), (0, 0));
-    // What must be contiguous takes one look, and nobody is stopped.
+    // A request that must be contiguous takes one look, and stops no CPU.
     full.log.take();
     let none = full.seat.kmalloc(&KvRequest::new(64 * K));
     assert_eq!(none, Err(KvError::NotNow { bytes: 64 * K }));
@@ -63,7 +63,7 @@ fn k7_may_compact_compacts_once_and_looks_again_before_it_spills() {
     let compact = Heard::Compact(order, Context::ANY);
     let heard = [Heard::Try(order), compact, Heard::Try(order)];
     assert_eq!(full.log.take(), heard);
-    // The next ones find nothing more to move.
+    // The next ones find no more to move.
     let more: Vec<Addr> = (0..4)
         .map(|_| full.seat.kvmalloc(&request).unwrap())
         .collect();
@@ -146,7 +146,7 @@ fn kmalloc_obeys_the_same_efforts_and_does_not_spill() {
     // Three more reclaims; memory compacted before each.
     assert_eq!(full.log.relief(), (3, 3));
     assert_eq!(full.seat.kfree(addr), Ok(64 * K));
-    // Alone: a caller who may wait, but not reclaim, has everything collected.
+    // Alone: a caller that may wait, but not reclaim, has everything collected.
     full.log.take();
     let waits = request(MayCompact).within(CAREFUL);
     let addr = full.seat.kmalloc(&waits).unwrap();
@@ -353,7 +353,7 @@ fn a_source_that_panics_leaves_the_seat_idle_and_whole() {
             held.iter().all(|&addr| full.seat.kfree(addr).is_ok())
         }));
         assert!(unwound.is_err(), "free: {is_free}");
-        // Who stops all CPUs now waits for nobody.
+        // A CPU that stops all others now need not wait.
         full.machine.kv.verify().unwrap();
         full.machine.zone.verify().unwrap();
         let addr = full.seat.kmalloc(&request).unwrap();

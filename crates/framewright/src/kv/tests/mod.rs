@@ -26,17 +26,17 @@ mod watch;
 const DIRECT: u64 = 0x4000_0000;
 const WINDOW: Page = Page(0x8_0000);
 
-/// What somebody else does, told an address.
+/// What another CPU does, given an address.
 type Other = Box<dyn FnOnce(Addr)>;
 
-/// Memory with bytes, and a page table. Nothing in it is shared between threads.
+/// Memory with bytes, and a page table. No part of it is shared between threads.
 pub(super) struct Toy {
     waits: SingleThread,
     bytes: RefCell<Vec<u8>>,
     mapped: RefCell<BTreeMap<u64, Frame>>,
     /// Within which contexts pages were mapped.
     contexts: RefCell<Vec<Context>>,
-    /// What somebody else does while bytes are copied, once.
+    /// What another CPU does while bytes are copied, once.
     while_copied: RefCell<Option<Other>>,
     /// How many calls of `map` are still to succeed, if one is to fail.
     map_fails: Cell<Option<u64>>,
@@ -211,7 +211,7 @@ impl<R> Machine<R> {
         self.kv.seat(ranges).unwrap()
     }
 
-    /// Nothing is live any more: all frames are free again.
+    /// Nothing is live now: all frames are free again.
     pub(super) fn assert_all_free(&self, mut seat: ToySeat<'static, R>) {
         seat.drain();
         seat.ranges().drain();

@@ -15,7 +15,7 @@ use loom::thread;
 use std::boxed::Box;
 use std::vec;
 
-/// Memory that nobody looks into.
+/// Memory with bytes that no test reads.
 struct Bare;
 
 impl Relax for Bare {
@@ -62,7 +62,7 @@ fn part(held: Held<'_>, place: usize) -> Part {
     }
 }
 
-/// What was freed has come back to the owner, whoever had to hand it on.
+/// What was freed has come back to the owner, whichever CPU had to hand it on.
 fn assert_collected(kv: TestKv, owner: u16, live: u32) {
     for cpu in [0, 1, 2, 0, 1, 2] {
         kv.held(cpu).collect_inbox();
@@ -88,9 +88,9 @@ fn free_at(held: Held<'_>, place: usize, addr: Addr) {
     held.free(addr, part(held, place), false).unwrap();
 }
 
-/// Runs two threads beside each other. Who sends is the first one, with which loom begins. Were he the
-/// second one, loom would not try his compare-and-swap before the other's load of the same word: it does
-/// not see that the two race if he has loaded the word himself in between.
+/// Runs two threads beside each other. The sender is the first one, with which loom begins. If it
+/// were the second one, loom would not try its compare-and-swap before the other's load of the same
+/// word: loom does not see that the two race if the sender has loaded the word itself in between.
 fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
     let threads = [thread::spawn(first), thread::spawn(second)];
     threads.map(|thread| thread.join().unwrap());
@@ -208,7 +208,7 @@ fn what_others_free_while_the_owner_collects_comes_back() {
 fn what_is_freed_in_a_slab_whose_record_is_in_an_old_owners_inbox_is_not_lost() {
     loom::model(|| {
         let kv = kv();
-        // Somebody freed the last object of a slab, and it went back before he had sent it.
+        // A CPU freed the last object of a slab, and the slab went back before the CPU had sent it.
         let old = kv.held(0);
         kv.records.get(1).pending().store(1, Relaxed);
         old.send(1, 0);
@@ -235,7 +235,7 @@ fn what_is_freed_while_a_slab_changes_hands_is_sent_on() {
         let two = old.take(class()).unwrap();
         let found = part(old, 0);
         let other = thread::spawn(move || {
-            // He found it to be the old owner's.
+            // It found the slab to be the old owner's.
             kv.held(2).free(one, found, false).unwrap();
         });
         old.retire(class());

@@ -225,7 +225,7 @@ fn what_somebody_else_frees_while_it_moves_is_an_error_and_leaves_nothing_behind
         };
         *machine.toy.while_copied.borrow_mut() = Some(Box::new(frees));
         let gone = seat.kvrealloc(at, &KvRequest::new(longer));
-        // Nothing is there any more, or what is left of a slab or an area says so.
+        // The object is gone, and the rest of its slab or area says so.
         let Err(KvError::Free(KvFreeError::AlreadyFree(_) | KvFreeError::NotAllocated(_))) = gone
         else {
             panic!("{gone:?}");

@@ -37,7 +37,7 @@ impl<R: Relief<Seat<'static, 'static, &'static Toy>>> Machine<R> {
         assert_eq!(stats.run_allocs - stats.run_frees, found.runs);
     }
 
-    /// The same, and nothing is left behind when everything is freed and drained.
+    /// The same, and everything comes back when all objects are freed and drained.
     pub(super) fn check_empty(&self, mut seat: ToySeat<'static, R>) {
         self.check();
         seat.drain();

@@ -31,7 +31,7 @@ fn what_another_cpu_frees_is_collected_before_the_owner_asks_for_frames() {
         .map(|_| owner.kmalloc(&sized(128)).unwrap())
         .collect();
     assert_eq!(machine.kv.stats().slab_makes, 3);
-    // One of each stays, so that none is entirely free.
+    // One of each stays, so that no slab is entirely free.
     for addr in live[..153].iter().filter(|addr| addr.0 % 8192 != 0) {
         assert_eq!(other.kfree(*addr), Ok(128));
         machine.check();
@@ -104,7 +104,8 @@ fn a_request_fails_only_when_all_cpus_slabs_are_full() {
     assert_eq!(seats[2].kmalloc(&patient(512)), exhausted);
     assert_eq!(machine.kv.stats().drains, drains, "nothing was freed since");
     machine.check();
-    // One slot, freed by its owner, by another, and by who asks for it; a smaller one fits, too.
+    // One slot, freed by its owner, by another CPU, and by the one that asks for it; a smaller one
+    // fits, too.
     for freer in 0..3 {
         let addr = live.pop().unwrap();
         seats[freer].kfree(addr).unwrap();
@@ -114,7 +115,7 @@ fn a_request_fails_only_when_all_cpus_slabs_are_full() {
         machine.check();
         live.insert(0, addr);
     }
-    // Slabs that are empty go to who asks for something else.
+    // Empty slabs go to a CPU that asks for another class.
     for addr in live.drain(..) {
         seats[1].kfree(addr).unwrap();
     }
@@ -223,7 +224,7 @@ fn a_slab_that_is_another_cpus_when_it_is_collected_is_sent_on() {
     let held = [machine.kv.held(0), machine.kv.held(1)];
     let addr = owner.kmalloc(&sized(64)).unwrap();
     let (slab, number, bit) = slot_of(held[0], &machine, addr);
-    // Freed by who saw cpu 1 as its owner.
+    // Freed by a CPU that saw CPU 1 as its owner.
     slab.remote(0).store(bit, Relaxed);
     slab.pending().store(1, Relaxed);
     held[0].send(number, 1);
@@ -249,7 +250,7 @@ fn k9_a_drain_empties_a_slab_that_is_on_its_way_to_a_former_owner() {
     let addr = owner.kmalloc(&sized(2048)).unwrap();
     let (_, number, _) = slot_of(held, &machine, addr);
     machine.seat(1).kfree(addr).unwrap();
-    // As if its owner had been cpu 1 then, whose inbox is the last one that a drain looks into.
+    // As if its owner had been CPU 1 then: its inbox is the last one that a drain looks into.
     assert_eq!(held.words.inbox().swap(0, Relaxed), u64::from(number));
     held.send(number, 1);
     assert_eq!(owner.drain(), 8);
@@ -266,7 +267,7 @@ fn a_record_that_is_no_slabs_when_it_is_collected_is_forgotten() {
     owner.kfree(addr).unwrap();
     assert_eq!(owner.drain(), 8);
     assert_eq!(slab.header().state(), State::None);
-    // Somebody who freed the last object sends it only now.
+    // The CPU that freed the last object sends the slab only now.
     slab.pending().store(1, Relaxed);
     held.send(number, 0);
     assert!(held.collect_inbox());
@@ -356,7 +357,7 @@ fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
     machine.check();
     seats[1].kvfree(addr).unwrap();
     seats[1].kvfree(one).unwrap();
-    // And slots that others have, where there is no frame any more.
+    // And slots that other CPUs have, when there is no frame left.
     let mut live = Vec::new();
     while let Ok(addr) = seats[0].kmalloc(&sized(2048).with(Effort::MayCompact)) {
         live.push(addr);

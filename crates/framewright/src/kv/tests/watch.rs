@@ -1,5 +1,5 @@
-//! A source of frames and somebody who gives memory back, both of which note what they are asked
-//! for and within which context; and each can be made to fail.
+//! A source of frames and a relief. Both record what they are asked for and within which context,
+//! and each can be made to fail.
 
 use super::*;
 use crate::frame::{AllocError, Blocks, FreeError};
@@ -197,7 +197,7 @@ impl Relief<Watched> for Cache {
 pub(super) type WatchedSeat =
     KvSeat<'static, 'static, 'static, &'static Toy, &'static Cache, Watched>;
 
-/// A machine whose frames are taken, all but those that the test gives back.
+/// A machine with all frames taken, except those that the test gives back.
 pub(super) struct Full {
     pub(super) machine: Machine<&'static Cache>,
     pub(super) seat: WatchedSeat,
@@ -206,7 +206,7 @@ pub(super) struct Full {
 }
 
 impl Full {
-    /// `frames` frames, all of them taken, by nobody in particular.
+    /// `frames` frames, all of them taken.
     pub(super) fn new(frames: u64, pages: u64) -> Self {
         let log: &'static Log = leak(Log::default());
         let cache = Cache::new(log);

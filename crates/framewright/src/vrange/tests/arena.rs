@@ -245,7 +245,7 @@ fn every_sequence_of_six_operations_on_eight_pages() {
                 op(&mut guard, &mut twin);
                 twin.compare(&guard);
                 drop(guard);
-                // What is left where no gap starts means nothing.
+                // Old words of pages without a gap have no meaning.
                 for page in 0..PAGES {
                     if twin.gaps.iter().all(|gap| gap.0 != page) {
                         words[2 * page as usize..][..2].fill(0);

@@ -105,7 +105,7 @@ fn v6_only_what_cannot_be_unmapped_is_above_the_bound() {
         let broken = space.verify().unwrap_err();
         assert_eq!(broken.invariant, "V6: the bound");
         held.words.set(Own::Stuck, known);
-        // What can be is as if there were nothing else, whoever frees it.
+        // Areas that can be unmapped are, as if there were no others, whichever CPU frees them.
         for (nth, at) in others.into_iter().filter(|at| at.0 >= above).enumerate() {
             seats[nth % 2].free_area(at).unwrap();
             if nth % 10 == 0 {
@@ -179,7 +179,7 @@ fn v6_the_bound_holds_whoever_frees_and_whoever_sleeps() {
     }
     let stats = space.stats();
     assert!(stats.lazy_pages_peak > 900, "the bound is used");
-    // All that is left is freed by one who has no span: the owner sleeps.
+    // A CPU without a span frees all that is left, while the owner sleeps.
     for at in areas {
         seats[2].free_area(at).unwrap();
         assert!(space.stats().vmap_lazy_nr <= 1000 + 3 * space.lazy_batch_pages());
@@ -202,7 +202,7 @@ fn others_purge_of_a_cpu_that_sleeps_what_is_too_much_and_not_all() {
         .with_span_pages(64);
     let space = space(layout, config(1024, true));
     let mut seats = seats(space);
-    // Live areas between them: each lazy one is a call of its own. Up to half of the bound nobody
+    // Live areas between them make each lazy one a call of its own. Up to half of the bound no CPU
     // purges ahead of it.
     let areas: Vec<_> = (0..240)
         .map(|_| seats[0].alloc_area(&AreaRequest::new(3)).unwrap())

@@ -112,9 +112,9 @@ fn explore(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) 
     model.check(body);
 }
 
-/// Runs two threads beside each other. Who sends is the first one, with which loom begins. Were he the
-/// second one, loom would not try his compare-and-swap before the other's load of the same word: it does
-/// not see that the two race if he has loaded the word himself in between.
+/// Runs two threads beside each other. The sender is the first one, with which loom begins. If it
+/// were the second one, loom would not try its compare-and-swap before the other's load of the same
+/// word: loom does not see that the two race if the sender has loaded the word itself in between.
 fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 'static) {
     let threads = [thread::spawn(first), thread::spawn(second)];
     threads.map(|thread| thread.join().unwrap());
@@ -163,7 +163,8 @@ fn v3_of_spans_that_are_sent_one_after_another_each_arrives() {
 fn v3_a_free_in_a_span_that_lies_in_a_former_owners_inbox_is_not_lost() {
     explore(Some(3), || {
         let space = space(3);
-        // Whoever freed the last area of a span sent it only when it had gone back to the arena.
+        // The CPU that freed the last area of a span sent the span only when it had gone back to
+        // the arena.
         let former = held(space, 0);
         space.spans.get(0).pending().store(1, Relaxed);
         former.push_inbox(0, 0);

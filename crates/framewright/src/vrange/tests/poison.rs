@@ -125,7 +125,7 @@ fn is_refused(seat: &mut Seat<'_, '_, '_>, live: [Page; 3]) {
     assert_eq!(seat.vfree(area), poisoned);
     assert_eq!(seat.free_area(plain), poisoned);
     assert_eq!(seat.unmap_ram(ram, 1), poisoned);
-    // They have no answer, and wait for nobody.
+    // These two return no result, and do not wait.
     seat.purge();
     seat.drain();
 }
@@ -164,7 +164,7 @@ fn v11_a_purge_that_unwinds_poisons_the_space_and_nobody_waits_for_its_seat() {
                 let broken = space.verify().unwrap_err();
                 assert_eq!(broken.invariant, "V11: not poisoned");
                 _ = space.stats();
-                // Who takes the seat anew is told the same.
+                // A CPU that takes the seat anew gets the same error.
                 drop(one);
                 is_refused(&mut space.seat(CpuId(0), Frames(breaks)).unwrap(), live[0]);
             });

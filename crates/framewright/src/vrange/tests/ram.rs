@@ -38,8 +38,8 @@ enum Pte {
     Stale(Frame),
 }
 
-/// A page table and its TLBs, whose n-th map or unmap from now can be made to fail. With no pages
-/// it only counts.
+/// A page table and its TLBs. Its n-th map or unmap from now can be made to fail. With no pages it
+/// only counts.
 #[derive(Default)]
 struct PageTable {
     start: u64,
@@ -312,7 +312,7 @@ fn pin(recycle: bool) -> u64 {
 fn one_live_page_in_each_block_does_not_fill_the_window() {
     let kept = pin(true);
     assert!(kept > 30_000, "{kept}");
-    // As in Linux: a page for each block, as none of it is used again.
+    // As in Linux: a page for each block, because no part of a block is used again.
     assert_eq!(pin(false), 32);
 }
 
@@ -322,7 +322,7 @@ struct Live {
 }
 
 impl Live {
-    /// Every page of every mapping reaches its frame, and nothing overlaps.
+    /// Checks that every page of every mapping reaches its frame, and that no two overlap.
     fn check(&self, space: &Space<'_, &PageTable>) {
         let mut end = 0;
         for (&start, frames) in &self.areas {

@@ -10,7 +10,7 @@ use crate::units::{Context, CpuId, Page, PageRange, Run};
 use std::vec;
 use std::vec::Vec;
 
-/// A platform for several threads, that checks which pages are mapped and nothing else.
+/// A platform for several threads that only checks which pages are mapped.
 struct Shared {
     start: u64,
     mapped: Vec<std::sync::atomic::AtomicU8>,

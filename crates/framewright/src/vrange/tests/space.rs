@@ -26,7 +26,7 @@ enum Mapping {
     Stale,
 }
 
-/// A page table for one window, whose n-th unmap can be made to fail.
+/// A page table for one window. Its n-th unmap can be made to fail.
 #[derive(Debug)]
 pub(super) struct Pages {
     start: u64,
@@ -46,11 +46,11 @@ impl Pages {
         }
     }
 
-    /// A caller maps his area.
+    /// A caller maps its area.
     fn use_area(&self, at: Page, pages: u64) {
         let mut all = self.pages.borrow_mut();
         let start = (at.0 - self.start) as usize;
-        // The guard page too must be one that nobody reaches.
+        // The guard page, too, must be one that no access reaches.
         for (nth, page) in all[start..start + pages as usize + 1]
             .iter_mut()
             .enumerate()
@@ -377,7 +377,7 @@ fn v8_a_live_page_in_each_span_keeps_nothing_else_from_being_used() {
     let mut seats = seats(space);
     let mut kept = Vec::new();
     let mut others = Vec::new();
-    // Small areas until nothing is left; one of each span stays.
+    // Small areas until no space is left; one of each span stays.
     while let Ok(at) = seats[others.len() % 2].alloc_area(&AreaRequest::new(1)) {
         match at.0 % 64 {
             31 | 32 => kept.push(at),
@@ -455,8 +455,8 @@ fn without_may_block_nothing_is_purged_and_nobody_stopped() {
 }
 
 /// A space in which CPU 0 has an area in a span that is on its way to CPU 2, which had the span
-/// before: whoever frees marks pages, and sends the span after that; in between the owner can have
-/// collected, purged and returned it.
+/// before. A CPU that frees marks pages first, and sends the span after that; in between the owner
+/// can have collected, purged and returned the span.
 fn sent_to_a_former_owner() -> (&'static TestSpace, Vec<TestSeat>, Page) {
     let layout = SpaceLayout::new(Page(0x400), 1024)
         .with_cpus(3)
@@ -592,7 +592,7 @@ fn what_waits_of_the_arena_serves_the_next_request_of_its_length() {
         twin.free(0, 0);
     }
     let cuts = twin.space.stats().alloc_vmap_area;
-    // Nothing in the arena is aligned so, until there is a purge; then the least aligned serve.
+    // No gap of the arena is aligned so until there is a purge; then the least aligned serve.
     let mut again = |align| twin.alloc(0, 1, align).unwrap().0 / 4096;
     let round = again(8192);
     assert!([2, 6].contains(&round), "{round}");
