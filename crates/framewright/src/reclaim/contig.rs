@@ -44,8 +44,6 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// Time: O(frames of the pageblocks), and for each frame in use what clients take for it.
     ///
     /// # Errors
-    ///
-    /// # Errors
     /// What is in the way, or what is wrong with the run: [`RangeError::Isolation`] if another CPU
     /// is emptying one of its pageblocks. Nothing is taken and nothing isolated then; contents that
     /// have moved stay moved, and those dropped are gone.

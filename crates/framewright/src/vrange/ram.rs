@@ -234,13 +234,13 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let pages = u64::from(held.lazy_pages_of(at, header));
             self.space.sub_lazy(reserved - pages.min(reserved));
             let freed = held.free_checked(at, header);
-            debug_assert!(freed, "nobody else knows the slot");
+            debug_assert!(freed, "no other CPU knows the slot");
             self.exit();
         } else {
             self.exit();
             let freed = self.unmap_slowly(page, u64::from(header.pages()));
             let is_freed = freed.is_ok() || self.space.is_poisoned();
-            debug_assert!(is_freed, "{freed:?}: nobody else knows the slot");
+            debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
         }
         self.enter()?;
         self.words.count(Count::Undone, 2);

@@ -393,7 +393,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if context.may_block {
             let freed = self.free_kind(self.space.page(at), AreaKind::Vmalloc);
             let is_freed = freed.is_ok() || self.space.is_poisoned();
-            debug_assert!(is_freed, "{freed:?}: nobody else knows the area");
+            debug_assert!(is_freed, "{freed:?}: no other CPU knows the area");
             return;
         }
         if self.enter().is_err() {
@@ -404,7 +404,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let pages = u64::from(header.pages());
         self.space.add_lazy(pages.wrapping_sub(reserved));
         let freed = held.free_checked(at, header);
-        debug_assert!(freed, "nobody else knows the area");
+        debug_assert!(freed, "no other CPU knows the area");
         self.exit();
     }
 
@@ -500,7 +500,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             }
             self.kept().take_any();
             let freed = self.free_checked(at, self.header(at));
-            debug_assert!(freed, "nobody else has it");
+            debug_assert!(freed, "no other CPU has it");
             if !has_room {
                 return false;
             }

@@ -319,7 +319,7 @@ fn a_run_that_can_never_be_is_refused_before_any_cpu_stops() {
         let found = zone.alloc_contiguous(frames, align, Movable);
         assert_eq!(found, Err(AllocError::Impossible), "{frames} at {align}");
     }
-    assert_eq!(drains(&zone), before, "nobody was stopped");
+    assert_eq!(drains(&zone), before, "no CPU was stopped");
     zone.verify().unwrap();
     // What can be had sometimes is not had now, or is.
     assert_eq!(

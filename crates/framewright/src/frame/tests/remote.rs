@@ -34,7 +34,10 @@ fn holders_collect<P: Relax + Barrier>(platform: P) {
         .into_iter()
         .collect();
     for id in [1, 2, 4] {
-        assert!(zone.try_lock(seat.words, id).is_none(), "somebody has it");
+        assert!(
+            zone.try_lock(seat.words, id).is_none(),
+            "another seat has it"
+        );
     }
     for block in blocks {
         let order = order(block.2);
@@ -110,7 +113,7 @@ fn f6_a_cache_gives_back_into_held_pageblocks_too() {
     let other = zone.seat(CpuId(1)).unwrap();
     let held = zone.try_lock(other.words, 1).unwrap();
     seat.words.spill(&zone, Unmovable, order(2), 0);
-    assert_eq!(zone.pageblock(2).free, 512, "nobody held that one");
+    assert_eq!(zone.pageblock(2).free, 512, "no seat held that one");
     assert_eq!(zone.pageblock(1).free, 500);
     held.unlock();
     assert_eq!(zone.stats().remote_frees, 3);
@@ -298,7 +301,7 @@ fn nobody_goes_on_while_all_cpus_are_stopped() {
             drop(zone.stop());
             done.send(()).unwrap();
         });
-        assert!(wait.recv_timeout(moment).is_err(), "somebody is busy");
+        assert!(wait.recv_timeout(moment).is_err(), "a seat is busy");
         seat.exit();
         wait.recv().unwrap();
     });

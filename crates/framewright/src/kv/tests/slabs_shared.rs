@@ -187,7 +187,7 @@ fn slabs_that_others_emptied_go_back_when_their_owner_finds_out_and_records_with
     for addr in live {
         other.kfree(addr).unwrap();
     }
-    assert_eq!(machine.kv.stats().slab_returns, 0, "nobody knows yet");
+    assert_eq!(machine.kv.stats().slab_returns, 0, "no owner knows yet");
     let addr = owner.kmalloc(&sized(2048)).unwrap();
     // That one, and one that is kept.
     assert_eq!(machine.kv.stats().slab_returns, slabs - 2);
@@ -349,7 +349,7 @@ fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
     let one = seats[1].kmalloc(&sized(Page::BYTES)).unwrap();
     let all = sized(63 * Page::BYTES);
     let hurried = seats[1].kvmalloc(&all.within(Context::NOWAIT));
-    assert!(hurried.is_err(), "who may not wait stops nobody");
+    assert!(hurried.is_err(), "a request that may not wait stops no CPU");
     assert_eq!(machine.kv.stats().slab_frames, kept);
     let addr = seats[1].kvmalloc(&all).unwrap();
     assert_eq!(machine.kv.kind(addr), Kind::Mapped);

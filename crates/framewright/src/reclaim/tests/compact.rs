@@ -66,7 +66,7 @@ fn the_cheapest_pageblock_is_emptied_and_equals_in_turn() {
     assert_eq!(got, Compaction::Captured(Frame(64 * 5)));
     assert_eq!(holder.moved.get(), 10);
     let stats = reclaim.stats();
-    assert_eq!(stats.compact_stall, 0, "nobody waited");
+    assert_eq!(stats.compact_stall, 0, "no request waited");
     // A descriptor each, then the frames of one pageblock.
     assert_eq!(stats.compact_migrate_scanned, 8 + 64);
     // Contents went to few pageblocks; of the others, the next is chosen.
@@ -490,7 +490,7 @@ fn attempts_in_vain_are_deferred_and_what_gave_nothing_is_passed_over_until_all_
     assert_eq!(
         holder.calls.get(),
         8,
-        "the bound of one for which somebody waits"
+        "the bound of one that a request waits for"
     );
     assert_eq!(compact(Direct), Compaction::Deferred);
     assert_eq!(compact(Background), Compaction::Partial);

@@ -162,7 +162,7 @@ impl Migrate for Holder {
             if of.state == MoveState::Moved {
                 let block = blocks.remove(&of.from).unwrap();
                 let before = blocks.insert(of.to, block);
-                assert_eq!(before, None, "R2: {} was somebody's", of.to);
+                assert_eq!(before, None, "R2: {} was in use", of.to);
                 self.moved.set(self.moved.get() + 1);
             }
         }

@@ -133,7 +133,7 @@ fn the_background_keeps_whole_pageblocks_free_so_that_nobody_has_to_wait_for_one
     assert!((1..=4).contains(&steps), "one pageblock a step: {steps}");
     let stats = reclaim.stats();
     assert_eq!(stats.compact_daemon_wake, 1);
-    assert_eq!(stats.compact_stall, 0, "nobody waited");
+    assert_eq!(stats.compact_stall, 0, "no request waited");
     assert!(stats.pgmigrate_success > 500);
     // What cannot move finds room, and when it takes the last one the background is woken again.
     for _ in 0..600 {

@@ -136,7 +136,11 @@ fn watermarks_hold_as_long_as_clients_could_give() {
         assert!(free >= MIN, "{free} are free, {} are held", cache.held());
     };
     assert_eq!(error, AllocError::Exhausted);
-    assert_eq!(cache.held(), 0, "R7: it fails when nobody has anything");
+    assert_eq!(
+        cache.held(),
+        0,
+        "R7: it fails when no client holds anything"
+    );
     let stats = reclaim.stats();
     assert!(stats.allocstalls() > 10 && stats.pgsteal_direct == 7000);
     assert!(stats.pgscan_direct >= stats.pgsteal_direct);
@@ -274,7 +278,7 @@ fn a_client_that_fails_at_any_call_leaves_everything_as_it_was() {
                 live += size.frames();
             }
         }
-        assert!(live >= 300, "one call in vain fails no request: {live}");
+        assert!(live >= 300, "one fruitless call fails no request: {live}");
         let mut frames = seat.into_inner();
         while reclaim.background(&mut frames, &clients, 64) == Background::Works {}
         assert!(cache.calls.get() > fails_at || fails_at > 20);
@@ -452,7 +456,7 @@ fn a_background_that_can_do_nothing_sleeps_and_is_left_off_until_something_helps
             wakes.push(look);
         }
     }
-    assert!(wakes.is_empty(), "above low nobody is woken: {wakes:?}");
+    assert!(wakes.is_empty(), "above low nothing is woken: {wakes:?}");
     held.fill(&mut frames, 90);
     for look in 0..40 {
         reclaim.watch();

@@ -70,7 +70,7 @@ fn the_background_keeps_room_where_what_cannot_move_has_settled() {
     }
     assert_eq!(zone.pageblock(0).movable(), 0);
     assert_eq!(zone.pageblock(0).free, 412);
-    assert_eq!(reclaim.stats().compact_stall, 0, "nobody waited");
+    assert_eq!(reclaim.stats().compact_stall, 0, "no request waited");
     drop(seat);
     users.are_complete(&zone, 101);
 }

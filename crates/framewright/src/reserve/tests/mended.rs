@@ -90,12 +90,12 @@ fn a_page_of_a_closed_pool_is_not_written_for_the_next_one_of_that_number() {
     guest.put_dirty(key(pool, 0, 5), &page(1)).unwrap();
     guest.invalidate_pool(pool);
     let again = reserve.open_pool(&PoolConfig::SWAP).unwrap();
-    let cleaned = guest.clean(u64::MAX, |_, _| panic!("nobody's page is written"));
+    let cleaned = guest.clean(u64::MAX, |_, _| panic!("a page without a pool is written"));
     assert_eq!(cleaned, Cleaned::default());
     // As long as no pool has the number, the cleaner gives the frame back.
     guest.put_dirty(key(again, 0, 5), &page(1)).unwrap();
     guest.invalidate_pool(again);
-    let cleaned = guest.clean(u64::MAX, |_, _| panic!("nobody's page is written"));
+    let cleaned = guest.clean(u64::MAX, |_, _| panic!("a page without a pool is written"));
     assert_eq!(cleaned.overtaken, 1);
     let again = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     assert!(!guest.get(key(again, 0, 5), &mut [0; 512]));

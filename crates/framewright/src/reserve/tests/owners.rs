@@ -100,7 +100,7 @@ fn of_several_runs_the_cheapest_is_taken() {
     let cold = reserve.alloc_contig(64, 1).unwrap();
     assert!(
         cold.start().0 >= FIRST + 128 && cold.end().0 <= FIRST + 512,
-        "then what nobody got: {cold:?}"
+        "then the pages that were not got: {cold:?}"
     );
     let hits = (0..128)
         .filter(|&index| guest.get(key(index), &mut out))

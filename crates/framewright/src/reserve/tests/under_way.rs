@@ -268,7 +268,7 @@ fn put_back_while(config: &PoolConfig, mut meanwhile: impl FnMut(&mut Seat, Pool
     let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
     assert!(hook.is_done(), "it was called");
     let mut out = [0; 512];
-    assert!(!one.get(key(pool, 1), &mut out), "it is nowhere any more");
+    assert!(!one.get(key(pool, 1), &mut out), "it is gone");
     let left = reserve.stats().frontswap.held_pages;
     let found = (2..4).filter(|index| one.get(key(pool, *index), &mut out));
     assert_eq!(found.count() as u64, left);

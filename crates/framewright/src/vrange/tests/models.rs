@@ -93,7 +93,7 @@ fn alloc(seat: &mut Seat) -> (u32, u32) {
 }
 
 fn free(held: Held<'_, '_, Pages>, at: u32) {
-    assert!(held.free_checked(at, held.header(at)), "nobody else frees");
+    assert!(held.free_checked(at, held.header(at)), "no other CPU frees");
 }
 
 /// What was freed in a span has come to its owner: no bit of it is left in no inbox.

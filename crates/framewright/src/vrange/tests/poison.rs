@@ -36,7 +36,7 @@ impl Breaks {
 
 impl Relax for Breaks {
     fn relax(&self, attempt: u32) {
-        assert!(attempt < 1 << 22, "V11: somebody waits for ever");
+        assert!(attempt < 1 << 22, "V11: a CPU waits for ever");
         thread::yield_now();
     }
 }

@@ -672,7 +672,7 @@ fn without_waiting_runs_are_mapped_only_where_their_failure_would_have_room() {
         assert_eq!(
             table.maps.get(),
             maps + 2,
-            "two runs that were mapped in vain"
+            "two runs whose mapping was undone"
         );
         let stats = space.stats();
         assert_eq!(

@@ -160,7 +160,7 @@ impl Migrate for Holder {
             if of.state == MoveState::Moved {
                 let block = blocks.remove(&of.from).unwrap();
                 let before = blocks.insert(of.to, block);
-                assert_eq!(before, None, "{} was somebody's", of.to);
+                assert_eq!(before, None, "{} was in use", of.to);
             }
         }
     }
