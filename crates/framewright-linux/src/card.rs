@@ -1,4 +1,4 @@
-//! A memory card, emulated: what is slow about it, in front of a device or file that is not.
+//! An emulated memory card: its delays, in front of a device or file without them.
 //!
 //! ```text
 //!   Frontswap ──▶ OnCard<SwapFile>  ─┐ turn     ┌───────────────────────────┐
@@ -7,16 +7,17 @@
 //!                        └──▶ the host's device: what is really transferred
 //! ```
 //!
-//! Contents lie where they would lie without it. A transfer takes its turn behind all that came before it,
-//! a latency and its bytes over a rate; who asked sleeps until then. So bandwidth is shared as on one
-//! card, and a page that is being written is being written for as long as it would be.
+//! Contents lie where they would lie without it. A transfer takes its turn behind all that came
+//! before it, with a latency and its bytes over a rate; the thread that asked sleeps until then. So
+//! all share the bandwidth as on one card, and a write takes as long as it would there.
 //!
 //! # What is not here
-//! A card's own cache and its pauses for wear levelling; requests that the kernel would have merged. What is
-//! faster on the host than on the card waits; what is slower there stays as slow as it is.
+//! A card's own cache and its pauses for wear levelling; requests that the kernel would have
+//! merged. A transfer that is faster on the host than on the card waits; one that is slower on the
+//! host stays as slow as it is.
 //!
 //! # Sources
-//! Rates: [`CardTimes::CLASS_10`] says whose.
+//! Rates: [`CardTimes::CLASS_10`] names them.
 
 use crate::file_cache::{Medium, Stamp};
 use crate::ram::FRAME_BYTES;
@@ -31,10 +32,11 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-/// Bytes that one command carries at most: what [`SwapFile`](crate::SwapFile) and a file cache send at once.
+/// The most bytes that one command carries: as many as [`SwapFile`](crate::SwapFile) and a file
+/// cache send at once.
 const COMMAND_BYTES: u64 = 128 << 10;
 
-/// How long a card takes.
+/// The times that a card takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CardTimes {
     /// Nanoseconds until the first byte of a read.
@@ -48,9 +50,10 @@ pub struct CardTimes {
 }
 
 impl CardTimes {
-    /// A class 10 microSD card of 2012 to 2018. 10 MB/s written in sequence is what the class promises (SD
-    /// Association); 20 MB/s read is what is left of the 25 MB/s of the bus. At random, reviews of cards of that
-    /// class have 0.85 ms until a read begins, and 4 KiB written at 2.2 MB/s, 1.9 ms each, of which the bytes are 0.4.
+    /// A class 10 microSD card of 2012 to 2018. The class promises 10 MB/s written in sequence (SD
+    /// Association); 20 MB/s read is what remains of the 25 MB/s of the bus. At random, reviews of
+    /// cards of that class measure 0.85 ms until a read begins, and 4 KiB written at 2.2 MB/s, 1.9
+    /// ms each, of which the bytes are 0.4.
     pub const CLASS_10: Self = Self {
         read_ns: 850_000,
         read_bytes_per_s: NonZeroU64::new(20_000_000).unwrap(),
@@ -67,7 +70,7 @@ impl CardTimes {
     }
 }
 
-/// What a transfer takes: a latency for each command, and its bytes.
+/// The time of a transfer: a latency for each command, and its bytes.
 const fn of(bytes: u64, latency_ns: u64, bytes_per_s: NonZeroU64) -> u64 {
     let commands = if bytes == 0 {
         1
@@ -78,19 +81,19 @@ const fn of(bytes: u64, latency_ns: u64, bytes_per_s: NonZeroU64) -> u64 {
         + (bytes as u128 * 1_000_000_000 / bytes_per_s.get() as u128) as u64
 }
 
-/// One card's queue. Shared among all that lie on it.
+/// One card's queue, shared by all devices and files on it.
 #[derive(Debug)]
 pub struct Card {
     times: CardTimes,
     begun: Instant,
-    /// When it has done all that was asked of it, in nanoseconds since it began.
+    /// When it will have done all that was asked of it, in nanoseconds since it began.
     free_at: AtomicU64,
     is_slow: AtomicBool,
     busy_ns: AtomicU64,
 }
 
 impl Card {
-    /// A card that nobody has asked for anything.
+    /// An idle card.
     #[must_use]
     pub fn new(times: CardTimes) -> Self {
         Self {
@@ -102,19 +105,20 @@ impl Card {
         }
     }
 
-    /// Whether transfers take the card's time from now on, as they do at first, or only the host's: to
-    /// prepare what is measured afterwards.
+    /// Sets whether transfers take the card's time from now on, as they do at first, or only the
+    /// host's, for preparations that are not measured.
     pub fn set_slow(&self, is_slow: bool) {
         self.is_slow.store(is_slow, Relaxed);
     }
 
-    /// For how long it has been at work, or will have been with what was asked of it.
+    /// How long it has been at work, including the work that it has still to do.
     #[must_use]
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.busy_ns.load(Relaxed))
     }
 
-    /// A turn behind all others that takes `ns` from `now_ns` on, or from when they are done. When it is over.
+    /// Takes a turn of `ns` behind all others, from `now_ns` at the earliest. Returns when the turn
+    /// is over.
     fn turn(&self, now_ns: u64, ns: u64) -> u64 {
         self.busy_ns.fetch_add(ns, Relaxed);
         let end = |free_at: u64| free_at.max(now_ns).saturating_add(ns);
@@ -125,7 +129,7 @@ impl Card {
         before.map_or(now_ns, end)
     }
 
-    /// Runs `work` and returns when the card, too, is done with it.
+    /// Runs `work`, and returns when the card is done with it, too.
     fn transfer<R>(&self, ns: u64, work: impl FnOnce() -> R) -> R {
         if !self.is_slow.load(Relaxed) {
             return work();
@@ -133,13 +137,13 @@ impl Card {
         let now = self.begun.elapsed().as_nanos() as u64;
         let end = self.begun + Duration::from_nanos(self.turn(now, ns));
         let result = work();
-        // Sleeping for no time gives the CPU away, as who waits for a device does.
+        // Sleeping for no time gives the CPU away, as waiting for a device does.
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         result
     }
 }
 
-/// A swap device, or what is behind a cached file, on a card.
+/// A swap device, or the file behind a cache, on a card.
 ///
 /// ```
 /// use framewright_linux::card::{Card, CardTimes, OnCard};
@@ -165,7 +169,7 @@ impl<D> OnCard<D> {
         Self { beneath, card }
     }
 
-    /// What it is that the card's time is added to.
+    /// The device or file without the card's time.
     pub const fn beneath(&self) -> &D {
         &self.beneath
     }
@@ -214,7 +218,7 @@ impl<D: SwapDevice> SwapDevice for OnCard<D> {
 }
 
 impl<M: Medium> Medium for OnCard<M> {
-    /// What is asked for past the end costs as if it were there: at most a part of one command.
+    /// A request past the end costs as if the bytes existed: at most a part of one command.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         self.reading(into.len() as u64, |file| file.read_at(into, offset))
     }
@@ -262,7 +266,7 @@ mod tests {
         assert_eq!(ROUND.write(0), 1000);
         assert_eq!(ROUND.read(COMMAND_BYTES), 10 + COMMAND_BYTES);
         assert_eq!(ROUND.read(COMMAND_BYTES + 1), 20 + COMMAND_BYTES + 1);
-        // What the documentation says of the card.
+        // The figures in the card's documentation.
         let card = CardTimes::CLASS_10;
         assert_eq!(card.read(4096), 1_054_800);
         assert_eq!(card.write(4096), 1_909_600);

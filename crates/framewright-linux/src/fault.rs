@@ -1,25 +1,26 @@
-// UNSAFETY: a handler of signals is installed and called by the kernel, and it finds the region that
-// was touched by a pointer; neither has a safe form.
+// UNSAFETY: a handler of signals is installed and called by the kernel, and it finds the touched
+// region by a pointer; neither has a safe form.
 
-//! Threads that touch a page that they have no access to: the handler of SIGSEGV.
+//! The handler of SIGSEGV, for threads that touch a page without having access to it.
 //!
-//! One handler for the process, installed with the first region and never taken away. It looks the
-//! address up in a table of regions, has the region do what is to be done (mostly: wait), and returns: the
-//! access is made again. For every
-//! other address it does what was to be done before it was installed: the handler that it found is
-//! called with the same arguments; where there was none, the default action takes place.
+//! One handler for the process, installed with the first region and never removed. It looks the
+//! address up in a table of regions, has the region handle the touch (mostly: wait), and returns:
+//! the access is made again. For every other address it does what was to be done before it was
+//! installed: it calls the handler that it found with the same arguments; if there was none, the
+//! default action takes place.
 //!
-//! It is async-signal-safe: it loads and stores atomics, and makes system calls; nothing is
-//! allocated, no lock of the language is taken, and errno is left as it was. A region's gate is
-//! never shut by somebody who touches the region's pages, so nobody waits for himself.
+//! It is async-signal-safe: it loads and stores atomics, and makes system calls. It allocates
+//! nothing, takes no lock of the language, and leaves errno unchanged. A thread that touches a
+//! region's pages never holds the region's gate, so no thread waits for itself.
 //!
-//! What a region shows is taken for something that was hidden a moment ago, and tried again: who
-//! jumps into a region, where nothing can be executed, tries for ever.
+//! It takes a touch of a visible page for a page that was hidden a moment ago, and tries again: a
+//! thread that jumps into a region, where nothing can be executed, tries for ever.
 //!
 //! A thread that blocks SIGSEGV must not touch a region: the kernel ends the process then.
 //!
-//! Whoever installs a handler later and does not call this one takes the waiting away from all
-//! regions: as with all users of SIGSEGV, the last one must pass on what is not his.
+//! A handler that is installed later and does not call this one takes the waiting away from all
+//! regions. As with all users of SIGSEGV, the last handler must pass on the signals that are not
+//! its own.
 
 use crate::anon::AnonError;
 use crate::fork::Process;
@@ -32,23 +33,23 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
-/// As many regions may be at a time.
+/// The most regions at a time.
 const REGIONS: usize = 64;
 
-/// What the handler asks of whoever has user addresses.
+/// What the handler asks of an owner of user addresses.
 ///
-/// Called in a handler of signals: nothing may be allocated there, and no lock taken that somebody holds
-/// who touches the addresses.
+/// Called in a handler of signals: it must allocate nothing, and take no lock that a thread may
+/// hold while it touches the addresses.
 pub(crate) trait Touched: Sync {
     /// The addresses: always the same.
     fn bytes(&self) -> Range<usize>;
 
-    /// What is to become of a thread that could not access `address`, one of them; whether it was
-    /// going to write, where the machine says so.
+    /// Handles that a thread could not access `address`, which is one of them; with whether it was
+    /// going to write, where the machine tells.
     fn touched(&self, address: usize, is_write: Option<bool>) -> Touch;
 }
 
-/// A region as the handler finds it: behind a thin pointer; and the process whose it is.
+/// A region as the handler finds it, behind a thin pointer, and the process that it belongs to.
 struct Known(*const dyn Touched, Process);
 
 /// A region that the handler knows.
@@ -60,7 +61,7 @@ struct Listing {
     region: AtomicPtr<Known>,
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Handlers that may use it.
+    /// Handlers that may be using it.
     users: AtomicUsize,
     is_taken: AtomicUsize,
 }
@@ -75,28 +76,28 @@ static LISTINGS: [Listing; REGIONS] = [const {
     }
 }; REGIONS];
 
-/// What was to be done at a SIGSEGV before, once the handler is installed; or why it is not.
+/// The action for SIGSEGV before the handler was installed; or why it is not installed.
 static BEFORE: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
 
-/// What became of a touch.
+/// The outcome of a touch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Touch {
-    /// It will succeed, or be looked at again.
+    /// The access will succeed, or come here again.
     Again,
-    /// It is nothing that the region knows.
+    /// The region cannot help.
     Wrong,
 }
 
 /// A region that the handler knows until this is dropped.
 pub(crate) struct Listed {
     listing: &'static Listing,
-    /// From `Box::into_raw`; freed when it is not known any more.
+    /// From `Box::into_raw`; freed when the handler has forgotten it.
     known: *mut Known,
 }
 
-// SAFETY: what `known` points to is used by the handler only, in any thread: a region is `Sync`.
+// SAFETY: only the handler uses what `known` points to, in any thread: a region is `Sync`.
 unsafe impl Send for Listed {}
-// SAFETY: a shared `Listed` does nothing.
+// SAFETY: a shared `Listed` has no methods.
 unsafe impl Sync for Listed {}
 
 impl std::fmt::Debug for Listed {
@@ -145,14 +146,14 @@ impl Drop for Listed {
         while self.listing.users.load(SeqCst) != 0 {
             std::thread::yield_now();
         }
-        // SAFETY: made by `Box::into_raw` in `new`, and nobody knows it any more.
+        // SAFETY: made by `Box::into_raw` in `new`, and no handler can reach it now.
         drop(unsafe { Box::from_raw(self.known) });
-        // Release pairs with the Acquire of who takes the listing next.
+        // Release pairs with the Acquire of the thread that takes the listing next.
         self.listing.is_taken.store(0, Release);
     }
 }
 
-/// What the region of `address` says of a touch, if it is a region's.
+/// The outcome of a touch of `address`, if it is a region's.
 fn touched(address: usize, is_write: Option<bool>) -> Option<Touch> {
     LISTINGS.iter().find_map(|listing| {
         let is_inside =
@@ -162,7 +163,7 @@ fn touched(address: usize, is_write: Option<bool>) -> Option<Touch> {
         }
         listing.users.fetch_add(1, SeqCst);
         let region = listing.region.load(SeqCst);
-        // Of another region's listing, if it was taken over meanwhile: then looked at again.
+        // The listing may have been taken over by another region meanwhile: looks again.
         let touch = if region.is_null() || !is_inside() {
             None
         } else {
@@ -187,7 +188,8 @@ fn install() -> Result<libc::sigaction, i32> {
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
     action.sa_sigaction =
         handler as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
-    // On the thread's other stack, where it has one: what is passed on may be the end of a stack.
+    // On the thread's other stack, if it has one: a signal that is passed on may mean the end of a
+    // stack.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: both are valid; the handler is async-signal-safe (see the module).
     let failed = unsafe { libc::sigaction(libc::SIGSEGV, &action, &mut before) };
@@ -204,7 +206,7 @@ extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel hands in what it knows of the signal.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
-    // What somebody sends, at most 0, has no address.
+    // A signal that was sent, with a code of at most 0, has no address.
     let touch = if code > 0 {
         touched(address, is_write(context))
     } else {
@@ -225,27 +227,28 @@ fn is_write(context: *mut c_void) -> Option<bool> {
     Some(registers[libc::REG_ERR as usize] & 2 != 0)
 }
 
-/// Not known: regions find it out.
+/// Not known: regions find out themselves.
 #[cfg(not(target_arch = "x86_64"))]
 fn is_write(_context: *mut c_void) -> Option<bool> {
     None
 }
 
-/// Does what was to be done before this handler was there.
+/// Does what was to be done before this handler was installed.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // Not set yet only between the installation and its end: then the access is made again.
+    // Only missing between the installation and its end: then the access is made again.
     let Some(Ok(before)) = BEFORE.get() else {
         return;
     };
     match before.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: all zeroes, which is SIG_DFL without flags. What is ignored cannot be at a
-            // fault: the kernel takes the default action then, too.
+            // SAFETY: all zeroes, which is SIG_DFL without flags. A fault cannot be ignored: the
+            // kernel takes the default action then, too.
             unsafe {
                 let action: libc::sigaction = std::mem::zeroed();
                 libc::sigaction(signal, &action, std::ptr::null_mut());
             }
-            // The access is made again, with the default action; what somebody sent is sent again.
+            // The access is made again, with the default action; a signal that was sent is sent
+            // again.
             // SAFETY: the kernel's own value.
             if unsafe { (*info).si_code } <= 0 {
                 // SAFETY: sends a signal to the calling thread.
@@ -253,7 +256,7 @@ fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
             }
         }
         function if before.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: whoever installed it said by the flag that it has this type.
+            // SAFETY: the code that installed it declared by the flag that it has this type.
             let function: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                 unsafe { std::mem::transmute(function) };
             function(signal, info, context);

@@ -1,7 +1,7 @@
 // UNSAFETY: a page is asked of the kernel that it wipes in a child, and a function of C's is called by fork(3), in which
 // address space is hidden; neither has a safe form.
 
-//! What a process that is forked off has of its parent's memory: nothing that it could harm.
+//! What a forked process has of its parent's memory: nothing that it could harm.
 //!
 //! ```text
 //!                          parent     fork(3)                      clone(2) by hand
@@ -10,14 +10,15 @@
 //!     the heap's two       as it is   can be read                  shared with the parent
 //! ```
 //!
-//! Frames are shared memory, and metadata is not: if both went on with them, both would hand out the same
-//! frames. So a child that touches them ends by SIGSEGV, and what it calls says so where it can: a process has
-//! a *token*, kept in a page that the kernel wipes in a child, and whatever has memory of the engine's notes the
-//! token of the process that made it. A thread that shares the address space (vfork(2), posix_spawn(3), clone(2) with
-//! CLONE_VM) is no child in this sense.
+//! Frames are shared memory, and metadata is not: if both processes went on with them, both would
+//! hand out the same frames. So a child that touches them ends by SIGSEGV, and its calls report it
+//! where they can. A process has a *token*, kept in a page that the kernel wipes in a child, and
+//! each value with memory of the engine's notes the token of the process that made it. A thread
+//! that shares the address space (vfork(2), posix_spawn(3), clone(2) with CLONE_VM) is no child in
+//! this sense.
 //!
-//! A heap's memory can be read in a child, because the program whose heap it is finds there what it starts another
-//! program with, as [`Command`](std::process::Command) does.
+//! A child can read a heap's memory, because a program with that heap finds there what it starts
+//! another program with, as [`Command`](std::process::Command) does.
 //!
 //! A child may make hosts of its own.
 //!
@@ -32,17 +33,17 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Where the process's token stands: in a page that is zero in a child.
+/// Where the process's token is: in a page that is zero in a child.
 static WORD: OnceLock<&'static AtomicU64> = OnceLock::new();
 
-/// The same where the kernel does not wipe pages: fork(3) has it wiped.
+/// The same where the kernel does not wipe pages: fork(3) wipes it.
 static NOT_WIPED: AtomicU64 = AtomicU64::new(0);
 
-/// A process, and no other that it was forked from or that is forked from it.
+/// A process, as distinct from those that it was forked from and those forked from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Process(u64);
 
-/// A process, at hand for those who ask often whether it is the calling one.
+/// A process, for values that often ask whether it is the calling one.
 #[derive(Debug)]
 pub(crate) struct Watched {
     word: &'static AtomicU64,
@@ -57,7 +58,8 @@ impl Watched {
         }
     }
 
-    /// Whether it is the calling one. One load beside its own: a child has another token, or none yet.
+    /// Whether it is the calling process. One load beside its own: a child has another token, or
+    /// none yet.
     #[inline(always)]
     pub(crate) fn is_this(&self) -> bool {
         self.word.load(Relaxed) == self.process.0
@@ -69,7 +71,7 @@ fn word() -> &'static AtomicU64 {
 }
 
 impl Process {
-    /// The calling one.
+    /// The calling process.
     #[inline]
     pub(crate) fn this() -> Self {
         let word = word();
@@ -79,13 +81,13 @@ impl Process {
         }
     }
 
-    /// Whether it is the calling one.
+    /// Whether it is the calling process.
     #[inline]
     pub(crate) fn is_this(self) -> bool {
         self == Self::this()
     }
 
-    /// Gives the process a token that none has that it was forked from: they began earlier.
+    /// Gives the process a token that none of its ancestors has: those began earlier.
     #[cold]
     fn begin(word: &AtomicU64) -> Self {
         let now = clock_gettime(ClockId::Monotonic);
@@ -99,10 +101,10 @@ impl Process {
 
 fn wiped() -> Option<&'static AtomicU64> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+    // SAFETY: no address is asked for, so no mapping is replaced.
     let page = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, access, MapFlags::PRIVATE) };
     let page = page.ok()?;
-    // SAFETY: the page is this function's, and nobody has seen it.
+    // SAFETY: the page is this function's, and no other code knows it.
     if unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } != 0 {
         return None;
     }
@@ -110,13 +112,13 @@ fn wiped() -> Option<&'static AtomicU64> {
     Some(unsafe { &*page.cast::<AtomicU64>() })
 }
 
-// What is to become of a range in a child.
+// What a child finds in a range.
 const FREE: u32 = 0;
 const CHANGING: u32 = 1;
 const HIDDEN: u32 = 2;
 const READABLE: u32 = 3;
 
-/// A range as a child finds it. Never given back, but used again.
+/// A range as a child finds it. A node is never freed, but used again.
 struct Node {
     state: AtomicU32,
     start: AtomicUsize,
@@ -129,7 +131,7 @@ static HANDLER: OnceLock<()> = OnceLock::new();
 
 fn nodes() -> impl Iterator<Item = &'static Node> {
     let node = |at: &AtomicPtr<Node>| {
-        // Acquire pairs with the Release of who put it there.
+        // Acquire pairs with the Release of the thread that put it there.
         // SAFETY: null, or from `Box::leak`.
         unsafe { at.load(Acquire).as_ref() }
     };
@@ -147,11 +149,11 @@ impl std::fmt::Debug for Unforked {
 }
 
 impl Unforked {
-    /// Whole pages, which stay the caller's until the result is dropped.
+    /// Whole pages, which belong to the caller until the result is dropped.
     pub(crate) fn new(start: usize, len_bytes: usize) -> Self {
         HANDLER.get_or_init(|| {
-            // SAFETY: the function is one that fork(3) may call in a child: it loads, and makes system calls. It fails where
-            // there is no memory: then a child has what clone(2) leaves it.
+            // SAFETY: fork(3) may call the function in a child: it only loads, and makes system
+            // calls. It fails if there is no memory: then a child has what clone(2) leaves it.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(hide)) };
         });
         let take = |node: &&Node| {
@@ -182,12 +184,12 @@ impl Unforked {
         Self(node)
     }
 
-    /// From here on a child can read it.
+    /// Lets a child read it from here on.
     pub(crate) fn let_read(&self) {
         self.0.state.store(READABLE, Release);
     }
 
-    /// From here on a child has what the parent has: the range may be somebody else's.
+    /// Gives a child all that the parent has from here on: the range may get another owner.
     pub(crate) fn give_up(&self) {
         self.0.state.store(CHANGING, Relaxed);
     }
@@ -206,15 +208,15 @@ extern "C" fn hide() {
         let state = node.state.load(Acquire);
         let (start, len) = (node.start.load(Relaxed), node.len_bytes.load(Relaxed));
         let at = std::ptr::without_provenance_mut(start);
-        // What fails leaves the range as it was: there is nobody to tell.
+        // A failure leaves the range as it was: there is no caller to tell.
         if state == HIDDEN {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-            // SAFETY: the range is that of a `Mapping` or a `Reservation`, or a hole where it was, because MADV_DONTFORK
-            // left it out; the child has made no mapping yet. No Rust value of the child's lies there: those that did are the
-            // parent's.
+            // SAFETY: the range is that of a `Mapping` or a `Reservation`, or a hole in its place,
+            // because MADV_DONTFORK left it out; the child has made no mapping yet. No Rust value
+            // of the child's lies there: those that did belong to the parent.
             let _ = unsafe { mmap_anonymous(at, len, ProtFlags::empty(), flags) };
         } else if state == READABLE {
-            // SAFETY: as above; what is read there stays as it is.
+            // SAFETY: as above; the bytes that can be read there do not change.
             let _ = unsafe { mprotect(at, len, MprotectFlags::READ) };
         }
     }

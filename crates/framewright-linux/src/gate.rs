@@ -6,26 +6,27 @@ use std::sync::atomic::{
 
 const OPEN: u32 = 0;
 const SHUT: u32 = 1;
-/// Shut, and somebody sleeps in front of it.
+/// Shut, and a thread sleeps in front of it.
 const AWAITED: u32 = 2;
 
 /// A lock that a signal handler may wait for: a word and a system call, nothing of the language's.
 ///
-/// Who changes what a region shows holds it; who has touched a page meanwhile waits until it is open.
+/// A thread that changes what a region shows holds it; a thread that has touched a page meanwhile
+/// waits until it is open.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     word: AtomicU32,
-    /// How often somebody waited because of a touch.
+    /// How often a thread waited because of a touch.
     waits: AtomicU64,
 }
 
 impl Gate {
-    /// Shuts the gate, when whoever has it opens it.
+    /// Shuts the gate, after its holder has opened it.
     pub(crate) fn shut(&self) -> Shut<'_> {
-        // Acquire pairs with the Release of the last to open it: what he changed is seen.
+        // Acquire pairs with the Release of the last thread to open it, so its changes are seen.
         let mut taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
         while taken.is_err() {
-            // What was open is shut now, as if awaited: one wake too many, none too few.
+            // An open gate is now shut as if awaited: one wake too many, none too few.
             if self.word.swap(AWAITED, Acquire) == OPEN {
                 taken = Ok(OPEN);
             } else {
@@ -38,11 +39,11 @@ impl Gate {
     /// Shuts the gate if it is open.
     pub(crate) fn try_shut(&self) -> Option<Shut<'_>> {
         let taken = self.word.compare_exchange(OPEN, SHUT, Acquire, Relaxed);
-        // Not made if not taken: it would be opened when it is dropped.
+        // Not made unless the gate was taken: dropping it would open the gate.
         taken.is_ok().then(|| Shut(self))
     }
 
-    /// Waits as long as it is shut. Returns whether it was.
+    /// Waits while it is shut. Returns whether it was.
     pub(crate) fn wait(&self) -> bool {
         let mut waited = false;
         loop {
@@ -55,7 +56,7 @@ impl Gate {
                 waited = true;
             }
             if now == SHUT {
-                // A failure says that it has changed: looked at again.
+                // A failure means that it has changed: looks again.
                 let _ = self.word.compare_exchange(SHUT, AWAITED, Relaxed, Relaxed);
             } else {
                 self.sleep();
@@ -67,13 +68,13 @@ impl Gate {
         self.waits.load(Relaxed)
     }
 
-    /// Until it is opened, or for no reason.
+    /// Sleeps until it is opened, or wakes for no reason.
     fn sleep(&self) {
         let _ = wait(&self.word, Flags::PRIVATE, AWAITED, None);
     }
 }
 
-/// The gate is shut as long as this lives.
+/// Keeps the gate shut while it lives.
 #[derive(Debug)]
 pub(crate) struct Shut<'g>(&'g Gate);
 

@@ -12,17 +12,17 @@ use framewright::{CpuId, Run, kv, vrange};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a [`Host`] is made of.
+/// The specification of a [`Host`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Which frames there are, and for how many threads at a time.
+    /// Which frames exist, and for how many threads at a time.
     pub layout: ZoneLayout,
     /// The zone's policies.
     pub config: Config,
     /// Which pages the frames lie in.
     pub pages: Pages,
-    /// Whether locks are accounted, for the statistics: of the zone, of a space over it, and of objects in them. Each
-    /// lock that is taken costs two readings of the clock then.
+    /// Whether locks are accounted, for the statistics: those of the zone, of a space over it, and
+    /// of objects in them. Each lock that is taken then costs two readings of the clock.
     pub accounts_locks: bool,
 }
 
@@ -97,9 +97,9 @@ impl std::error::Error for HostError {}
 pub enum SlotError {
     /// More threads than slots, or the thread is ending.
     NoSlot(NoSlot),
-    /// The thread's seat is in use: it was asked for before, and not dropped yet.
+    /// The thread has its seat already, and has not dropped it yet.
     SeatTaken(CpuId),
-    /// The process was forked off from the one that made the host, whose frames these are.
+    /// The process was forked off from the one that made the host and has the frames.
     Forked,
 }
 
@@ -119,9 +119,9 @@ impl std::error::Error for SlotError {}
 
 /// A zone of page frames in this process: the frames, their metadata and the platform.
 ///
-/// Shared by reference among threads, each of which has its own [`seat`](Self::seat). Nothing of it is
-/// another process's: one that is forked off gets no seat ([`SlotError::Forked`]), and if it uses one that it had, or
-/// touches a frame, it ends by SIGSEGV. The parent does not notice.
+/// Threads share it by reference; each has its own [`seat`](Self::seat). No part of it belongs to
+/// another process: a forked one gets no seat ([`SlotError::Forked`]), and if it uses a seat that
+/// it had, or touches a frame, it ends by SIGSEGV. The parent does not notice.
 ///
 /// ```
 /// use framewright::{Frame, Mobility, Order, frame::ZoneLayout};
@@ -148,7 +148,7 @@ pub struct Host<B = Membarrier> {
 }
 
 impl Host<Membarrier> {
-    /// A host whose frames are all free.
+    /// A host with all frames free.
     ///
     /// # Errors
     /// What could not be had.
@@ -183,7 +183,7 @@ impl<B: Barrier + Clone> Host<B> {
         let _ = metadata.advise_huge();
         // SAFETY: used after the mapping is dropped: no, it moves into the host beside the zone,
         // which is dropped first. Accessed in another way, or called again: no, the mapping is
-        // private and used for nothing else.
+        // private and has no other use.
         let memory: &'static mut [u64] = unsafe { metadata.words_for_ever() };
         let zone = Zone::new(layout, &options.config, memory, platform.clone())
             .map_err(HostError::Setup)?;
@@ -202,11 +202,11 @@ impl<B: Barrier + Clone> Host<B> {
         })
     }
 
-    /// The calling thread's seat, until it is dropped. What it has cached stays there.
+    /// The calling thread's seat, until it is dropped. Its cached blocks stay there.
     ///
-    /// The thread takes a slot at its first call, and keeps it until it ends: also the destructors of its values and of
-    /// pthread keys find it. Where all slots are other threads' the call waits up to 50 ms for one that is
-    /// ending to give its own back.
+    /// The thread takes a slot at its first call, and keeps it until it ends: even the destructors
+    /// of its values and of pthread keys find it. If other threads have all slots, the call waits
+    /// up to 50 ms for one that is ending to give its slot back.
     ///
     /// # Errors
     /// If there are more threads than slots, or the thread has its seat already, or the process was forked off.
@@ -230,7 +230,7 @@ impl<B: Barrier + Clone> Host<B> {
     #[must_use]
     pub fn zone(&self) -> &Zone<'_, Linux<B>> {
         // The zone's lifetime parameter shrinks to that of the borrow: the compiler accepts it
-        // because nothing in a zone depends on it in the other direction.
+        // because no type in a zone depends on it in the other direction.
         &self.zone
     }
 }

@@ -17,13 +17,14 @@ pub type HostKvSeat<'h, B = Membarrier, R = NoRelief> =
 
 /// A [`HostSpace`] with objects: kmalloc and kvmalloc in its frames and in its window.
 ///
-/// In a process that is forked off it is as good as a [`HostSpace`] there: seats are refused, objects cannot be touched.
+/// In a forked process it is like a [`HostSpace`] there: seats are refused, and objects cannot be
+/// touched.
 ///
-/// `R` gives memory back where a request asks for that; by default nobody does.
+/// `R` gives memory back where a request asks for that; by default it gives none.
 ///
-/// Objects are known by addresses, which are real ones of this process; whoever has the object may
-/// use its bytes by them, through [`Ram::bytes_mut`](crate::Ram::bytes_mut) and
-/// [`Window::bytes_mut`], whose promises are then his.
+/// Objects are known by real addresses of this process. A caller that has an object may use its
+/// bytes by them, through [`Ram::bytes_mut`](crate::Ram::bytes_mut) and [`Window::bytes_mut`], and
+/// must then keep the promises of these.
 ///
 /// ```
 /// use framewright::Frame;
@@ -58,7 +59,7 @@ pub struct HostKv<B = Membarrier, R = NoRelief> {
 }
 
 impl HostKv<Membarrier> {
-    /// A host with nothing allocated, and nobody who gives memory back.
+    /// A host with nothing allocated, and without relief.
     ///
     /// # Errors
     /// What could not be had.
@@ -89,8 +90,8 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
         Self::with_layout(space, &layout, relief)
     }
 
-    /// The same with a layout of the caller's, except for the CPUs: they are as many as the space
-    /// has.
+    /// The same with a layout of the caller's, except for its number of CPUs, which is that of the
+    /// space.
     ///
     /// # Errors
     /// As [`over`](Self::over).
@@ -107,7 +108,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
         let _ = metadata.advise_huge();
         // SAFETY: used after the mapping is dropped: no, it moves beside the allocator, which is
         // dropped first. Accessed in another way, or called again: no, the mapping is private and
-        // used for nothing else.
+        // has no other use.
         let memory: &'static mut [u64] = unsafe { metadata.words_for_ever() };
         let platform = space.platform();
         // Fresh from the kernel: zeroes.
@@ -125,7 +126,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
     }
 
     /// The calling thread's seat, until it is dropped, with its seats in the space and the zone.
-    /// What they have cached stays there.
+    /// Their cached memory stays there.
     ///
     /// # Errors
     /// If there are more threads than slots, or the thread has one of its seats already. Nothing
@@ -133,13 +134,13 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
     pub fn seat(&self) -> Result<HostKvSeat<'_, B, R>, SlotError> {
         let ranges = self.space.range_seat()?;
         let cpu = ranges.cpu();
-        // A seat is refused for its CPU and for nothing else; there are as many as the space has.
+        // A seat is refused only because of its CPU; there are as many as the space has.
         self.kv()
             .seat(ranges)
             .map_err(|_| SlotError::SeatTaken(cpu))
     }
 
-    /// The seat of a CPU, whichever thread asks for it; `None` if one of its parts is taken.
+    /// The seat of a CPU, for any thread; `None` if one of its parts is taken.
     pub(crate) fn seat_of(&self, cpu: CpuId) -> Option<HostKvSeat<'_, B, R>> {
         let frames = self.host().zone().seat(cpu).ok()?;
         let ranges = self.space.space().seat(cpu, frames).ok()?;

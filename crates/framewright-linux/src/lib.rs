@@ -30,20 +30,21 @@
 //!     Heap ─── HostKv, a seat for each thread: the global allocator     [`heap`]
 //! ```
 //!
-//! A [`Host`] is made once and shared by reference; each thread asks it for its
-//! [seat](Host::seat); a [`HostSpace`] likewise, for its [range seat](HostSpace::range_seat), and a
-//! [`HostKv`] for its [seat](HostKv::seat), which has the others in it. No
-//! setting of the host is changed, and no privilege is needed; what the host did not give (huge
-//! pages, membarrier) is said in a [`RamReport`] or an error.
+//! A [`Host`] is made once and shared by reference; each thread asks it for its [seat](Host::seat).
+//! The same holds for a [`HostSpace`] and its [range seat](HostSpace::range_seat), and for a
+//! [`HostKv`] and its [seat](HostKv::seat), which contains the others. No setting of the host is
+//! changed, and no privilege is needed. A [`RamReport`] or an error tells what the host did not
+//! give (huge pages, membarrier).
 //!
-//! # Processes that are forked off
-//! have nothing of a host: what they ask of it is an error, and what they touch of it ends them by SIGSEGV, instead of
-//! both processes handing out the same frames. They may make hosts of their own. Of a [`Heap`] they can read what it
-//! had. A child that clone(2) makes without fork(3) shares the windows with its parent: it must not touch them.
+//! # Forked processes
+//! A forked process has nothing of a host: its calls return an error, and touching the memory ends
+//! it by SIGSEGV, so that the two processes cannot hand out the same frames. It may make hosts of
+//! its own. It can read what a [`Heap`] held. A child that clone(2) makes without fork(3) shares
+//! the windows with its parent: it must not touch them.
 //!
 //! # What is not here
-//! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread
-//! may move at any instruction.
+//! The CPU that a thread runs on: a slot belongs to a thread and not to a CPU, because a thread may
+//! move at any instruction.
 
 pub mod anon;
 pub mod card;

@@ -1,4 +1,4 @@
-// UNSAFETY: memory is asked of the kernel and given back here, and seen as words and bytes; mmap
+// UNSAFETY: memory is asked of the kernel and given back here, and used as words and bytes; mmap
 // has no safe form, because the caller must know that no reference outlives the mapping.
 
 //! Memory from the kernel for as long as a value lives.
@@ -14,19 +14,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The size of a huge page, and the alignment of every mapping.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
-/// How often addresses were given back. The kernel gives them to others only after that, which the
-/// language and the thread sanitizer are told by this number alone: the system calls are not libc's.
+/// How often addresses were given back. The kernel gives them to others only after that, and the
+/// language and the thread sanitizer know it by this number alone: the system calls are not libc's.
 static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
 
 /// To be called before addresses are given back.
 pub(crate) fn before_unmap() {
-    // Release: with all uses of them, pairs with the Acquire of who gets them next.
+    // Release: all uses of the addresses come before it; pairs with the Acquire of the thread that
+    // gets them next.
     GIVEN_BACK.fetch_add(1, Ordering::Release);
 }
 
 /// To be called when addresses have been had of the kernel.
 pub(crate) fn after_map() {
-    // Acquire pairs with the Release of who had them before.
+    // Acquire pairs with the Release of the thread that had them before.
     GIVEN_BACK.load(Ordering::Acquire);
 }
 
@@ -34,13 +35,13 @@ pub(crate) fn after_map() {
 ///
 /// # Invariants
 /// - `start .. start + len_bytes` is mapped readable and writable until the value is dropped, lies
-///   in the reservation, and nobody else maps or unmaps anything there.
+///   in the reservation, and no other code maps or unmaps anything there.
 /// - `start` is aligned to [`HUGE_BYTES`].
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len_bytes: usize,
-    /// What was asked of the kernel first, and is given back as a whole.
+    /// The range that was first asked of the kernel, and is given back as a whole.
     reservation: *mut c_void,
     reserved_bytes: usize,
     /// A child has no access to it.
@@ -49,13 +50,13 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the mapping belongs to the process and not to a thread; through `&Mapping` only atomics
-// are handed out, or what an `unsafe` function's caller answers for.
+// are handed out, or memory that an `unsafe` function's caller answers for.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory of nobody else's.
+    /// Zeroed memory that no other code has.
     ///
     /// # Errors
     /// What mmap said.
@@ -66,7 +67,7 @@ impl Mapping {
         })
     }
 
-    /// The first `len_bytes` of a file, shared with all who map it.
+    /// The first `len_bytes` of a file, shared with all that map it.
     ///
     /// # Errors
     /// What mmap said.
@@ -97,7 +98,7 @@ impl Mapping {
             .ok_or(Errno::NOMEM)?;
         let none = ProtFlags::empty();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        // SAFETY: no address is asked for, so no mapping is replaced.
         let reservation =
             unsafe { mmap_anonymous(std::ptr::null_mut(), reserved_bytes, none, flags)? };
         after_map();
@@ -115,12 +116,12 @@ impl Mapping {
                     unforked: Unforked::new(start.addr(), len_bytes),
                     process: Process::this(),
                 };
-                // Refused nowhere; and fork(3) calls what hides it in any case.
+                // No kernel refuses it; and fork(3) calls the function that hides it in any case.
                 let _ = mapping.advise(libc::MADV_DONTFORK);
                 Ok(mapping)
             }
             Err(errno) => {
-                // SAFETY: nobody has seen the reservation yet. A failed MAP_FIXED may have
+                // SAFETY: no other code knows the reservation yet. A failed MAP_FIXED may have
                 // unmapped a part of it; munmap does not mind holes.
                 let _ = unsafe { munmap(reservation, reserved_bytes) };
                 Err(errno)
@@ -128,13 +129,13 @@ impl Mapping {
         }
     }
 
-    /// From here on a child can read it.
+    /// Lets a child read it from here on.
     pub(crate) fn let_children_read(&self) {
         self.unforked.let_read();
         let _ = self.advise(libc::MADV_DOFORK);
     }
 
-    /// The process that has it.
+    /// The process that made it.
     pub(crate) const fn process(&self) -> Process {
         self.process
     }
@@ -159,15 +160,15 @@ impl Mapping {
         assert!(offset.is_multiple_of(8), "a word starts at a multiple of 8");
         // SAFETY: inside: checked above. Alignment: `start` is aligned to 2 MiB, and `offset`
         // checked. Initialised: the kernel hands out zeroed memory, and any bits are a number.
-        // Shared writes: atomics allow them; that nobody holds a `&mut` to the same bytes is what
-        // the callers of `bytes_mut` and `words_for_ever` owe.
+        // Shared writes: atomics allow them; the callers of `bytes_mut` and `words_for_ever`
+        // promise that there is no `&mut` to the same bytes.
         unsafe { std::slice::from_raw_parts(self.start.byte_add(offset).cast().as_ptr(), count) }
     }
 
     /// `len_bytes` from byte `offset` on.
     ///
     /// # Safety
-    /// As long as the result lives, nobody reads or writes these bytes in another way.
+    /// As long as the result lives, no other access reads or writes these bytes.
     ///
     /// # Panics
     /// If they do not all lie in the mapping.
@@ -175,50 +176,51 @@ impl Mapping {
     #[allow(clippy::mut_from_ref, reason = "exclusiveness is what the caller owes")]
     pub(crate) unsafe fn bytes_mut(&self, offset: usize, len_bytes: usize) -> &mut [u8] {
         self.check(offset, len_bytes);
-        // SAFETY: inside: checked above. Alignment: a byte has none. Initialised: by the kernel.
-        // Exclusive: the caller's promise. Lifetime: the mapping lives as long as `self`.
+        // SAFETY: inside: checked above. Alignment: any address will do for bytes. Initialised: by
+        // the kernel. Exclusive: the caller's promise. Lifetime: the mapping lives as long as
+        // `self`.
         unsafe { std::slice::from_raw_parts_mut(self.start.byte_add(offset).as_ptr(), len_bytes) }
     }
 
     /// All of it as words, for a lifetime of the caller's choice.
     ///
     /// # Safety
-    /// The result is not used after `self` is dropped, and nobody accesses the mapping in another
-    /// way, nor calls this again.
+    /// The result is not used after `self` is dropped, no code accesses the mapping in another way,
+    /// and this is not called again.
     pub(crate) unsafe fn words_for_ever<'m>(&self) -> &'m mut [u64] {
         // SAFETY: inside: it is the whole mapping. Alignment: 2 MiB. Initialised: by the kernel.
         // Exclusive, and lifetime: the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast().as_ptr(), self.len_bytes / 8) }
     }
 
-    /// Asks the kernel to serve the mapping with huge pages when it is first used; it may ignore
-    /// it, and says so or not.
+    /// Asks the kernel to serve the mapping with huge pages when it is first used; the kernel may
+    /// ignore it, with or without an error.
     pub(crate) fn advise_huge(&self) -> Result<(), Errno> {
         self.advise(libc::MADV_HUGEPAGE)
     }
 
-    /// Asks the kernel not to serve the mapping with huge pages, so that what is not touched costs
-    /// nothing.
+    /// Asks the kernel not to serve the mapping with huge pages, so that parts that are not touched
+    /// cost no memory.
     pub(crate) fn advise_small(&self) -> Result<(), Errno> {
         self.advise(libc::MADV_NOHUGEPAGE)
     }
 
-    /// Makes huge pages of the whole mapping now, as far as it has whole ones, and fills it.
+    /// Makes huge pages of the whole mapping now, as far as whole ones fit, and fills it.
     ///
     /// 0.7 to 5 ms for each 2 MiB.
     ///
     /// # Errors
-    /// What the kernel said; some huge pages may have come about nevertheless.
+    /// What the kernel said; there may be some huge pages nevertheless.
     pub(crate) fn collapse(&self) -> Result<(), Errno> {
-        // The kernel collapses what has a page table: one touched page makes one. A change that
-        // changes nothing, and whose result nobody uses, the compiler leaves out.
+        // The kernel collapses memory that has a page table, and touching one page makes one. The
+        // compiler would leave out a read with an unused result.
         for offset in (0..self.len_bytes).step_by(HUGE_BYTES) {
             std::hint::black_box(self.words(offset, 1)[0].load(Ordering::Relaxed));
         }
         self.advise(libc::MADV_COLLAPSE)
     }
 
-    /// `advice` is one of those that leave the contents and the protection as they are.
+    /// Gives advice that must leave the contents and the protection unchanged.
     fn advise(&self, advice: libc::c_int) -> Result<(), Errno> {
         // SAFETY: the range is this mapping, and the advices used here change which physical
         // pages are behind it, but neither contents nor protection.
@@ -240,7 +242,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // Something of the child's own may be where the parent's mapping was left out.
+            // The child may have memory of its own where the parent's mapping was left out.
             return;
         }
         self.unforked.give_up();
@@ -255,7 +257,8 @@ fn read_write() -> ProtFlags {
     ProtFlags::READ | ProtFlags::WRITE
 }
 
-/// Not NORESERVE: what a pool of huge pages cannot give is to be refused here, not at a touch.
+/// Not NORESERVE: if a pool of huge pages cannot give the memory, it must refuse here, not at a
+/// touch.
 fn fixed(flags: MapFlags) -> MapFlags {
     flags | MapFlags::FIXED
 }

@@ -5,9 +5,11 @@ use framewright::{Frame, Run};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A word for each frame of a run. Whose gate it is writes and believes it; everybody may read.
+/// A word for each frame of a run. A user that holds the gate writes and trusts it; any thread may
+/// read.
 ///
-/// Frames have *numbers* for the words of pages: counted from the first, plus one; zero is none.
+/// In the words of pages, frames have *numbers*: counted from the first, plus one; zero means no
+/// frame.
 #[derive(Debug)]
 pub(crate) struct Reverse {
     words: Mapping,
@@ -15,7 +17,7 @@ pub(crate) struct Reverse {
 }
 
 impl Reverse {
-    /// No page is in front of any of `frames`. What is not touched costs nothing.
+    /// No page is in front of any of `frames`. Parts that are not touched cost no memory.
     pub(crate) fn new(frames: Run) -> Result<Self, Errno> {
         Ok(Self {
             words: Mapping::anonymous(frames.frames() as usize * 8)?,
@@ -38,17 +40,17 @@ impl Reverse {
         self.run.contains(frame)
     }
 
-    /// The page in front of `frame`, which may be any.
+    /// The page in front of `frame`, which may be any frame.
     pub(crate) fn page_of(&self, frame: Frame) -> Option<usize> {
         if !self.has(frame) {
             return None;
         }
-        // Relaxed: believed only with the gate shut.
+        // Relaxed: trusted only with the gate shut.
         let page = self.word(frame).load(Relaxed);
         (page as usize).checked_sub(1)
     }
 
-    /// `page` is in front of `frame`, or none is.
+    /// Records that `page` is in front of `frame`, or that no page is.
     pub(crate) fn set(&self, frame: Frame, page: Option<usize>) {
         let page = page.map_or(0, |page| page as u64 + 1);
         self.word(frame).store(page, Relaxed);

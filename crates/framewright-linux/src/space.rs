@@ -11,7 +11,7 @@ use framewright::policy::RangeConfig;
 use framewright::vrange::{RangeSeat, SetupError, Space, SpaceLayout};
 use std::sync::Arc;
 
-/// What the space of a [`HostSpace`] is made of.
+/// The specification of the space of a [`HostSpace`].
 #[derive(Clone, Copy, Debug)]
 pub struct RangeOptions {
     /// The window's length in pages, 1 to 2^30 - 1.
@@ -20,7 +20,7 @@ pub struct RangeOptions {
     pub span_pages: u32,
     /// The space's policies; `None` for the default for as many CPUs as the zone has.
     pub config: Option<RangeConfig>,
-    /// The most mappings of the kernel's that the window may have; `None` for what
+    /// The most mappings of the kernel's that the window may have; `None` for as many as
     /// vm.max_map_count leaves.
     pub mappings_max: Option<u64>,
 }
@@ -44,11 +44,11 @@ pub type HostRangeSeat<'h, B> = RangeSeat<'h, 'h, Paged<B>, Seat<'h, 'h, Linux<B
 /// A [`Host`] with virtual ranges: frames, a window in which they appear, and the space that hands
 /// out the window.
 ///
-/// A process that is forked off gets no seat, and has no access to the window, as it has none to the [`Host`]; only
-/// a child that clone(2) makes without fork(3) shares with its parent what the window shows.
+/// A forked process gets no seat, and has no access to the window or the [`Host`]; only a child
+/// that clone(2) makes without fork(3) shares with its parent what the window shows.
 ///
-/// The space's metadata is memory of its own, of which only what is used costs anything: less than
-/// 1 % of what is mapped, once that is more than a few MiB, however long the window.
+/// The space's metadata is memory of its own, and only used parts cost memory: less than 1 % of
+/// what is mapped, once that is more than a few MiB, however long the window.
 ///
 /// ```
 /// use framewright::Frame;
@@ -81,7 +81,7 @@ pub struct HostSpace<B = Membarrier> {
 }
 
 impl HostSpace<Membarrier> {
-    /// A host whose frames are all free, and a window that is all free.
+    /// A host with all frames free, and a window that is all free.
     ///
     /// # Errors
     /// What could not be had.
@@ -119,11 +119,11 @@ impl<B: Barrier + Clone> HostSpace<B> {
         let words = layout.words_needed().map_err(HostError::Ranges)?;
         let metadata = Mapping::anonymous(words * 8)
             .map_err(|errno| HostError::Metadata(errno.raw_os_error()))?;
-        // Only a hint: where the host gives huge pages unasked, little use would cost many of them.
+        // Only a hint: if the host gave huge pages unasked, little use would cost many of them.
         let _ = metadata.advise_small();
         // SAFETY: used after the mapping is dropped: no, it moves beside the space, which is
         // dropped first. Accessed in another way, or called again: no, the mapping is private and
-        // used for nothing else.
+        // has no other use.
         let memory: &'static mut [u64] = unsafe { metadata.words_for_ever() };
         let config = ranges.config.unwrap_or(RangeConfig::for_cpus(cpus));
         let platform = Paged::new(host.platform().clone(), Arc::clone(&window));
@@ -154,7 +154,7 @@ impl<B: Barrier + Clone> HostSpace<B> {
         let cpu = frames.cpu();
         self.space().seat(cpu, frames).map_err(|error| match error {
             SetupError::SeatTaken(cpu) | SetupError::UnknownCpu(cpu) => SlotError::SeatTaken(cpu),
-            // A seat is refused for its CPU and for nothing else; as many as the zone has.
+            // A seat is refused only because of its CPU; there are as many as the zone has.
             _ => SlotError::SeatTaken(cpu),
         })
     }
@@ -225,8 +225,8 @@ mod tests {
         assert_eq!(host.window().ram().frames(), host.host().ram().frames());
     }
 
-    /// Bytes of the metadata that have memory of their own, by /proc/self/smaps: what was only read
-    /// is the kernel's one page of zeroes.
+    /// Bytes of the metadata that have memory of their own, by /proc/self/smaps: parts that were
+    /// only read are the kernel's one page of zeroes.
     fn metadata_bytes(host: &HostSpace<Fenced>) -> usize {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let start = format!("{:x}-", host._metadata.start().addr());

@@ -1,4 +1,4 @@
-//! What lives on the engine's memory asks two things of it: somebody who keeps its pages, and frames.
+//! What lives on the engine's memory needs two things of it: a store for its pages, and frames.
 //!
 //! ```text
 //!    file cache ─┬─▶ Tenancy ──▶ Guests ──▶ a seat of the reserve, for one piece of work
@@ -6,13 +6,14 @@
 //!                └─▶ Supply ───▶ a frames' seat, or one that reclaims
 //! ```
 //!
-//! A [`Tenancy`] is shared by all threads and lends a [`Store`] to whoever has a page to put or to get.
-//! [`Guests`] is the one over a reserve. A [`Supply`] is the calling thread's own: where frames come from and
-//! go back to.
+//! All threads share a [`Tenancy`], which lends a [`Store`] to a thread that has a page to put or
+//! to get. [`Guests`] is the one over a reserve. A [`Supply`] belongs to the calling thread: it is
+//! where frames come from and go back to.
 //!
 //! # Locks
-//! One for each seat of [`Guests`], tried from the thread's own on; held while the work runs, which is one put
-//! or get, or a few, or as long as a cleaner writes. Nothing else is taken under it.
+//! One for each seat of [`Guests`], tried from the thread's own on. It is held while the work runs,
+//! which is one put or get, or a few, or as long as a cleaner writes. No other lock is taken under
+//! it.
 
 use crate::platform::Slots;
 use framewright::frame::{AllocError, Seat as FrameSeat};
@@ -24,28 +25,29 @@ use framewright::{Context, CpuId, Frame, Mobility, Order};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Whoever keeps guests' pages, for many threads: lends a store for one piece of work.
+/// A store of guests' pages for many threads: lends one thread a store for one piece of work.
 pub trait Tenancy: Sync {
-    /// Runs `work` once with a store, which is nobody else's meanwhile.
+    /// Runs `work` once with a store that no other thread uses meanwhile.
     ///
-    /// What one thread put by one call, every other gets by the next. `work` is short, and does not come back to the
-    /// tenancy: it might wait for itself.
+    /// What one thread put by one call, every other gets by the next. `work` must be short, and
+    /// must not come back to the tenancy: it might wait for itself.
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store));
 
-    /// Has up to `pages` dirty pages written: `write` is called with each one's key and contents, and says
-    /// whether it is on its device now: see [`Guest::clean`]. Where nobody keeps dirty pages nothing happens.
+    /// Has up to `pages` dirty pages written: calls `write` with the key and contents of each,
+    /// which returns whether the page is on its device now: see [`Guest::clean`]. Does nothing if
+    /// the store keeps no dirty pages.
     fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) -> Cleaned {
         let _ = (pages, write);
         Cleaned::default()
     }
 }
 
-/// A seat that keeps to watermarks, and whoever gives memory back when there is too little.
+/// A seat that observes watermarks, and the clients that give memory back when there is too little.
 #[derive(Debug)]
 pub struct Reclaiming<'s, 'c, 'r, 'z, 'm, P> {
     /// The seat.
     pub seat: &'s mut reclaim::Seat<'r, 'z, 'm, P>,
-    /// Who is asked.
+    /// The clients that are asked.
     pub clients: Clients<'c, FrameSeat<'z, 'm, P>>,
     /// What a request may wait for.
     pub context: Context,
@@ -67,25 +69,22 @@ impl<P: Relax + Barrier> Supply for Reclaiming<'_, '_, '_, '_, '_, P> {
     }
 }
 
-/// A seat of the reserve is taken already, or there is none of that number.
+/// A seat of the reserve is taken already, or it has none of that number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSeat(pub CpuId);
 
 impl fmt::Display for NoSeat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the reserve has no seat for {}, or somebody has it",
-            self.0
-        )
+        write!(f, "the reserve has no seat for {}, or it is taken", self.0)
     }
 }
 
 impl std::error::Error for NoSeat {}
 
-/// Seats of a reserve, one for each CPU slot, lent to whichever thread has something to do.
+/// Seats of a reserve, one for each CPU slot, lent to threads for one piece of work.
 ///
-/// A thread takes the seat of its own slot, or the next one that nobody has at the moment. About 20 ns.
+/// A thread takes the seat of its own slot, or the next one that is free at the moment. About 20
+/// ns.
 ///
 /// ```
 /// use framewright::reserve::{Key, PoolConfig, Reserve, ReserveLayout};
@@ -123,11 +122,11 @@ pub struct Guests<'r, 'm, P> {
 }
 
 impl<'r, 'm, P: Relax + Contents> Guests<'r, 'm, P> {
-    /// The seats 0 to `slots.count() - 1` of `reserve`, until it is dropped. `slots` are those of the threads'
-    /// other seats, so that a thread that has one finds its own.
+    /// The seats 0 to `slots.count() - 1` of `reserve`, until it is dropped. `slots` are those of
+    /// the threads' other seats, so that a thread with such a seat finds its own.
     ///
     /// # Errors
-    /// One of them is not to be had. None is taken then.
+    /// One of them cannot be had. None is taken then.
     pub fn new(reserve: &'r Reserve<'m, P>, slots: Slots) -> Result<Self, NoSeat> {
         let seat = |cpu| reserve.guest(CpuId(cpu)).ok_or(NoSeat(CpuId(cpu)));
         let seats = (0..slots.count()).map(|cpu| seat(cpu).map(Mutex::new));
@@ -145,7 +144,7 @@ impl<'r, 'm, P: Relax + Contents> Guests<'r, 'm, P> {
         for seat in rest.iter().chain(before) {
             match seat.try_lock() {
                 Ok(guest) => return guest,
-                // Work panicked, not the guest: what that left is whole.
+                // The work panicked, not the guest, so its state is intact.
                 Err(TryLockError::Poisoned(guest)) => return guest.into_inner(),
                 Err(TryLockError::WouldBlock) => {}
             }
@@ -232,7 +231,7 @@ mod tests {
         let refused = Guests::new(&reserve, Slots::new(1)).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the reserve has no seat for cpu 0, or somebody has it"
+            "the reserve has no seat for cpu 0, or it is taken"
         );
         drop(guests);
         assert!(Guests::new(&reserve, Slots::new(4)).is_err());

@@ -7,9 +7,9 @@ use framewright::reserve::{
 use framewright::stats::LatencyHistogram;
 use std::time::Instant;
 
-/// An area of contiguous frames, of either kind, that notes how long each call took that wanted a run.
+/// An area of contiguous frames, of either kind, that notes how long each call for a run took.
 ///
-/// The engine reads no clock; here two readings are added to a call, some 20 to 50 ns each.
+/// The engine reads no clock; this adds two readings to a call, some 20 to 50 ns each.
 #[derive(Clone, Debug)]
 pub struct Timed<A> {
     area: A,
@@ -34,7 +34,7 @@ impl<A> Timed<A> {
         &self.taken
     }
 
-    /// Nanoseconds of calls that got none.
+    /// Nanoseconds of calls that got no run.
     #[must_use]
     pub const fn failed(&self) -> &LatencyHistogram {
         &self.failed

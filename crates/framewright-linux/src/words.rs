@@ -1,8 +1,8 @@
-//! Bytes of memory that everybody sees as atomic words.
+//! Bytes of memory that all threads access as atomic words.
 //!
-//! All accesses have the size of a word, also where only some of its bytes are meant: the language
+//! All accesses have the size of a word, even if only some of its bytes are meant: the language
 //! does not define accesses of different sizes to the same memory by several threads. They are
-//! relaxed: the order among those who use an object is made by how it gets from one to the other.
+//! relaxed: handing an object from one thread to another orders their accesses.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,8 +13,8 @@ const BYTES: usize = size_of::<u64>();
 /// A word's number and some of its bytes.
 type Part = (usize, Range<usize>);
 
-/// `bytes` as those of the first word if it is not meant as a whole, whole words, and those of
-/// the last word; each word by its number.
+/// Splits `bytes` into those of the first word if it is not covered as a whole, whole words, and
+/// those of the last word; each word by its number.
 fn parts(bytes: Range<usize>) -> (Part, Range<usize>, Part) {
     let (first, last) = (bytes.start / BYTES, bytes.end / BYTES);
     let (head, tail) = (bytes.start % BYTES, bytes.end % BYTES);
@@ -26,8 +26,8 @@ fn parts(bytes: Range<usize>) -> (Part, Range<usize>, Part) {
     ((first, head), whole..last, (last, 0..tail))
 }
 
-/// Changes some bytes of one word to those of `value`, and leaves the others to whoever changes
-/// them at the same moment.
+/// Changes some bytes of one word to those of `value`, and leaves the others alone, which other
+/// threads may change at the same moment.
 fn change(word: Option<&AtomicU64>, bytes: Range<usize>, value: u64) {
     let Some(word) = word.filter(|_| !bytes.is_empty()) else {
         return;
@@ -64,7 +64,7 @@ pub(crate) fn zero(words: &[AtomicU64], bytes: Range<usize>) {
 pub(crate) fn copy(from: &[AtomicU64], bytes: Range<usize>, to: &[AtomicU64], at: usize) {
     let start = bytes.start;
     let (head, whole, tail) = parts(at..at + bytes.len());
-    // The bytes that belong into word `number` of `to`, where only `part` of them are to be had.
+    // The bytes for word `number` of `to`, of which only `part` exist.
     let gather = |number: usize, part: Range<usize>| {
         let mut value = [0; BYTES];
         for nth in part {
@@ -82,7 +82,7 @@ pub(crate) fn copy(from: &[AtomicU64], bytes: Range<usize>, to: &[AtomicU64], at
             to.store(from.load(Relaxed), Relaxed);
         }
     } else {
-        // No two objects lie so; what is right need not be fast.
+        // No two objects lie so; correctness is enough, speed is not needed.
         for number in whole {
             to[number].store(gather(number, 0..BYTES), Relaxed);
         }

@@ -176,6 +176,6 @@ fn of_two_threads_the_sums_are_those_of_both() {
     assert!(pageblocks >= 800, "{pageblocks} for 800 blocks");
     assert_eq!(
         after[0].acquisitions, before[0].acquisitions,
-        "nobody was stopped"
+        "no CPU was stopped"
     );
 }

@@ -16,7 +16,7 @@
 //! pages are compared with what was written before.
 
 #[path = "../frames/machine.rs"]
-#[expect(dead_code, reason = "nobody is bound to a CPU here")]
+#[expect(dead_code, reason = "no thread is bound to a CPU here")]
 mod machine;
 mod memory;
 

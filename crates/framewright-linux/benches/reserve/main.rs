@@ -89,9 +89,7 @@ fn takes(
     let mut times = histogram();
     let mut full = full;
     if full.is_none() {
-        let all = reserve
-            .alloc_contig(FRAMES, 1)
-            .expect("nobody owns a frame");
+        let all = reserve.alloc_contig(FRAMES, 1).expect("no frame is owned");
         reserve.release(all).expect("owned");
     }
     for _ in 0..rounds {

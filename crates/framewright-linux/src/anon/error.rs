@@ -7,14 +7,14 @@ use std::fmt;
 /// Why there is no region. Nothing is left behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AnonError {
-    /// There is no address space for it, or it cannot be had over this RAM.
+    /// There is no address space for it, or it is not possible over this RAM.
     Window(WindowError),
     /// The process has as many regions as the handler of faults can know.
     Regions {
-        /// How many that is.
+        /// The limit.
         max: usize,
     },
-    /// The host did not let a handler of faults be installed; an errno.
+    /// The host did not allow a handler of faults to be installed; an errno.
     Handler(i32),
 }
 
@@ -42,7 +42,7 @@ pub enum PageError {
     NotPopulated(Page),
     /// The page is pinned.
     Pinned(Page),
-    /// The page is pinned as often as can be counted.
+    /// The page has as many pins as can be counted.
     Pins(Page),
     /// There is no frame for a page.
     Frames(AllocError),

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// The calling process, where a file descriptor of one is expected (Linux 6.14).
 const PIDFD_SELF: c_int = -10_000;
 
-/// Address ranges whose page tables are to be filled.
+/// Address ranges with page tables that are to be filled.
 pub(super) struct Fill<const N: usize> {
     ranges: [iovec; N],
     len: usize,
@@ -24,7 +24,7 @@ impl<const N: usize> Fill<N> {
         }
     }
 
-    /// One range more, if there is room; joined with the last one if it goes on there.
+    /// Adds a range, if there is room; joins it with the last one if it continues that.
     pub(super) fn add(&mut self, bytes: Range<*mut u8>) {
         let len = bytes.end.addr() - bytes.start.addr();
         if let Some(last) = self.len.checked_sub(1).map(|last| &mut self.ranges[last])
@@ -40,9 +40,9 @@ impl<const N: usize> Fill<N> {
         }
     }
 
-    /// Fills the page tables, so that the first access of each page is no fault: 16 pages at a time,
-    /// where their frames follow one another, and writable at once, because shared memory keeps no
-    /// account of who writes. Only saves time: what the kernel refuses is filled by faults.
+    /// Fills the page tables, so that the first access of each page is no fault: 16 pages at a
+    /// time, where their frames follow one another, and writable at once, because shared memory
+    /// keeps no account of writers. Only saves time: what the kernel refuses, faults fill.
     pub(super) fn fill(&self) {
         if self.len == 0 {
             return;

@@ -1,7 +1,8 @@
-// UNSAFETY: a region is made known to the handler of faults by its address, and must live as long as
-// it is known.
+// UNSAFETY: the handler of faults knows a region by its address, and the region must live as long
+// as it is known.
 
-//! Anonymous memory whose frames really move: user addresses stay, the frames behind them change.
+//! Anonymous memory with frames that really move: user addresses stay, the frames behind them
+//! change.
 //!
 //! ```text
 //!   pages      0     1     2     3     4     5        a region: a window of address space
@@ -15,46 +16,47 @@
 //! ```
 //!
 //! [`Anon::populate`] puts frames of the engine's zone, all zero, behind pages; from then on users
-//! load and store at their addresses, with nothing in between. [`Anon::discard`] gives the frames back.
-//! As a [`Migrate`] it moves contents in batches of up to 64: what a batch costs is the number of
-//! mappings that it ends in, so targets are exchanged until few are left (1.2 µs each, with all calls
+//! load and store directly at their addresses. [`Anon::discard`] gives the frames back. As a
+//! [`Migrate`] it moves contents in batches of up to 64. The cost of a batch is the number of
+//! mappings that it ends in, so targets are exchanged until few remain (1.2 µs each, with all calls
 //! together 2 to 3 µs). Blocks of any order move as a whole.
 //!
-//! # Who touches a page while it moves
-//! The kernel sends it SIGSEGV, and a handler lets it sleep until the batch is done: then
-//! the load or store is made again. It sees the old contents before or the new ones after, which are
-//! the same. This goes for loads and stores. A system call that is handed such an address says EFAULT
-//! if the page moves at that moment: [pin](Anon::pin) what is handed to the kernel, and what devices
-//! write to.
+//! # When a thread touches a page that moves
+//! The kernel sends it SIGSEGV, and a handler lets it sleep until the batch is done: then the load
+//! or store is made again. It sees the old contents before or the new ones after, which are the
+//! same. This holds for loads and stores. A system call that is handed such an address says EFAULT
+//! if the page moves at that moment: [pin](Anon::pin) pages that are handed to the kernel, and
+//! pages that devices write to.
 //!
-//! Other handlers of signals must not touch a region if their signal can come in a thread that calls the
-//! region's methods, or has its pages moved: if it comes while that thread holds the gate, the
-//! handler waits for the thread that it interrupted, and both for ever. Block such signals in those threads, or
-//! leave the region alone in the handler.
+//! Other handlers of signals must not touch a region if their signal can come in a thread that
+//! calls the region's methods, or has its pages moved. If it comes while that thread holds the
+//! gate, the handler waits for the thread that it interrupted, and both for ever. Block such
+//! signals in those threads, or leave the region alone in the handler.
 //!
-//! # What is not populated
-//! Must not be touched. Mostly that is SIGSEGV as anywhere else. But a page between two populated
-//! ones may show a frame of somebody else's, because they are shown by one mapping: as freed
-//! memory of a heap may be somebody else's.
+//! # Pages that are not populated
+//! They must not be touched. Mostly that is SIGSEGV as anywhere else. But a page between two
+//! populated ones may show a frame of another user, because one mapping shows them all: like freed
+//! memory of a heap, which may have another user by then.
 //!
 //! # Invariants
-//! - **N1** A populated page shows its frame, or nothing; what it shows nobody else's page does.
-//! - **N2** While contents are copied, nobody has access to the page: the call that took it away has
-//!   also taken the translations away, on all CPUs.
-//! - **N3** What is pinned stays where it is.
-//! - **N4** A batch that does not fit into the limit of mappings is refused before anything is done.
-//!   What the kernel refuses later is hidden, not lost: who touches it tries again to show it.
+//! - **N1** A populated page shows its frame, or nothing; no other populated page shows that frame.
+//! - **N2** While contents are copied, no thread has access to the page: the call that took it away
+//!   has also taken the translations away, on all CPUs.
+//! - **N3** Pinned pages keep their frames.
+//! - **N4** A batch that does not fit into the limit of mappings is refused before anything is
+//!   done. What the kernel refuses later is hidden, not lost: a thread that touches it tries again
+//!   to show it.
 //!
 //! # Locks
-//! A region's gate, for whatever changes it; a batch holds it for some 50 µs. Taken by nobody who
-//! holds a lock of the engine; frames are allocated and freed outside of it.
+//! A region's gate, for every change of it; a batch holds it for some 50 µs. No holder of a lock of
+//! the engine takes it; frames are allocated and freed outside of it.
 //!
 //! # What is not here
-//! Sharing between pages (one page a frame); forking: a child has no access to a region, and ends by SIGSEGV if
-//! it touches one; paging out, which is [`paged`](crate::paged)'s.
+//! Sharing between pages (one page a frame); forking: a child has no access to a region, and ends
+//! by SIGSEGV if it touches one; paging out, which [`paged`](crate::paged) does.
 //!
 //! # Sources
-//! What was tried and lost: docs/design/0012-moving-frames-on-linux.md. Fault-around in Linux's
+//! Attempts that failed: docs/design/0012-moving-frames-on-linux.md. Fault-around in Linux's
 //! MADV_POPULATE_READ (5.14); process_madvise on the caller itself (6.14).
 
 mod error;
@@ -83,7 +85,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use table::Table;
 
-/// A discard of so many pages takes the access away; of fewer it would cost a mapping each.
+/// A discard of this many pages takes the access away; of fewer pages it would cost a mapping each.
 const UNMAP_PAGES: usize = 16;
 
 /// What a region did since it was made.
@@ -91,7 +93,7 @@ const UNMAP_PAGES: usize = 16;
 pub struct AnonStats {
     /// Batches of moves.
     pub batches: u64,
-    /// Pages whose contents moved.
+    /// Pages with contents that moved.
     pub moved_pages: u64,
     /// Calls that took access away.
     pub closed: u64,
@@ -105,8 +107,8 @@ pub struct AnonStats {
 
 /// A region of anonymous memory. See the [module's description](self).
 ///
-/// Frames behind pages that are still populated when it is dropped stay allocated: it has no seat to free
-/// them with. [Discard](Self::discard) its range first.
+/// Frames behind pages that are still populated when it is dropped stay allocated, because it has
+/// no seat to free them with. [Discard](Self::discard) its range first.
 ///
 /// ```
 /// use framewright::reclaim::{Migrate, Move, MoveState};
@@ -122,7 +124,7 @@ pub struct AnonStats {
 /// let one = PageRange::new(page, 1).unwrap();
 /// anon.populate(&mut seat, one, Order::ZERO)?;
 /// let address = anon.address(page)?.cast::<u64>();
-/// // SAFETY: populated, and nobody else's.
+/// // SAFETY: populated, and no other thread uses it.
 /// unsafe { address.write(42) };
 /// let to = seat.alloc(Order::ZERO, Mobility::Movable)?;
 /// let from = anon.frame_of(page).unwrap();
@@ -139,7 +141,7 @@ pub struct AnonStats {
 /// ```
 #[derive(Debug)]
 pub struct Anon {
-    // Before the region: it is not known to the handler any more when it goes.
+    // Before the region, so that the handler forgets it before it goes.
     _listed: Listed,
     region: Arc<Region>,
 }
@@ -151,7 +153,7 @@ impl Anon {
     /// where it is used. The first one of the process installs the handler of SIGSEGV.
     ///
     /// # Errors
-    /// What the host refused, a length that is none, or too many regions.
+    /// What the host refused, a length that no window can have, or too many regions.
     pub fn new(ram: Arc<Ram>, pages: u64) -> Result<Self, AnonError> {
         Self::over(Window::new(ram, pages).map_err(AnonError::Window)?)
     }
@@ -181,7 +183,8 @@ impl Anon {
             gate: Gate::default(),
             counts: Counts::default(),
         });
-        // SAFETY: lives at its place until it is not known any more: it is dropped after it.
+        // SAFETY: it lives at its place until the handler has forgotten it: it is dropped after
+        // that.
         let listed = unsafe { Listed::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
         Ok(Self {
             _listed: listed,
@@ -195,8 +198,8 @@ impl Anon {
         self.region.window.range()
     }
 
-    /// Where a page lies. The address is valid as long as the region is. Loads and stores there are
-    /// the caller's as far as the page is populated, wherever its frame is.
+    /// Where a page lies. The address is valid as long as the region is. Loads and stores there
+    /// belong to the caller as far as the page is populated, wherever its frame is.
     ///
     /// # Errors
     /// If the page is not in the region.
@@ -205,8 +208,8 @@ impl Anon {
         self.region.window.address(page).map_err(|_| outside)
     }
 
-    /// The frame behind a page at this moment, if it is populated. It may be another one as soon as
-    /// this returns, unless the page is [pinned](Self::pin).
+    /// The frame behind a page at this moment, if it is populated. Another frame may replace it as
+    /// soon as this returns, unless the page is [pinned](Self::pin).
     #[must_use]
     pub fn frame_of(&self, page: Page) -> Option<Frame> {
         let pages = self.region.pages_of(PageRange::new(page, 1)?).ok()?;
@@ -219,21 +222,21 @@ impl Anon {
         self.region.window.mappings()
     }
 
-    /// What it did so far.
+    /// All counters so far.
     #[must_use]
     pub fn stats(&self) -> AnonStats {
         self.region.stats()
     }
 
-    /// Puts movable frames, all zero, behind those pages of `range` that have none. Returns how many
-    /// that were.
+    /// Puts movable frames, all zero, behind the pages of `range` that have none. Returns how many
+    /// pages those were.
     ///
-    /// Blocks are taken as large as `largest` where pages and frames allow: what is populated at
-    /// once, by large blocks, moves with few mappings. The frames are of the seat's zone, which must be the
-    /// region's RAM. About 0.5 µs a page in long runs.
+    /// Takes blocks of up to `largest` where pages and frames allow: memory that is populated at
+    /// once, by large blocks, moves with few mappings. The frames are of the seat's zone, which
+    /// must be the region's RAM. About 0.5 µs a page in long runs.
     ///
     /// # Errors
-    /// No frame, or no more mappings. No page is populated then that was not before.
+    /// No frame, or no more mappings. The populated pages are the same as before.
     pub fn populate<P: Relax + Barrier>(
         &self,
         seat: &mut Seat<'_, '_, P>,
@@ -257,7 +260,7 @@ impl Anon {
         done
     }
 
-    /// Blocks for all unpopulated pages of `pages`, zeroed.
+    /// Takes zeroed blocks for all unpopulated pages of `pages`.
     fn take_blocks<P: Relax + Barrier>(
         &self,
         seat: &mut Seat<'_, '_, P>,
@@ -290,8 +293,8 @@ impl Anon {
         Ok(())
     }
 
-    /// Shows the blocks, except those whose pages somebody else has populated meanwhile: these are
-    /// `unused`. Returns how many pages; or none is shown.
+    /// Shows the blocks, except those with pages that another thread has populated meanwhile, which
+    /// become `unused`. Returns how many pages it shows; on an error it shows none.
     fn show_blocks(&self, blocks: &mut [Block], unused: &mut Vec<Block>) -> Result<u64, PageError> {
         let region = &self.region;
         let _shut = region.gate.shut();
@@ -342,14 +345,15 @@ impl Anon {
 
     fn hide<'b>(&self, blocks: impl Iterator<Item = &'b Block>) {
         for block in blocks {
-            // Refused: it shows frames that are nobody's, and is not populated.
+            // If the kernel refuses, it shows free frames, but is not populated.
             let _ = self.region.window.unmap(self.region.range(&block.pages()));
         }
     }
 
-    /// Takes the frames from behind the pages of `range` and frees them. Returns how many that were.
+    /// Takes the frames behind the pages of `range` away and frees them. Returns how many.
     ///
-    /// The seat is one of the zone that they came from. Of larger blocks a part may be discarded.
+    /// The seat must be one of the zone that they came from. A part of a larger block may be
+    /// discarded.
     ///
     /// # Errors
     /// A page is pinned, or the kernel refuses. All is as before then.
@@ -360,7 +364,7 @@ impl Anon {
     ) -> Result<u64, PageError> {
         let pages = self.region.pages_of(range)?;
         let mut runs: Vec<Run> = Vec::new();
-        // Nothing is allocated with the gate shut: that might have to wait for a move.
+        // Allocates nothing while the gate is shut: an allocation might have to wait for a move.
         while let Some(more) = self.take_away(seat, &pages, &mut runs)? {
             runs.reserve(more);
         }
@@ -371,8 +375,8 @@ impl Anon {
         Ok(runs.iter().map(|run| run.frames()).sum())
     }
 
-    /// The frames from behind `pages`, which are unpopulated then. Or how much room `runs` has to
-    /// have for them: then nothing has changed.
+    /// Takes the frames behind `pages`, which are unpopulated then. Or returns how much room `runs`
+    /// must have for them; then nothing has changed.
     fn take_away<P: Relax + Barrier>(
         &self,
         seat: &Seat<'_, '_, P>,
@@ -452,7 +456,7 @@ impl Migrate for Anon {
     }
 }
 
-/// Pages whose frames stay where they are.
+/// Pages with frames that stay in place.
 #[derive(Debug)]
 #[must_use = "dropped, it pins nothing"]
 pub struct Pin<'a> {
@@ -477,7 +481,7 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// A block behind as many pages, which may still have to be shown there.
+/// A block behind as many pages, which may not be shown there yet.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     page: usize,
@@ -491,14 +495,14 @@ impl Block {
     }
 }
 
-/// A block of `order`, or as large as it is to be had.
+/// Takes a block of `order`, or the largest that can be had.
 fn take_block<P: Relax + Barrier>(
     seat: &mut Seat<'_, '_, P>,
     order: u8,
 ) -> Result<(Frame, Order), AllocError> {
     for order in (1..=order).rev() {
         let order = Order::new(order).expect("not above the zone's largest");
-        // Nobody is stopped for a large one: smaller ones do.
+        // Stops no CPU for a large block: smaller ones will do.
         if let Some(frame) = seat.try_alloc(order, Mobility::Movable) {
             return Ok((frame, order));
         }

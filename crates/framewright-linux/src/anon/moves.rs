@@ -1,4 +1,4 @@
-//! Contents move, and what the pages show with them.
+//! Moves contents, and shows the pages with their new frames.
 
 use super::fill::Fill;
 use super::plan::{BATCH, Piece, exchange_targets};
@@ -11,10 +11,10 @@ use framewright::{Frame, Run};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The most pages that are moved at once, unless one block has more: see [`BATCH`].
+/// The most pages that are moved at once, unless a single block has more: see [`BATCH`].
 const BATCH_PAGES: u64 = 512;
 
-/// So many unpopulated pages, at most, are shown with their neighbours by one mapping.
+/// At most this many unpopulated pages are shown with their neighbours by one mapping.
 const GAP_PAGES: usize = 64;
 
 impl Region {
@@ -33,7 +33,8 @@ impl Region {
 
     /// One batch: at most [`BATCH`] moves.
     fn migrate(&self, moves: &mut [Move]) {
-        // Without the gate: a batch of somebody else's keeps nobody waiting.
+        // A look without the gate, so that a batch without pages of this region need not wait for
+        // it.
         let is_mine =
             |one: &Move| one.state == MoveState::Unknown && self.table.page_of(one.from).is_some();
         if !moves.iter().any(is_mine) {
@@ -84,12 +85,12 @@ impl Region {
             }
             rest = others;
         }
-        // Who waits may go on: what follows only saves faults.
+        // Threads that wait may go on: the rest only saves faults.
         drop(shut);
         fill.fill();
     }
 
-    /// What is to be done for a move of the region's, or why nothing is.
+    /// The piece for a move of the region's, or why it stays.
     fn piece(&self, nth: usize, one: &Move) -> Result<Piece, MoveState> {
         let page = self.table.page_of(one.from).ok_or(MoveState::Unknown)?;
         let pages = one.order.frames();
@@ -119,7 +120,7 @@ impl Region {
         })
     }
 
-    /// Says which pieces can be shown together, and gives them their targets.
+    /// Decides which pieces can be shown together, and gives them their targets.
     fn plan(&self, pieces: &mut [Piece]) {
         let mut end = None;
         for piece in pieces.iter_mut() {
@@ -132,11 +133,12 @@ impl Region {
         exchange_targets(pieces);
     }
 
-    /// Moves pieces with nothing populated between them: `Moved`, or `Busy` if nothing was done.
+    /// Moves pieces with no populated page between them. Returns `Moved`, or `Busy` if it moved
+    /// nothing.
     fn move_together(&self, pieces: &mut [Piece]) -> MoveState {
         let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
         let pages = self.gap_before(first.page)..self.gap_after(last.page + last.pages);
-        // From here on nobody accesses the pages: the translations are gone when this returns.
+        // From here on no thread can access the pages: the translations are gone when this returns.
         if self.window.unmap(self.range(&pages)).is_err() {
             return MoveState::Busy;
         }
@@ -171,13 +173,13 @@ impl Region {
     /// Shows `pages` with the shift of `piece`, which is among them, as far as there are frames.
     fn show(&self, pages: Range<usize>, piece: &Piece) {
         let frames = self.window.ram().frames().frames();
-        // Frames in front of the piece's, and behind its first, that exist.
+        // Frames that exist in front of the piece's first, and behind it.
         let before = (piece.page - pages.start).min(piece.to as usize);
         let after = (pages.end - piece.page).min((frames - piece.to) as usize);
         let first = self.frame(piece.to - before as u64);
         let run = Run::new(first, (before + after) as u64).expect("it is in RAM");
         self.counts.shown.fetch_add(1, Relaxed);
-        // Refused: hidden until somebody touches it, who shows it then.
+        // If the kernel refuses, they stay hidden until a thread touches them and shows them.
         if self
             .window
             .remap(self.page(piece.page - before), run, Access::Write, false)
@@ -212,8 +214,8 @@ impl Region {
     }
 }
 
-/// Sorts the pieces by page, and leaves out what overlaps with one before: somebody asked for it
-/// twice. Returns how many remain.
+/// Sorts the pieces by page, and leaves out pieces that overlap with one before, which were asked
+/// for twice. Returns how many remain.
 fn sort_and_part(pieces: &mut [Piece], moves: &mut [Move]) -> usize {
     pieces.sort_unstable_by_key(|piece| (piece.page, piece.nth));
     let (mut len, mut end) = (0, 0);

@@ -1,12 +1,12 @@
-//! Which target each block of a batch gets, so that as few mappings as possible come about.
+//! Which target each block of a batch gets, so that the batch ends in as few mappings as possible.
 //!
-//! A mapping shows consecutive frames at consecutive pages: it is a *shift*, frame less page. Blocks
-//! side by side in the region, with nothing but unpopulated pages between them, can be shown by one
-//! mapping if their targets have one shift. Pages between them then show frames that are not theirs,
-//! which nobody sees: nothing is populated there.
+//! A mapping shows consecutive frames at consecutive pages: it is a *shift*, frame less page. One
+//! mapping can show neighbouring blocks of the region, with only unpopulated pages between them, if
+//! their targets have one shift. The pages between them then show frames of other users, but no
+//! thread sees them, because these pages are not populated.
 
-/// How many moves are made at once, at most: so long are the users of their pages kept waiting.
-/// 64 copies are some 20 us.
+/// The most moves that are made at once: this bounds how long the users of their pages wait. 64
+/// copies are some 20 us.
 pub(super) const BATCH: usize = 64;
 
 /// A block that moves.
@@ -16,19 +16,19 @@ pub(super) struct Piece {
     pub(super) page: usize,
     /// Its pages, a power of two.
     pub(super) pages: usize,
-    /// Where it is, as counted from the first frame.
+    /// Its place, counted from the first frame.
     pub(super) from: u64,
-    /// Where it will be.
+    /// Its new place.
     pub(super) to: u64,
     /// Its move.
     pub(super) nth: usize,
-    /// Whether there is something else between it and the one before.
+    /// Whether a populated page lies between it and the one before.
     pub(super) is_first: bool,
     /// Whether the one before has another shift, or `is_first`.
     pub(super) is_cut: bool,
 }
 
-/// A target that is not given yet.
+/// A target that no piece has yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Target {
     at: u64,
@@ -36,11 +36,11 @@ struct Target {
     is_given: bool,
 }
 
-/// Exchanges the targets of `pieces`, which are sorted by page, among those of one length, and says
-/// of each whether its mapping ends before it.
+/// Exchanges the targets of `pieces`, which are sorted by page, among those of one length, and
+/// decides for each whether its mapping ends before it.
 ///
-/// Greedy: of all free targets for a block, the one whose shift fits most of its successors, the
-/// lowest of several. At most `BATCH`² steps for each mapping that comes of it.
+/// Greedy: of all free targets for a block, it takes the one with the shift that fits most of its
+/// successors, the lowest of several. At most `BATCH`² steps for each mapping that results.
 pub(super) fn exchange_targets(pieces: &mut [Piece]) {
     assert!(pieces.len() <= BATCH, "a batch has at most {BATCH} pieces");
     let mut targets = [Target::default(); BATCH];
@@ -76,8 +76,8 @@ pub(super) fn exchange_targets(pieces: &mut [Piece]) {
     }
 }
 
-/// How many of `pieces` fit targets with the shift that target `first` gives the first of them; each
-/// is told with its target.
+/// How many of `pieces` fit targets with the shift that target `first` gives the first of them.
+/// Each comes with its target.
 fn fitting(
     pieces: &[Piece],
     targets: &[Target],
@@ -154,7 +154,7 @@ mod tests {
         let mut some = pieces(&[(0, 4, 64), (4, 1, 7), (5, 1, 68), (8, 4, 32)]);
         exchange_targets(&mut some);
         let of = |n: usize| (some[n].pages, some[n].to);
-        // 64 is followed by 68 for one page, and then nothing fits.
+        // 68 follows 64 for one page, and then no other target fits.
         assert_eq!([0, 1].map(of), [(4, 64), (1, 68)]);
         assert_eq!([2, 3].map(of), [(1, 7), (4, 32)]);
         assert_eq!(cuts(&some), 3);

@@ -9,7 +9,7 @@ use rustix::thread::{NanosleepRelativeResult, nanosleep};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a region consists of: what the handler of faults sees, too.
+/// The parts of a region, which the handler of faults sees, too.
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) window: Window,
@@ -29,7 +29,7 @@ pub(super) struct Counts {
 }
 
 impl Region {
-    /// The pages of `range` as counted from the first.
+    /// The pages of `range`, counted from the first.
     pub(super) fn pages_of(&self, range: PageRange) -> Result<Range<usize>, PageError> {
         let all = self.window.range();
         if range.start() < all.start() || range.start() > all.end() {
@@ -52,12 +52,12 @@ impl Region {
         PageRange::new(self.page(pages.start), pages.len() as u64).expect("they are in the window")
     }
 
-    /// All pages, as counted from the first.
+    /// How many pages it has.
     pub(super) fn page_count(&self) -> usize {
         self.window.range().pages() as usize
     }
 
-    /// Shows a populated page if it is hidden. Returns whether it is to be seen.
+    /// Shows a populated page if it is hidden. Returns whether it is visible.
     fn show_again(&self, nth: usize) -> bool {
         let Some(_shut) = self.gate.try_shut() else {
             return true;
@@ -104,7 +104,8 @@ impl Touched for Region {
         let Some(frame) = self.table.frame(nth) else {
             return Touch::Wrong;
         };
-        // What was moving is there now; or the kernel refused to show it, and may do it by now.
+        // A page that was moving is there now; or the kernel refused to show it, and may agree by
+        // now.
         if !self.is_shown(nth, frame) && !self.show_again(nth) {
             pause();
         }

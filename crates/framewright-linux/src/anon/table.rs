@@ -8,7 +8,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Bits of an entry that say which frame, plus one; the pins are above.
+/// Bits of an entry for the frame, plus one; the pins are above.
 const FRAME_BITS: u32 = 44;
 const FRAME: u64 = (1 << FRAME_BITS) - 1;
 const ONE_PIN: u64 = 1 << FRAME_BITS;
@@ -21,8 +21,9 @@ const _: () = assert!((FRAME as u128) * FRAME_BYTES as u128 > 1 << 54);
 /// each frame (the reverse map). Pages and frames are counted from the first.
 ///
 /// # Invariants
-/// - `frames[pages[p]] == p` for every populated page, and a frame that no page has says so.
-/// - Only who has shut the gate writes; everybody reads.
+/// - `frames[pages[p]] == p` for every populated page, and the entry of a frame without a page says
+///   so.
+/// - Only the thread that has shut the gate writes; every thread may read.
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Mapping,
@@ -30,7 +31,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// For `pages` pages over `frames`, none of them populated. What is not touched costs nothing.
+    /// For `pages` pages over `frames`, none of them populated. Parts that are not touched cost no
+    /// memory.
     pub(super) fn new(pages: usize, frames: Run) -> Result<Self, Errno> {
         Ok(Self {
             pages: Mapping::anonymous(pages * 8)?,
@@ -49,18 +51,18 @@ impl Table {
         self.frames.page_of(frame)
     }
 
-    /// `frame` is behind `page`, on which there is no pin.
+    /// Puts `frame` behind `page`, which has no pin.
     pub(super) fn set(&self, page: usize, frame: Frame) {
         self.frames.set(frame, Some(page));
         self.page(page).store(self.frames.number(frame), Release);
     }
 
-    /// No page is in front of `frame`.
+    /// Records that `frame` has no page.
     pub(super) fn forget(&self, frame: Frame) {
         self.frames.set(frame, None);
     }
 
-    /// Nothing is behind `page`.
+    /// Records that `page` has no frame.
     pub(super) fn clear(&self, page: usize) {
         self.page(page).store(0, Release);
     }
@@ -69,7 +71,7 @@ impl Table {
         self.page(page).load(Relaxed) >= ONE_PIN
     }
 
-    /// Whether one pin more can be counted.
+    /// Whether one more pin can be counted.
     pub(super) fn has_room_for_a_pin(&self, page: usize) -> bool {
         self.page(page).load(Relaxed) >> FRAME_BITS < PINS_MAX
     }

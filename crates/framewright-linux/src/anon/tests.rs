@@ -25,7 +25,7 @@ fn region(host: &Host<Fenced>) -> Anon {
 
 fn first_word(anon: &Anon, nth: usize) -> u64 {
     let address = anon.address(anon.region.page(nth)).unwrap();
-    // SAFETY: the page is populated, and nobody writes to it.
+    // SAFETY: the page is populated, and no thread writes to it.
     unsafe { address.cast::<u64>().read_volatile() }
 }
 

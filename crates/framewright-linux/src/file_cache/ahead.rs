@@ -1,4 +1,4 @@
-//! How much to read when a page is not there.
+//! How much to read when a page is missing.
 
 /// What a reader of a file has read in so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -10,8 +10,9 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// A page is missing; `wanted` pages from it on are asked for, and the reader's last page was
-    /// `last`. How many to read from it on: more than he wants if he reads in sequence, twice as many each time, up to `max`.
+    /// A page is missing. The reader wants `wanted` pages from it on, and its last page was `last`.
+    /// Returns how many to read from it on: more than wanted if the reader reads in sequence, twice
+    /// as many each time, up to `max`.
     pub(super) fn window(&mut self, page: u64, wanted: u64, last: Option<u64>, max: u64) -> u64 {
         let wanted = wanted.clamp(1, max);
         let is_next = page == self.next && self.pages > 0;
@@ -20,7 +21,7 @@ impl Ahead {
             Some(last) => page == last || page == last.wrapping_add(1),
         };
         let pages = if is_next {
-            // As Linux's on-demand read-ahead grows: by four while small, by two then.
+            // Grows like Linux's on-demand read-ahead: by four while small, then by two.
             let times = if self.pages < max / 16 { 4 } else { 2 };
             (self.pages * times).clamp(wanted, max)
         } else if is_sequential {

@@ -1,4 +1,4 @@
-//! Pages go back to their files.
+//! Write-back: pages go back to their files.
 
 use super::files::{Inode, Io};
 use super::medium::{TRANSFER_PAGES, with_buffer, write_fully};
@@ -9,15 +9,15 @@ use crate::ram::FRAME_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Neighbouring pages that are being written. What is not said to be [done](Self::done) when it is dropped is
-/// dirty again.
+/// Neighbouring pages that are being written. Pages that are not [done](Self::done) when it is
+/// dropped are dirty again.
 struct Writing<'c, 's> {
     cache: &'c FileCache<'s>,
     inode: &'c Arc<Inode>,
     first: u64,
     ids: [u32; TRANSFER_PAGES],
     len: usize,
-    /// So many of them are in the file.
+    /// How many of them are in the file.
     done: usize,
 }
 
@@ -51,7 +51,7 @@ impl Drop for Writing<'_, '_> {
 }
 
 impl FileCache<'_> {
-    /// Says that a page is dirty that is [marked](Self::mark_dirty) so.
+    /// Lists a page as dirty that is [marked](Self::mark_dirty) so.
     fn list_dirty(&self, inode: &Arc<Inode>, page: u64) {
         let mut dirty = inode.dirty();
         dirty.pages.insert(page);
@@ -61,8 +61,8 @@ impl FileCache<'_> {
         }
     }
 
-    /// Makes a page dirty that the caller holds and has changed. First the mark and then the list: who
-    /// writes back goes the other way round, so that none is left out.
+    /// Makes a page dirty that the caller holds and has changed. It sets the mark first and then
+    /// lists the page. Write-back goes the other way round, so it misses no page.
     pub(super) fn mark_dirty(&self, inode: &Arc<Inode>, page: u64, id: u32) {
         let slot = self.table.slot(id);
         let file = inode.id;
@@ -78,8 +78,9 @@ impl FileCache<'_> {
         }
     }
 
-    /// Writes the first dirty pages from `from` on that are neighbours. Where to go on, if there was one; or the
-    /// error, after which they are dirty as before. The caller has the file's `writer` lock.
+    /// Writes the first run of neighbouring dirty pages from `from` on. Returns where to go on, if
+    /// there was one; or the error, after which they are dirty as before. The caller has the file's
+    /// `writer` lock.
     pub(super) fn write_next(
         &self,
         inode: &Arc<Inode>,
@@ -139,7 +140,7 @@ impl FileCache<'_> {
                 slot.hold();
                 return Some(id);
             }
-            // It moves: that does not take long.
+            // It is moving, which does not take long.
             locked = locked.wait();
         }
     }
@@ -162,7 +163,7 @@ impl FileCache<'_> {
             let read = self.ram.read(self.table.frame(*id), contents);
             debug_assert!(read.is_ok(), "the cache's frames are in its RAM");
         }
-        // The marks were taken first: what was written before that is in the length.
+        // The marks were taken first, so the length covers all that was written before.
         let offset = first * PAGE;
         let rest = writing.inode.len().saturating_sub(offset);
         let bytes = rest.min(writing.len as u64 * PAGE) as usize;
@@ -184,17 +185,17 @@ impl FileCache<'_> {
         }
     }
 
-    /// Writes everything of a file that is dirty, in the order of its pages, and has it brought to its device.
+    /// Writes all dirty pages of a file, in their order, and has the file brought to its device.
     ///
     /// What was written before the call survives a loss of power when this has returned. Pages that
-    /// others write meanwhile may be dirty afterwards: each page is written once at most, and none behind the last
-    /// that was dirty at the beginning, so that it ends however fast others write.
+    /// others write meanwhile may be dirty afterwards: this writes each page at most once, and none
+    /// behind the last one that was dirty at the beginning, so it ends however fast others write.
     ///
     /// # Errors
-    /// The first one that occurred. All pages were tried; those that could not be written stay dirty, and the next
-    /// call tries them again and says so again. Where the device did not sync, what was written since the last time
-    /// that it did is dirty again; and if some of that has been evicted, every call says so until it is written
-    /// anew, or truncated.
+    /// The first one that occurred. All pages were tried; those that could not be written stay
+    /// dirty, and the next call tries them again and reports them again. If the device did not
+    /// sync, the pages written since the last successful sync are dirty again; if some of these
+    /// have been evicted, every call reports it until they are written anew, or truncated.
     pub fn sync(&self, file: &OpenFile) -> Result<(), FileError> {
         self.check(file)?;
         let inode = &file.inode;
@@ -205,7 +206,7 @@ impl FileCache<'_> {
             && inode.needs_sync.load(Relaxed)
             && let Some(medium) = &io.medium
         {
-            // Nothing of this file is written meanwhile.
+            // No page of this file is written meanwhile.
             result = match medium.sync() {
                 Ok(()) => Self::note_synced(inode),
                 Err(error) => {
@@ -221,15 +222,16 @@ impl FileCache<'_> {
         result
     }
 
-    /// Writes everything of a file that is dirty now. The caller has its `writer` lock: nothing that was dirty before is
-    /// being written, and so is not among the dirty pages.
+    /// Writes all pages of a file that are dirty now. The caller has its `writer` lock, so no page
+    /// that was dirty before is being written, which would keep it out of the set of dirty pages.
     fn write_all(&self, inode: &Arc<Inode>, io: &Io) -> Result<(), FileError> {
         let mut result = Ok(());
         let mut from = 0;
         let Some(last) = inode.dirty().pages.last().copied() else {
             return result;
         };
-        // What is appended meanwhile is for the next one: else this would not end before who appends does.
+        // Leaves pages that are appended meanwhile to the next call: else this would not end before
+        // the appending does.
         while from <= last {
             match self.write_next(inode, io, from) {
                 Ok(None) => break,
@@ -243,12 +245,12 @@ impl FileCache<'_> {
         result
     }
 
-    /// Writes everything that is dirty, of all files, as far as it can be.
+    /// Writes all dirty pages of all files, as far as that is possible.
     pub(super) fn write_everything(&self) {
         for inode in self.files.every() {
             let io = inode.io();
             let writer = inode.writer();
-            // What could not be written stays dirty: who wants to know calls `sync`.
+            // Pages that could not be written stay dirty: a caller that needs to know calls `sync`.
             let _ = self.write_all(&inode, &io);
             drop(writer);
             drop(io);
@@ -256,7 +258,8 @@ impl FileCache<'_> {
         }
     }
 
-    /// Writes files back, the one that has been dirty for longest first, until so few are dirty as may be.
+    /// Writes files back, the one that has been dirty for longest first, until no more than the
+    /// limit are dirty.
     pub(super) fn limit_dirty_files(&self) {
         let max = self.options.dirty_files_max;
         let mut tries = self.files.dirty().len();
@@ -273,7 +276,7 @@ impl FileCache<'_> {
             inode.dirty().is_listed = false;
             let io = inode.io();
             let writer = inode.writer();
-            // What could not be written stays dirty: who wants to know calls `sync`.
+            // Pages that could not be written stay dirty: a caller that needs to know calls `sync`.
             let _ = self.write_all(&inode, &io);
             drop(writer);
             drop(io);
@@ -282,7 +285,8 @@ impl FileCache<'_> {
         }
     }
 
-    /// What was written is on the device, but for what was lost when that failed before.
+    /// Records that all written pages are on the device, except those that were lost when a sync
+    /// failed before.
     fn note_synced(inode: &Inode) -> Result<(), FileError> {
         let mut dirty = inode.dirty();
         dirty.unsynced.clear();
@@ -294,8 +298,9 @@ impl FileCache<'_> {
         Err(FileError::Sync { errno })
     }
 
-    /// A sync failed. The host may have dropped what was written since the last one, and not say so the next
-    /// time: so what the cache still has is dirty again, and what it has no more is lost.
+    /// Handles a failed sync. The host may have dropped what was written since the last one, and
+    /// not report it the next time. So the pages that the cache still has are dirty again, and
+    /// those that it no longer has are lost.
     fn distrust(&self, inode: &Arc<Inode>) {
         let unsynced = std::mem::take(&mut inode.dirty().unsynced);
         for page in unsynced {
@@ -309,10 +314,10 @@ impl FileCache<'_> {
         }
     }
 
-    /// Sees to it that less is dirty than may be, before more is.
+    /// Brings the number of dirty pages below the limit, before one more becomes dirty.
     pub(super) fn balance(&self) -> Result<(), FileError> {
         let max = self.options.dirty_max.max(1);
-        // Files that could not be written, one after the other.
+        // Files that could not be written, in a row.
         let mut failures = 0;
         loop {
             let pages = self.counters.dirty.load(Relaxed);
@@ -324,7 +329,7 @@ impl FileCache<'_> {
                 (list.pop_front(), list.len())
             };
             let Some(inode) = inode else {
-                // Somebody else is writing all that is dirty.
+                // Another thread is writing all that is dirty.
                 std::thread::yield_now();
                 continue;
             };
@@ -352,8 +357,8 @@ impl FileCache<'_> {
         }
     }
 
-    /// Writes a dirty page that is in the way, with its neighbours, if that can be done without waiting
-    /// for somebody else's writing.
+    /// Writes a dirty page that is in the way, with its neighbours, if it need not wait for another
+    /// thread's writing.
     pub(super) fn write_around(&self, key: PageKey) {
         let Some(inode) = self.files.get(key.file) else {
             return;
@@ -361,7 +366,7 @@ impl FileCache<'_> {
         if let Some(io) = inode.try_io()
             && let Some(_writer) = inode.try_writer()
         {
-            // What goes wrong leaves it dirty: the next sync says so.
+            // On an error the page stays dirty, and the next sync reports it.
             let _ = self.write_next(&inode, &io, key.page);
         }
         self.files.settle(&inode);

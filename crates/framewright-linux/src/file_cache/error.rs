@@ -2,8 +2,8 @@ use crate::ram::NotInRam;
 use framewright::frame::AllocError;
 use std::fmt;
 
-/// Why nothing was read or written. The cache and the file are as before, but for what had been done
-/// until then and was said.
+/// Why nothing was read or written. The cache and the file are as before, except for what the
+/// result says was done until then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileError {
     /// There is no frame for a page, and none could be evicted.
@@ -29,18 +29,18 @@ pub enum FileError {
         /// Why.
         errno: i32,
     },
-    /// The file's length could not be read, or set; an errno.
+    /// The file did not confirm that it is on its device; an errno.
     Length {
         /// Why.
         errno: i32,
     },
-    /// The file is shorter than the cache knows: somebody else has truncated it. See
+    /// The file is shorter than the cache knows: another program has truncated it. See
     /// [`refresh`](super::FileCache::refresh).
     Truncated {
         /// The page that is not there.
         page: u64,
     },
-    /// The page is not in the file.
+    /// The page is behind the end of the file.
     PastTheEnd {
         /// The page.
         page: u64,
@@ -56,7 +56,7 @@ pub enum FileError {
         /// The page.
         page: u64,
     },
-    /// As many pages are dirty as may be, and none could be written.
+    /// As many pages are dirty as may be, and no page could be written.
     Dirty {
         /// How many.
         pages: u64,
@@ -76,7 +76,10 @@ impl fmt::Display for FileError {
             Self::Sync { errno } => write!(f, "the file was not synced: {}", reason(errno)),
             Self::Length { errno } => write!(f, "the file's length: {}", reason(errno)),
             Self::Truncated { page } => {
-                write!(f, "page {page} is gone: somebody has truncated the file")
+                write!(
+                    f,
+                    "page {page} is gone: another program has truncated the file"
+                )
             }
             Self::PastTheEnd { page } => write!(f, "page {page} is past the end of the file"),
             Self::TooLong => f.write_str("a file has at most 2^63 - 1 bytes"),

@@ -1,4 +1,5 @@
-//! Files: their numbers, their lengths, and which of them are known again when they are opened again.
+//! Files: their numbers, their lengths, and which of them are recognised when they are opened
+//! again.
 
 use super::ahead::Ahead;
 use super::medium::{Medium, Stamp};
@@ -9,13 +10,13 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-/// Numbers of files, never used again in this process: what a store has of a file of one cache is never taken for
-/// another one's.
+/// The next number of a file. Numbers are never used again in this process, so what a store has of
+/// a file of one cache is never taken for that of another.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// What a file's transfers go through.
 pub(super) struct Io {
-    /// There while the file is open, or something of it is dirty.
+    /// Present while the file is open, or has dirty pages.
     pub(super) medium: Option<Arc<dyn Medium>>,
 }
 
@@ -31,11 +32,12 @@ impl fmt::Debug for Io {
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     pub(super) pages: BTreeSet<u64>,
-    /// Pages written since the last sync that succeeded: nobody knows whether they are on the device.
+    /// Pages written since the last sync that succeeded: it is unknown whether they are on the
+    /// device.
     pub(super) unsynced: BTreeSet<u64>,
     /// Those among them that were evicted when a sync failed.
     pub(super) lost: BTreeSet<u64>,
-    /// The file is in the list of those with dirty pages.
+    /// Whether the file is in the list of those with dirty pages.
     pub(super) is_listed: bool,
 }
 
@@ -43,18 +45,18 @@ pub(super) struct Dirty {
 #[derive(Debug)]
 pub(super) struct Inode {
     pub(super) id: u64,
-    /// Transfers share it; whoever changes the length otherwise than by writing has it alone.
+    /// Transfers share it; a thread that changes the length other than by writing has it alone.
     io: RwLock<Io>,
     /// One write-back at a time, so that versions of a page are written in order.
     writer: Mutex<()>,
     /// Its length for its users.
     pub(super) len: AtomicU64,
-    /// What its medium has at least.
+    /// The least length of its medium.
     pub(super) disk_len: AtomicU64,
     dirty: Mutex<Dirty>,
-    /// Something of it was changed by way of the cache since its state was last noted.
+    /// Whether the cache has changed it since its state was last noted.
     pub(super) was_written: AtomicBool,
-    /// Or since it was last brought to its device.
+    /// Whether the cache has changed it since it was last brought to its device.
     pub(super) needs_sync: AtomicBool,
 }
 
@@ -87,7 +89,7 @@ impl Inode {
         }
     }
 
-    /// The right to write back. What a medium's panic left is whole: see `Writing`.
+    /// The right to write back. The state after a medium's panic is intact: see `Writing`.
     pub(super) fn writer(&self) -> MutexGuard<'_, ()> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,11 +121,11 @@ impl Inode {
     }
 }
 
-/// A file that is open in a cache: what is read and written by way of it is the file's, also by way of every
-/// other one of the same file. Has its own memory of what was read last, for reading ahead.
+/// A file that is open in a cache. All handles of one file read and write the same contents,
+/// through the cache. Each has its own memory of what was read last, for reading ahead.
 ///
-/// Dropped, it is closed; the file's pages stay in the cache, and are found when the file is opened again, if
-/// nobody else has changed it meanwhile.
+/// Dropped, it is closed. The file's pages stay in the cache, and are found when the file is opened
+/// again, if no other program has changed it meanwhile.
 #[derive(Debug)]
 pub struct OpenFile {
     pub(super) inode: Arc<Inode>,
@@ -162,10 +164,10 @@ impl OpenFile {
         self.last.load(Relaxed).checked_sub(1)
     }
 
-    /// Notes the use of a page; whether it is another one than the last time.
+    /// Notes the use of a page. Returns whether it is another one than the last time.
     #[inline]
     pub(super) fn use_page(&self, page: u64) -> bool {
-        // Relaxed, and two operations: two threads with one handle are taken for one reader.
+        // Relaxed, and two operations: two threads with one handle count as one reader.
         let is_other = self.last.load(Relaxed) != page + 1;
         if is_other {
             self.last.store(page + 1, Relaxed);
@@ -184,11 +186,11 @@ impl Drop for OpenFile {
 struct Known {
     inode: Arc<Inode>,
     file: Option<(u64, u64)>,
-    // As many as there are handles, also of those that are never dropped: no loop reaches 2^64.
+    // As many as there are handles, including those that are never dropped: no loop reaches 2^64.
     handles: u64,
-    /// The state that its pages are of, where that can be known.
+    /// The state that its pages are of, if that can be known.
     stamp: Option<Stamp>,
-    /// It is in the queue of those that were closed; and was closed again since it came there.
+    /// It is in the queue of closed files; and whether it was closed again since it came there.
     is_queued: bool,
     is_recent: bool,
 }
@@ -197,7 +199,7 @@ struct Known {
 struct All {
     by_id: BTreeMap<u64, Known>,
     by_file: BTreeMap<(u64, u64), u64>,
-    /// Those that were closed, the first one first; each once, and some are open again.
+    /// Closed files, the first one first, each once; some are open again.
     closed: VecDeque<u64>,
 }
 
@@ -205,7 +207,7 @@ struct All {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     all: Mutex<All>,
-    /// Files with dirty pages, in the order in which they had the first.
+    /// Files with dirty pages, in the order in which they had their first one.
     dirty: Mutex<VecDeque<Arc<Inode>>>,
 }
 
@@ -233,8 +235,8 @@ impl Files {
             .collect()
     }
 
-    /// Opens what the medium is. Where it is a file that is known in another state, that one's number is
-    /// forgotten: it is the second result, and its pages are nobody's.
+    /// Opens the file that the medium is. If that file is known in another state, its number is
+    /// forgotten and is the second result: its pages belong to no file then.
     pub(super) fn open(
         self: &Arc<Self>,
         medium: Arc<dyn Medium>,
@@ -247,7 +249,7 @@ impl Files {
         let Some(inode) = known else {
             return self.add(medium, is_writable, None);
         };
-        // Nothing is being written: what the medium says is what it has.
+        // No transfer is running: the medium's length is final.
         let mut io = inode.io_alone();
         let stamp = medium.stamp().map_err(errno)?;
         let is_same = {
@@ -255,7 +257,7 @@ impl Files {
             let then = all.by_id.get(&inode.id).and_then(|known| known.stamp);
             match (&io.medium, stamp) {
                 (None, now) => now == then,
-                // Open, and perhaps written to: its length is all that can be compared.
+                // It is open, and perhaps written to: only its length can be compared.
                 (Some(_), Some(now)) => now.len_bytes == inode.disk_len.load(Relaxed),
                 (Some(_), None) => false,
             }
@@ -339,9 +341,9 @@ impl Files {
         self.settle(inode);
     }
 
-    /// Lets go of the medium of a file that nobody has open and nothing of which is dirty.
+    /// Lets go of the medium of a file that is not open and has no dirty pages.
     pub(super) fn settle(&self, inode: &Arc<Inode>) {
-        // Who is at it does it himself when he is done.
+        // A thread that uses the file does this itself when it is done.
         let mut io = match inode.io.try_write() {
             Ok(io) => io,
             Err(TryLockError::Poisoned(io)) => io.into_inner(),
@@ -358,11 +360,11 @@ impl Files {
             return;
         };
         if inode.was_written.swap(false, Relaxed) {
-            // What the cache itself has changed is the state of its pages.
+            // The state after the cache's own changes is the state of its pages.
             known.stamp = medium.stamp().ok().flatten();
         }
         if known.file.is_none() {
-            // It will never be known again.
+            // It will never be recognised again.
             all.by_id.remove(&inode.id);
         }
         drop(all);
@@ -370,12 +372,12 @@ impl Files {
         drop(medium);
     }
 
-    /// Forgets files that are closed, the first first, as long as more than `max` are known: they are the result. One that
-    /// was closed again meanwhile has a second chance.
+    /// Forgets closed files, the first first, as long as more than `max` are known, and returns
+    /// them. A file that was closed again meanwhile has a second chance.
     pub(super) fn forget_beyond(&self, max: usize) -> Vec<Arc<Inode>> {
         let mut gone = Vec::new();
         let mut all = self.all();
-        // Each is looked at twice at most: when it was closed again, and then.
+        // Each is looked at twice at most: once with a second chance, and once more.
         let mut tries = 2 * all.closed.len();
         while all.by_id.len() > max && tries > 0 {
             tries -= 1;
@@ -406,7 +408,7 @@ impl Files {
         gone
     }
 
-    /// Forgets a file's number: opened again it is another one.
+    /// Forgets a file's number: opened again, it gets another one.
     pub(super) fn forget(&self, inode: &Inode) {
         let mut all = self.all();
         let file = all.by_id.get(&inode.id).and_then(|known| known.file);

@@ -1,4 +1,4 @@
-//! Pages come in: frames for them, and what is in them.
+//! Brings pages in: frames for them, and their contents.
 
 use super::files::{Inode, Io, OpenFile};
 use super::medium::{TRANSFER_PAGES, read_fully, with_buffer};
@@ -12,14 +12,14 @@ use framewright::reserve::Key;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Pages on their way in, in the order of their numbers. What is not [published](Self::publish) when it is
-/// dropped has not come.
+/// Pages on their way in, in the order of their numbers. Pages that are not
+/// [published](Self::publish) when it is dropped do not arrive.
 pub(super) struct Filling<'c, 's> {
     cache: &'c FileCache<'s>,
     file: u64,
     pages: [(u64, u32); TRANSFER_PAGES],
     len: usize,
-    /// Those that have their contents, by place.
+    /// The pages that have their contents, by place.
     loaded: u64,
 }
 
@@ -49,8 +49,8 @@ impl<'c, 's> Filling<'c, 's> {
         }
     }
 
-    /// Says that the page is on its way into the frame of a slot that is held; not if it is there, or
-    /// on its way, already.
+    /// Registers that the page is on its way into the frame of a slot that is held. Refuses if the
+    /// page is there, or on its way, already.
     pub(super) fn add(&mut self, page: u64, id: u32) -> bool {
         let table = &self.cache.table;
         let locked = table.lock(PageKey {
@@ -75,7 +75,7 @@ impl<'c, 's> Filling<'c, 's> {
         self.loaded & 1 << nth != 0
     }
 
-    /// Loads what the cleancache has.
+    /// Loads the pages that the cleancache has.
     pub(super) fn load_from_cleancache(&mut self) {
         let Some((tenancy, pool)) = self.cache.cleancache else {
             return;
@@ -104,8 +104,8 @@ impl<'c, 's> Filling<'c, 's> {
         count(&self.cache.counters.from_cleancache, found);
     }
 
-    /// Loads the others from the file, neighbours together. What is ahead of the first one and cannot be read is
-    /// left out.
+    /// Loads the others from the file, neighbours together. Pages ahead of the first one that
+    /// cannot be read are left out.
     pub(super) fn load_from_disk(&mut self, inode: &Inode, io: &Io) -> Result<(), FileError> {
         let all = (1u64 << self.len) - 1;
         if self.loaded == all {
@@ -133,7 +133,8 @@ impl<'c, 's> Filling<'c, 's> {
             }
             let mut read = self.read_run(inode, io, nth..end, buffer);
             if read.is_err() && nth == 0 && end > 1 {
-                // What nobody asked for yet is nobody's error.
+                // An error in a page that was only read ahead is not reported: tries the first page
+                // alone.
                 read = self.read_run(inode, io, 0..1, buffer);
             }
             if nth == 0 {
@@ -170,7 +171,7 @@ impl<'c, 's> Filling<'c, 's> {
             let page = page + (read / FRAME_BYTES) as u64;
             return Err(FileError::Truncated { page });
         }
-        // Past the end there is nothing, even if somebody else has made the file longer.
+        // Bytes past the end are zero, even if another program has made the file longer.
         bytes[expected..].fill(0);
         let (pages, _) = bytes.as_chunks::<FRAME_BYTES>();
         for (nth, contents) in run.clone().zip(pages) {
@@ -185,7 +186,8 @@ impl<'c, 's> Filling<'c, 's> {
         Ok(())
     }
 
-    /// Shows what is loaded to everybody. The first page, if it is, comes back held.
+    /// Makes the loaded pages visible to all threads. Returns the first page, held, if it is
+    /// loaded.
     pub(super) fn publish(mut self) -> Option<Held<'c>> {
         let cache = self.cache;
         let mut first = None;
@@ -215,18 +217,18 @@ impl<'c, 's> Filling<'c, 's> {
     }
 }
 
-/// What a look for a missing page ended with.
+/// The outcome of a search for a missing page.
 pub(super) enum Filled<'c> {
     /// The page.
     Held(Held<'c>),
-    /// Somebody else brings it.
+    /// Another thread is bringing it.
     Again,
-    /// It is not in the file any more.
+    /// It is no longer in the file.
     PastTheEnd,
 }
 
 impl FileCache<'_> {
-    /// A slot whose frame is the cache's own: from its stock, or from the supply.
+    /// Obtains a slot with a frame of the cache's own: from its stock, or from the supply.
     pub(super) fn obtain(&self, supply: &mut dyn Supply) -> Result<u32, FileError> {
         if let Some(id) = self.stock_pop() {
             return Ok(id);
@@ -245,7 +247,7 @@ impl FileCache<'_> {
                     self.table.slot(id).reset(State::Held);
                     return Ok(id);
                 }
-                // The supply has nobody to ask, or not us.
+                // The supply has no clients to ask, or this cache is not among them.
                 Err(error) => {
                     if self.evict(supply, EVICT_BATCH, u64::MAX, true).freed == 0 {
                         return Err(FileError::Frames(error));
@@ -255,8 +257,8 @@ impl FileCache<'_> {
         }
     }
 
-    /// The page, held; read in if it is missing, with as much ahead as the reader's habit says. `None` if it is
-    /// past the end. `wanted` pages from it on are asked for.
+    /// The page, held. Reads it in if it is missing, with as much ahead as the reader's habit
+    /// suggests. `None` if it is past the end. The reader wants `wanted` pages from it on.
     pub(super) fn page(
         &self,
         supply: &mut dyn Supply,
@@ -292,7 +294,7 @@ impl FileCache<'_> {
         }
     }
 
-    /// Reads in a page that is missing, and those of the `window` pages from it on that are.
+    /// Reads in a page that is missing, and the missing ones of the `window` pages from it on.
     fn fill(
         &self,
         supply: &mut dyn Supply,
@@ -302,7 +304,7 @@ impl FileCache<'_> {
     ) -> Result<Filled<'_>, FileError> {
         let file = inode.id;
         let end = inode.len().div_ceil(PAGE).min(page + window);
-        // Frames first: no lock is held when somebody is asked for memory.
+        // Takes frames first: no lock is held when a supply may ask for memory.
         let mut ids = [0; TRANSFER_PAGES];
         let mut frames = 0;
         for ahead in page..end {
@@ -324,7 +326,7 @@ impl FileCache<'_> {
         filled
     }
 
-    /// The same with frames, of which those that are not used are left over.
+    /// The same with frames; unused frames are left over.
     fn fill_frames(
         &self,
         inode: &Inode,
@@ -332,7 +334,7 @@ impl FileCache<'_> {
         ids: &mut std::slice::Iter<'_, u32>,
     ) -> Result<Filled<'_>, FileError> {
         let io = inode.io();
-        // Nobody truncates it from here on.
+        // No thread truncates it from here on.
         let end = inode.len().div_ceil(PAGE).min(pages.end);
         if pages.start >= end {
             return Ok(Filled::PastTheEnd);
@@ -364,5 +366,5 @@ impl FileCache<'_> {
     }
 }
 
-/// Pages that are given up at once when there is no frame.
+/// How many pages are given up at once when there is no frame.
 const EVICT_BATCH: u64 = 32;

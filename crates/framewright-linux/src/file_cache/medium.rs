@@ -1,4 +1,4 @@
-//! What a file's pages are read from and written to.
+//! The media that a file's pages are read from and written to.
 
 use crate::ram::FRAME_BYTES;
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -8,22 +8,23 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What is behind a cached file: mostly a [`File`]; in tests something that fails when it is told to.
+/// The medium behind a cached file: mostly a [`File`]; in tests one that fails on demand.
 ///
 /// Called by many threads at once. Offsets and lengths are in bytes.
 pub trait Medium: Send + Sync {
-    /// Reads at `offset` into `into`, as much as is there; a whole number of pages, unless the file ends
-    /// within one. The address of `into`, its length and `offset` are multiples of 4096.
+    /// Reads at `offset` into `into`, as much as is there: a whole number of pages, unless the file
+    /// ends within one. The address of `into`, its length and `offset` are multiples of 4096.
     ///
     /// # Errors
-    /// What went wrong; nothing is known of `into` then.
+    /// What went wrong; the contents of `into` are undefined then.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes some of `from` at `offset`, and says how much, from its beginning on. Called for whole pages, the last of which
-    /// may be shorter where the file ends, in memory aligned to 4096; and again for what was not written.
+    /// Writes the beginning of `from` at `offset`, and returns how much. Called for whole pages,
+    /// the last of which may be shorter where the file ends, in memory aligned to 4096; and again
+    /// for the part that was not written.
     ///
     /// # Errors
-    /// What went wrong; some of it may be written then.
+    /// What went wrong; a part may have been written.
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Its length.
@@ -32,7 +33,7 @@ pub trait Medium: Send + Sync {
     /// What went wrong.
     fn len_bytes(&self) -> io::Result<u64>;
 
-    /// Gives it another length: what is added is zero.
+    /// Gives it another length: added bytes are zero.
     ///
     /// # Errors
     /// What went wrong; its length is as before then.
@@ -41,10 +42,12 @@ pub trait Medium: Send + Sync {
     /// Returns when everything that was written survives a loss of power.
     ///
     /// # Errors
-    /// What went wrong: nothing is known of what was written since the last one that succeeded.
+    /// What went wrong: it is then unknown whether data written since the last successful sync is
+    /// safe.
     fn sync(&self) -> io::Result<()>;
 
-    /// Which file it is and in which state, if it can tell: two that say the same have the same contents.
+    /// Which file it is and in which state, if it can tell: two equal stamps mean the same
+    /// contents.
     ///
     /// # Errors
     /// What went wrong.
@@ -62,7 +65,7 @@ pub struct Stamp {
     pub len_bytes: u64,
     /// When its contents were last changed, in nanoseconds.
     pub modified_ns: i128,
-    /// When anything of it was.
+    /// When any of its attributes were last changed.
     pub changed_ns: i128,
 }
 
@@ -99,8 +102,8 @@ impl Medium for File {
     }
 }
 
-/// Whether the file may be written; or that it cannot be cached: it cannot be read, or writes go
-/// elsewhere than to their offset.
+/// Whether the file may be written. An error if it cannot be cached: it cannot be read, or writes
+/// go elsewhere than to their offset.
 pub(super) fn is_writable(file: &File) -> io::Result<bool> {
     let flags = fcntl_getfl(file)?;
     let access = flags & OFlags::RWMODE;
@@ -116,15 +119,15 @@ pub(super) fn is_writable(file: &File) -> io::Result<bool> {
     Ok(access == OFlags::RDWR)
 }
 
-/// A file whose transfers go to the device and not through the kernel's own cache (O_DIRECT): a miss costs
-/// what it costs, and no page is cached twice.
+/// A file with transfers that go to the device and not through the kernel's own cache (O_DIRECT):
+/// so a miss has its true cost, and no page is cached twice.
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,
 }
 
 impl DirectFile {
-    /// Opens a file; for writing, too, an empty one if there is none.
+    /// Opens a file; for writing, creates an empty one if there is none.
     ///
     /// # Errors
     /// What the host said: EINVAL where the file system has no direct I/O.
@@ -143,12 +146,12 @@ impl Medium for DirectFile {
         FileExt::read_at(&self.file, into, offset)
     }
 
-    /// The last page of a file is written as a whole, and the file cut to its length then.
+    /// Writes the last page of a file as a whole, and then cuts the file to its length.
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
         let whole = from.len() - from.len() % PAGE;
         if whole > 0 {
             let written = FileExt::write_at(&self.file, &from[..whole], offset)?;
-            // Whole pages again: what follows must lie at one.
+            // Whole pages again: the next write must start at one.
             return Ok(written - written % PAGE);
         }
         let mut page = Page([0; PAGE]);
@@ -178,7 +181,7 @@ impl Medium for DirectFile {
     }
 }
 
-/// A page, aligned as direct I/O wants it.
+/// A page, aligned as direct I/O requires it.
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 
@@ -186,7 +189,7 @@ struct Page([u8; PAGE]);
 pub(super) const TRANSFER_PAGES: usize = 32;
 const PAGE: usize = FRAME_BYTES;
 
-/// The bytes of a transfer: aligned, as direct I/O wants them.
+/// The bytes of a transfer, aligned as direct I/O requires.
 #[repr(align(4096))]
 struct Buffer([u8; TRANSFER_PAGES * PAGE]);
 
@@ -195,18 +198,19 @@ thread_local! {
     static KEPT: Cell<Option<Box<Buffer>>> = const { Cell::new(None) };
 }
 
-/// Runs `work` with a buffer, whose contents are undefined. One is kept for each thread: to make one is to fill 128 KiB.
+/// Runs `work` with a buffer of undefined contents. Each thread keeps one, because making one fills
+/// 128 KiB.
 pub(super) fn with_buffer<R>(work: impl FnOnce(&mut [u8; TRANSFER_PAGES * PAGE]) -> R) -> R {
-    // Taken and not borrowed: what is read may itself come from a cache of files.
+    // Taken, not borrowed: a read may itself come from a cache of files.
     let kept = KEPT.try_with(Cell::take).ok().flatten();
     let mut buffer = kept.unwrap_or_else(|| Box::new(Buffer([0; TRANSFER_PAGES * PAGE])));
     let result = work(&mut buffer.0);
-    // A thread that is ending keeps nothing.
+    // A thread that is ending keeps no buffer.
     let _ = KEPT.try_with(|kept| kept.set(Some(buffer)));
     result
 }
 
-/// Reads until `expected` bytes of `into` are there, or the file ends. How much that was.
+/// Reads until `expected` bytes of `into` are there, or the file ends. Returns how many there are.
 pub(super) fn read_fully(
     medium: &dyn Medium,
     into: &mut [u8],
@@ -215,7 +219,7 @@ pub(super) fn read_fully(
 ) -> Result<usize, i32> {
     let mut done = 0;
     while done < expected {
-        // A read that ended within a page is made again from that page on: offsets are whole pages.
+        // A read that ended within a page is repeated from that page on: offsets are whole pages.
         let from = done - done % PAGE;
         match medium.read_at(&mut into[from..], offset + from as u64) {
             Ok(n) if n <= done - from => break,
@@ -227,7 +231,7 @@ pub(super) fn read_fully(
     Ok(done.min(expected))
 }
 
-/// Writes all of `from`. If that fails, how much was written until then, and why not more.
+/// Writes all of `from`. If that fails, returns how much was written until then, and why not more.
 pub(super) fn write_fully(
     medium: &dyn Medium,
     from: &[u8],
@@ -236,7 +240,7 @@ pub(super) fn write_fully(
     let mut done = 0;
     while done < from.len() {
         match medium.write_at(&from[done..], offset + done as u64) {
-            // What takes nothing and says nothing is full.
+            // A medium that takes no bytes and reports no error is full.
             Ok(0) => return Err((done, rustix::io::Errno::NOSPC.raw_os_error())),
             Ok(n) => done += n.min(from.len() - done),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,4 +1,5 @@
-//! A cache of files: pages in frames of the engine, which give way under pressure, and move.
+//! A cache of files: pages in frames of the engine, which it gives up under pressure, and which can
+//! move.
 //!
 //! ```text
 //!    read, write ──▶ in the table? ── yes ──▶ held ──▶ copied ──▶ let go
@@ -19,49 +20,56 @@
 //!                                           └── refused, or written to meanwhile
 //! ```
 //!
-//! Each frame of the RAM has a *slot*, which says what the cache has in it; a table finds the slot of a (file, page),
-//! and of a frame. Frames come from the caller's [`Supply`] and go back to it or to whoever asks the cache to
-//! [shrink](Shrink). What is evicted is offered to the *cleancache*, a pool of a [`Tenancy`], and what is missing is
-//! looked for there before it is read from the file. Eviction is by SIEVE. Whoever reads in sequence has more and
-//! more read ahead.
+//! Each frame of the RAM has a *slot*, which says what the cache has in it. A table finds the slot
+//! of a (file, page), and of a frame. Frames come from the caller's [`Supply`] and go back to it,
+//! or to the caller that asks the cache to [shrink](Shrink). An evicted page is offered to the
+//! *cleancache*, a pool of a [`Tenancy`], and a missing page is looked for there before it is read
+//! from the file. Eviction is by SIEVE. The more a reader reads in sequence, the more is read
+//! ahead.
 //!
 //! # Invariants
-//! - **L1** A page has one frame at most, and a frame's contents change only while somebody holds the page, or it is
-//!   in transit. What is in transit (Filling, Leaving, Moving) is found, and waited for.
-//! - **L2** A page that is dirty, or being written, is not evicted and not dropped but by truncation: what was
-//!   written is in the cache or in the file.
-//! - **L3** What the cleancache has of a page is what the file has: it is forgotten there before a page is
-//!   changed, a page that is changed is held meanwhile, and only clean pages are put.
+//! - **L1** A page has one frame at most, and a frame's contents change only while a thread holds
+//!   the page, or it is in transit. A search finds a page in transit (Filling, Leaving, Moving),
+//!   and waits for it.
+//! - **L2** A page that is dirty, or being written, is not evicted, and dropped only by truncation:
+//!   written data is in the cache or in the file.
+//! - **L3** What the cleancache has of a page is what the file has: the page is forgotten there
+//!   before it is changed, it is held while it is changed, and only clean pages are put.
 //! - **L4** Versions of a page are written to the file in the order in which they came about.
-//! - **L5** What is behind the end of a file in its last page is zero.
-//! - **L6** What is pinned stays in its frame. If it is truncated the frame is kept until it is unpinned.
-//! - **L7** A file's number is never another file's, in this process: so what a store still has under it is
-//!   nobody's.
-//! - **L8** What is open in one cache every other refuses: its locks and its set of dirty pages go with one table.
+//! - **L5** The bytes behind the end of a file in its last page are zero.
+//! - **L6** A pinned page stays in its frame. If it is truncated, the frame is kept until it is
+//!   unpinned.
+//! - **L7** A file's number is never another file's, in this process: so what a store still has
+//!   under it belongs to no file.
+//! - **L8** A file that is open in one cache is refused by every other: its locks and its set of
+//!   dirty pages belong to one table.
 //!
 //! # Files that others change
-//! A file that is opened again is the one that was known if its length and its times are what they were when
-//! the cache had last changed it and let go of it. The kernel's times move by ticks (1 to 10 ms, whole
-//! seconds on some file systems): what another process writes within the same tick, without changing the
-//! length, is not noticed, and old pages are read, as long as they are known. From Linux 6.13 on ext4, XFS, Btrfs and tmpfs give
-//! each change a time of its own once the last one has been asked for, as the cache does: then none is missed. As long
-//! as a file is open only its length is compared. [`refresh`](FileCache::refresh) and [`forget`](FileCache::forget)
-//! compare nothing.
+//! A file that is opened again is recognised if its length and its times are what they were when
+//! the cache had last changed it and let go of it. The kernel's times move by ticks (1 to 10 ms,
+//! whole seconds on some file systems). If another process writes within the same tick, without
+//! changing the length, the cache does not notice, and reads old pages, as long as they are known.
+//! From Linux 6.13 on ext4, XFS, Btrfs and tmpfs give each change a time of its own once the last
+//! one has been asked for, as the cache does: then it misses none. While a file is open, only its
+//! length is compared. [`refresh`](FileCache::refresh) and [`forget`](FileCache::forget) do not
+//! compare.
 //!
 //! # Locks
-//! - Rank 1: a file's `io`: shared by who reads in, writes and writes back; alone for who truncates. Then its
-//!   `writer`: one write-back at a time.
-//! - A page in transit is waited for; who has one in transit waits for no other.
-//! - Rank 2: a shard of the table: one in 64 pages. Rank 3: the order of eviction; the sets of dirty pages; the files;
-//!   each for a few loads and stores. A hit takes a shard's lock, and no other.
+//! - Rank 1: a file's `io`: shared for reading in, writing and writing back; held alone for
+//!   truncating. Then its `writer`: one write-back at a time.
+//! - A page in transit is waited for; a thread that has one in transit waits for no other.
+//! - Rank 2: a shard of the table: one in 64 pages. Rank 3: the order of eviction; the sets of
+//!   dirty pages; the files; each for a few loads and stores. A hit takes a shard's lock, and no
+//!   other.
 //!
-//! None is held while a frame is allocated: that may come back to this cache, to shrink it. It then tries
-//! rank 1, and passes by what it does not get. Files and sets of dirty pages lie on the global heap, and some of
-//! it is allocated under rank 3: the heap must not be one that asks this cache for memory.
+//! None is held while a frame is allocated, because that may come back to this cache, to shrink it.
+//! It then tries rank 1, and passes by files that it does not get. Files and sets of dirty pages
+//! lie on the global heap, and some of it is allocated under rank 3: the heap must not be one that
+//! asks this cache for memory.
 //!
 //! # What is not here
-//! Mapping of files; direct changes by others, except that [`refresh`](FileCache::refresh) takes note of them;
-//! read-ahead without waiting.
+//! Mapping of files; direct changes by others, except that [`refresh`](FileCache::refresh) takes
+//! note of them; read-ahead without waiting.
 //!
 //! # Sources
 //! Cleancache: Linux 3.0 to 5.16. SIEVE: Zhang et al., NSDI 2024. Read-ahead: Fengguang Wu et al., "Linux Readahead:
@@ -115,14 +123,15 @@ const PAGE: u64 = FRAME_BYTES as u64;
 pub struct FileOptions {
     /// Pages above which it evicts its own before it asks for a frame.
     pub pages_max: u64,
-    /// Dirty pages above which who writes has some written back first.
+    /// Dirty pages above which a writer has some written back first.
     pub dirty_max: u64,
-    /// Pages that are read at once for who reads in sequence, 1 to 32; 1 is nothing ahead.
+    /// The most pages that are read at once for a sequential reader, 1 to 32; 1 reads nothing
+    /// ahead.
     pub ahead_max: u64,
-    /// Files that are known, above which closed ones are forgotten.
+    /// Known files above which closed ones are forgotten.
     pub files_max: usize,
-    /// Files with dirty pages, above which who opens one has the first of them written: as long as they are dirty they keep
-    /// a file descriptor.
+    /// Files with dirty pages, above which opening another one has the first of them written: while
+    /// they are dirty, each keeps a file descriptor.
     pub dirty_files_max: usize,
 }
 
@@ -141,8 +150,8 @@ impl Default for FileOptions {
 
 /// A cache of files. See the [module's description](self). Shared by reference among threads.
 ///
-/// Its frames are still allocated when it is dropped: [clear](Self::clear) it first. What is dirty then is written
-/// as far as it can be.
+/// Its frames are still allocated when it is dropped: [clear](Self::clear) it first. Pages that are
+/// dirty then are written as far as that is possible.
 ///
 /// ```
 /// use framewright::{Frame, frame::ZoneLayout};
@@ -176,7 +185,7 @@ pub struct FileCache<'s> {
     order: Order,
     files: Arc<Files>,
     counters: Counters,
-    /// The first of the slots whose frames are the cache's and hold nothing.
+    /// The first of the slots with frames that the cache keeps empty.
     stock: Mutex<u32>,
 }
 
@@ -191,7 +200,7 @@ impl fmt::Debug for FileCache<'_> {
 }
 
 impl<'s> FileCache<'s> {
-    /// An empty cache whose frames are in `ram`, and what is evicted from it goes to a pool of `cleancache`.
+    /// An empty cache with frames in `ram`, which puts evicted pages into a pool of `cleancache`.
     ///
     /// The pool is this cache's own. It may be exclusive or not; exclusive, no page lies in
     /// both. Costs about 60 bytes for each frame of the RAM.
@@ -224,7 +233,8 @@ impl<'s> FileCache<'s> {
         self.add(File::open(path)?)
     }
 
-    /// Opens a file for reading and writing, an empty one if there is none yet. It is not truncated.
+    /// Opens a file for reading and writing; creates an empty one if there is none. It is not
+    /// truncated.
     ///
     /// # Errors
     /// What the host said.
@@ -234,8 +244,9 @@ impl<'s> FileCache<'s> {
         self.add(options.open(path)?)
     }
 
-    /// Has a file read, and written if it is open for that, by way of the cache. A file that is open in the cache already is
-    /// the same there; one that was, too, if nobody else has changed it, as far as [its times](self) say so.
+    /// Has a file read through the cache, and written if it is open for that. A file that is open
+    /// in the cache already is recognised; so is one that was, if no other program has changed it,
+    /// as far as [its times](self) tell.
     ///
     /// # Errors
     /// What the host said; a file that cannot be read, or is open for appending; what is no regular file.
@@ -244,7 +255,7 @@ impl<'s> FileCache<'s> {
         self.add_medium(Arc::new(file), is_writable)
     }
 
-    /// The same with whatever behaves like a file.
+    /// The same with anything that behaves like a file.
     ///
     /// # Errors
     /// It does not say its length.
@@ -267,8 +278,8 @@ impl<'s> FileCache<'s> {
         Err(FileError::OtherCache)
     }
 
-    /// Forgets a file: opened again it is another one, and nothing of it is in the cache or the cleancache. What is dirty
-    /// is written first.
+    /// Forgets a file: opened again, it is another one, without pages in the cache or the
+    /// cleancache. Dirty pages are written first.
     ///
     /// # Errors
     /// It could not be written. All is as before then.
@@ -280,14 +291,14 @@ impl<'s> FileCache<'s> {
         Ok(())
     }
 
-    /// Copies what is at `offset` into `into`. Returns how much: less at the end of the file, or if something
-    /// went wrong after that.
+    /// Copies the bytes at `offset` into `into`. Returns how many: fewer at the end of the file, or
+    /// if something went wrong after that.
     ///
-    /// Half a microsecond for each page that is there. Beside a write to the same page it is a
-    /// mixture of both versions, word by word.
+    /// Half a microsecond for each page that is there. During a write to the same page the result
+    /// is a mixture of both versions, word by word.
     ///
     /// # Errors
-    /// Why nothing was read. No page is in the cache then that could not be read.
+    /// Why nothing was read. A page that could not be read is not in the cache.
     pub fn read(
         &self,
         supply: &mut dyn Supply,
@@ -321,7 +332,8 @@ impl<'s> FileCache<'s> {
         Ok(done)
     }
 
-    /// Keeps a page in the cache, and in its frame, until the result is dropped. It is read in if it is missing.
+    /// Keeps a page in the cache, and in its frame, until the result is dropped. Reads it in if it
+    /// is missing.
     ///
     /// # Errors
     /// It cannot be had, or is past the end, or has too many pins.

@@ -8,8 +8,8 @@ use framewright::{Frame, Order, Run};
 use std::sync::PoisonError;
 
 impl Migrate for FileCache<'_> {
-    /// One after the other: nobody has a translation of such a page, so that there is nothing that
-    /// would be done once for all. 0.5 µs each; who wants a page meanwhile waits for its copy.
+    /// Moves pages one after the other: they have no translations, so there is no work to share.
+    /// 0.5 µs each; a thread that wants a page meanwhile waits for its copy.
     fn migrate(&self, moves: &mut [Move]) {
         for one in moves {
             if one.state == MoveState::Unknown && one.order == Order::ZERO {
@@ -18,8 +18,8 @@ impl Migrate for FileCache<'_> {
         }
     }
 
-    /// Clean pages that nobody uses, by way of the cleancache like one that is evicted, however lately
-    /// they were read; and empty frames of the stock, which have no contents to move.
+    /// Drops clean pages that are not in use, by way of the cleancache like evicted ones, however
+    /// lately they were read; and empty frames of the stock, which have no contents to move.
     fn discard(&self, blocks: &mut [Discard]) {
         let single = |block: &&mut Discard| !block.is_dropped && block.order == Order::ZERO;
         let mut is_any_empty = false;
@@ -44,9 +44,9 @@ impl Migrate for FileCache<'_> {
 }
 
 impl FileCache<'_> {
-    /// Waits as long as the page in `frame` is read in, written back or leaves: for whoever wants the frame empty
-    /// and has found it busy. Not for a page that somebody only copies from or to, which is over in a microsecond.
-    /// Whether there was anything to wait for.
+    /// Waits while the page in `frame` is read in, written back or leaves, for a caller that wants
+    /// the frame empty and has found it busy. Does not wait for a copy from or to the page, which
+    /// is over in a microsecond. Returns whether there was anything to wait for.
     pub fn await_frame(&self, frame: Frame) -> bool {
         let Some(id) = self.table.id_of(frame) else {
             return false;
@@ -64,7 +64,7 @@ impl FileCache<'_> {
         }
     }
 
-    /// Takes those frames out of the stock that are there.
+    /// Takes those of the frames out of the stock that are in it.
     fn drop_from_stock(&self, blocks: &mut [Discard]) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut at, mut before) = (*stock, NONE);
@@ -111,7 +111,7 @@ impl FileCache<'_> {
         if slot.pins() > 0 {
             return MoveState::Pinned;
         }
-        // Who writes it back holds it, too.
+        // A thread that writes it back holds it, too.
         if !slot.is_idle() {
             return MoveState::Busy;
         }

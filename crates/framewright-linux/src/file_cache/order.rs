@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Slots with a page, from the newest to the oldest, and the hand that goes from the oldest to the newest. What was
-/// visited since the hand came by loses its mark and stays *where it is*: so what is new is looked at
-/// soon, and what is not used again goes soon (Zhang et al., NSDI 2024).
+/// Slots with a page, from the newest to the oldest, and the hand that goes from the oldest to the
+/// newest. A page that was visited since the hand came by loses its mark and stays *where it is*.
+/// So a new page is looked at soon, and one that is not used again goes soon (Zhang et al., NSDI
+/// 2024).
 #[derive(Debug)]
 pub(super) struct Order(Mutex<Ends>);
 
@@ -19,7 +20,7 @@ struct Ends {
     len: u64,
 }
 
-/// What the hand came to.
+/// What the hand found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// Used since: it stays.
@@ -87,7 +88,7 @@ impl Order {
         }
     }
 
-    /// Moves the hand by one; `None` if there is nothing.
+    /// Moves the hand by one; `None` if the order is empty.
     pub(super) fn step(&self, slots: &Slots) -> Option<Step> {
         let mut ends = self.ends();
         let at = match ends.hand {
@@ -107,7 +108,7 @@ impl Order {
         })
     }
 
-    /// The slots in it; or one where it is no list in both directions, with the hand in it.
+    /// The slots in it; or a slot where it is no list in both directions with the hand in it.
     pub(super) fn verify(&self, slots: &Slots) -> Result<BTreeSet<u32>, u32> {
         let ends = self.ends();
         let (mut found, mut before, mut at) = (BTreeSet::new(), NONE, ends.oldest);
@@ -131,7 +132,7 @@ impl Order {
 }
 
 impl Ends {
-    /// Makes neighbours of two.
+    /// Makes the two neighbours.
     fn tie(&mut self, slots: &Slots, newer: u32, older: u32) {
         match newer {
             NONE => self.newest = older,

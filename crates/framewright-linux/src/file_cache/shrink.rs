@@ -1,4 +1,4 @@
-//! Pages go: to the cleancache, if it takes them.
+//! Pages leave: to the cleancache, if it takes them.
 
 use super::FileCache;
 use super::order::Step;
@@ -11,8 +11,8 @@ use framewright::reserve::Key;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl FileCache<'_> {
-    /// Gives up to `wanted` pages up, in the order of eviction, after a look at `scan` at most. Dirty
-    /// ones are written first, or passed by.
+    /// Gives up to `wanted` pages up, in the order of eviction, after looking at `scan` at most.
+    /// Writes dirty ones first, or passes them by.
     pub(super) fn evict(
         &self,
         supply: &mut dyn Supply,
@@ -52,17 +52,19 @@ impl FileCache<'_> {
         self.leave(key, id)
     }
 
-    /// The page leaves its slot, if it is clean and nobody uses it: its frame is the caller's then.
+    /// Takes the page out of its slot, if it is clean and not in use: its frame is the caller's
+    /// then.
     pub(super) fn leave(&self, key: PageKey, id: u32) -> bool {
         let slot = self.table.slot(id);
         let locked = self.table.lock(key);
-        // Who writes it back holds it, so it is not idle.
+        // A thread that writes it back holds it, so it is not idle.
         let may_go =
             locked.is(id, State::Ready) && slot.is_idle() && slot.pins() == 0 && !slot.is_dirty();
         if !may_go {
             return false;
         }
-        // Who wants it now waits until it is there: he must find it, and not an older one on the disk.
+        // A thread that wants it now waits until it is in the cleancache: it must find this page,
+        // and not an older one on disk.
         slot.set_state(State::Leaving);
         drop(locked);
         if let Some((tenancy, pool)) = self.cleancache {
@@ -91,8 +93,8 @@ impl FileCache<'_> {
         supply.free(self.table.frame(id));
     }
 
-    /// Writes what is dirty and gives all pages up that can be: not those that are pinned, in use, or could not
-    /// be written. How many are left.
+    /// Writes all dirty pages and gives all pages up that it can: not those that are pinned, in
+    /// use, or could not be written. Returns how many remain.
     pub fn clear(&self, supply: &mut dyn Supply) -> u64 {
         self.write_everything();
         while self.evict(supply, u64::MAX, u64::MAX, true).freed > 0 {}
@@ -102,7 +104,7 @@ impl FileCache<'_> {
 }
 
 impl<F: Supply> Shrink<F> for FileCache<'_> {
-    /// As hot as the part of all uses that found their page.
+    /// As hot as the share of uses that found their page.
     fn holding(&self) -> Holding {
         let stats = self.stats();
         let heat = stats.hits.saturating_mul(255) / (stats.hits + stats.misses).max(1);
@@ -112,8 +114,8 @@ impl<F: Supply> Shrink<F> for FileCache<'_> {
         }
     }
 
-    /// By SIEVE. Dirty pages are written first where the context lets it start I/O and enter a file
-    /// system, and are passed by elsewhere. Clean ones go to the cleancache.
+    /// By SIEVE. It writes dirty pages first if the context lets it start I/O and enter a file
+    /// system, and else passes them by. Clean ones go to the cleancache.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
         let mut shrunk = Shrunk::default();
         while shrunk.freed < ask.wanted
@@ -134,7 +136,7 @@ impl<F: Supply> Shrink<F> for FileCache<'_> {
 }
 
 impl FileCache<'_> {
-    /// What it did, and what it has.
+    /// All counters, and the pages it has.
     #[must_use]
     pub fn stats(&self) -> super::FileStats {
         let (hits, ahead_hits) = self.table.hits();

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a [`FileCache`](super::FileCache) did since it was made, in pages. Taken one by one: while
-/// threads work they may be some operations apart.
+/// The counters of a [`FileCache`](super::FileCache) since it was made, in pages, read one by one:
+/// while threads work they may be some operations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileStats {
     /// Uses that found their page.
@@ -10,7 +10,7 @@ pub struct FileStats {
     pub misses: u64,
     /// Hits that were the first use of a page that was read ahead.
     pub ahead_hits: u64,
-    /// Pages read in before anybody asked for them.
+    /// Pages read in before any reader asked for them.
     pub ahead_pages: u64,
     /// Pages that came from the cleancache.
     pub from_cleancache: u64,
@@ -22,18 +22,19 @@ pub struct FileStats {
     pub put: u64,
     /// Pages written to files.
     pub written: u64,
-    /// Pages that could not be written when they were tried.
+    /// Pages that could not be written when that was tried.
     pub write_errors: u64,
-    /// Pages whose contents moved to another frame.
+    /// Pages with contents that moved to another frame.
     pub moved: u64,
     /// Pages in the cache now.
     pub pages: u64,
-    /// Dirty ones among them, those being written included.
+    /// Dirty ones among them, including those being written.
     pub dirty: u64,
 }
 
 impl FileStats {
-    /// Uses that did not wait for a file, in thousandths of all: hits, and what came from the cleancache.
+    /// Uses that did not wait for a file, in thousandths of all: hits, and pages from the
+    /// cleancache.
     #[must_use]
     pub fn hit_permille(&self) -> u64 {
         let asked = self.hits + self.misses;

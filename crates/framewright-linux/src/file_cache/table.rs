@@ -11,14 +11,14 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Parts of the table with a lock each. A power of two.
 const SHARDS: usize = 64;
 
-/// Whose page: file and number.
+/// A page's name: its file and its number in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PageKey {
     pub(super) file: u64,
     pub(super) page: u64,
 }
 
-/// What a slot's frame is. See the [module's description](super).
+/// The state of a slot's frame. See the [module's description](super).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum State {
@@ -34,7 +34,7 @@ pub(super) enum State {
     Leaving,
     /// A page on its way to another frame, or from one.
     Moving,
-    /// A page of no file any more that is pinned.
+    /// A pinned page that belongs to no file now.
     Orphan,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Slot {
     file: AtomicU64,
     page: AtomicU64,
     flags: AtomicU32,
-    /// Who copies from or to it now: grows under the shard's lock only.
+    /// How many threads copy from or to it now: grows only under the shard's lock.
     users: AtomicU32,
     pins: AtomicU32,
     /// The next in the bucket.
@@ -119,7 +119,8 @@ impl Slot {
         self.set(AHEAD, on);
     }
 
-    /// Whether nobody copies from or to it. Acquire pairs with the Release in [`Table::release`].
+    /// Whether no thread copies from or to it. Acquire pairs with the Release in
+    /// [`Table::release`].
     pub(super) fn is_idle(&self) -> bool {
         self.users.load(Acquire) == 0
     }
@@ -149,7 +150,7 @@ impl Slot {
         (self.newer.load(Relaxed), self.older.load(Relaxed))
     }
 
-    /// Dirty, read ahead, visited: as the other one is.
+    /// Takes over whether the other one is dirty, read ahead and visited.
     pub(super) fn take_marks(&self, other: &Self) {
         self.set_dirty(other.is_dirty());
         self.set_ahead(other.is_ahead());
@@ -157,7 +158,7 @@ impl Slot {
         self.visited.store(visited, Relaxed);
     }
 
-    /// A slot with nothing in it, of that state.
+    /// Makes it an empty slot of that state.
     pub(super) fn reset(&self, state: State) {
         self.flags.store(state as u32, Relaxed);
         self.visited.store(false, Relaxed);
@@ -175,7 +176,7 @@ impl Slots {
     }
 }
 
-/// Waiting in a shard.
+/// Threads waiting in a shard.
 #[derive(Debug, Default)]
 struct Waiting {
     waiters: u32,
@@ -200,7 +201,7 @@ pub(super) struct Table {
     first: u64,
 }
 
-/// A page that somebody copies from or to: it stays what and where it is.
+/// A page that a thread copies from or to: it keeps its contents and its place.
 #[derive(Debug)]
 pub(super) struct Held<'t> {
     table: &'t Table,
@@ -265,7 +266,7 @@ impl Table {
 
     #[inline]
     fn bucket(&self, key: PageKey) -> usize {
-        // A multiplication each, and the better half of the product.
+        // A multiplication for each part, and the better half of the product.
         let n = (key.file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.page)
             .wrapping_mul(0xd6e8_feb8_6659_fd93);
         (n ^ n >> 32) as usize & (self.heads.len() - 1)
@@ -283,8 +284,8 @@ impl Table {
         }
     }
 
-    /// The page, held, if it is there; waits while it is in transit. `is_new_use`: whether the use makes it
-    /// visited.
+    /// The page, held, if it is there; waits while it is in transit. `is_new_use` says whether the
+    /// use makes it visited.
     #[inline]
     pub(super) fn hold(&self, key: PageKey, is_new_use: bool) -> Option<Held<'_>> {
         let mut locked = self.lock(key);
@@ -296,7 +297,8 @@ impl Table {
                 let shard = locked.shard;
                 let mut counter = &shard.hits;
                 if slot.is_ahead() {
-                    // The first use of what was read ahead: as if it had been read in now.
+                    // The first use of a page that was read ahead counts as if it had been read in
+                    // now.
                     slot.set_ahead(false);
                     counter = &shard.ahead_hits;
                 } else if is_new_use && !slot.visited.load(Relaxed) {
@@ -316,7 +318,7 @@ impl Table {
 
     #[inline]
     fn release(&self, id: u32) {
-        // Release: who finds it idle has what was copied behind him.
+        // Release: a thread that finds it idle sees what was copied before.
         self.slot(id).users.fetch_sub(1, Release);
     }
 
@@ -360,7 +362,7 @@ impl<'t> Locked<'t> {
         &self.table.heads[self.table.bucket(self.key)]
     }
 
-    /// Says that the page is in the slot, which is in no bucket.
+    /// Records that the page is in the slot, which is in no bucket.
     pub(super) fn insert(&self, id: u32) {
         let slot = self.table.slot(id);
         slot.file.store(self.key.file, Relaxed);
@@ -369,7 +371,7 @@ impl<'t> Locked<'t> {
         self.head().store(id, Relaxed);
     }
 
-    /// Says that the page is not in the slot any more.
+    /// Records that the page is no longer in the slot.
     pub(super) fn remove(&self, id: u32) {
         let mut link = self.head();
         while link.load(Relaxed) != id {
@@ -378,7 +380,7 @@ impl<'t> Locked<'t> {
         link.store(self.table.slot(id).chain.load(Relaxed), Relaxed);
     }
 
-    /// Waits until somebody says that something in the shard has [changed](Self::changed).
+    /// Waits until another thread reports that something in the shard has [changed](Self::changed).
     pub(super) fn wait(mut self) -> Self {
         self.guard.waiters += 1;
         let guard = self.shard.changed.wait(self.guard);
@@ -387,7 +389,7 @@ impl<'t> Locked<'t> {
         self
     }
 
-    /// Ends the lock and wakes those who wait in the shard.
+    /// Unlocks and wakes the threads that wait in the shard.
     pub(super) fn changed(self) {
         let has_waiters = self.guard.waiters > 0;
         drop(self.guard);

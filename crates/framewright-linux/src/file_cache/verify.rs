@@ -25,7 +25,8 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 impl FileCache<'_> {
-    /// Checks the [invariants](super) that can be seen while nobody uses the cache. Time: O(frames of the RAM).
+    /// Checks the [invariants](super) that can be seen while the cache is not in use. Time:
+    /// O(frames of the RAM).
     ///
     /// # Errors
     /// The first that does not hold.
@@ -58,7 +59,7 @@ impl FileCache<'_> {
             check(is_known, "what is held and empty is in the stock", at)?;
             let is_ordered = order.contains(&id) == (state == State::Ready);
             check(is_ordered, "what is Ready is in the order of eviction", at)?;
-            check(slot.is_idle(), "nobody uses the cache", at)?;
+            check(slot.is_idle(), "no thread uses the cache", at)?;
             check(!slot.is_writing(), "L2: nothing is being written", at)?;
             let is_pinned = slot.pins() > 0;
             let may = matches!(state, State::Ready) || is_pinned == (state == State::Orphan);

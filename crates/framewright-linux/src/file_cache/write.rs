@@ -1,4 +1,4 @@
-//! Files change: writes, truncation, and what somebody else did to them.
+//! Changes to files: writes, truncation, and changes by other programs.
 
 use super::files::{Inode, Io, OpenFile};
 use super::fill::Filling;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The most bytes a file has.
 const LEN_MAX: u64 = i64::MAX as u64;
-/// Pages that are invalidated one by one in the cleancache; of more, the whole object.
+/// Up to this many pages are invalidated one by one in the cleancache; for more, the whole object.
 const ONE_BY_ONE: u64 = 64;
 
 /// A part of a page that is to be written.
@@ -24,11 +24,12 @@ struct Part<'b> {
 }
 
 impl FileCache<'_> {
-    /// Writes `from` at `offset`: into the cache, dirty until it is written back. A file becomes as long as it
-    /// takes. Returns how much was written, which is less only if something went wrong after that.
+    /// Writes `from` at `offset`: into the cache, dirty until it is written back. The file grows if
+    /// necessary. Returns how much was written, which is less only if something went wrong after
+    /// that.
     ///
-    /// No lock is held while frames are asked for. If as many pages are dirty as may be, some are
-    /// written back first.
+    /// No lock is held while it asks for frames. If as many pages are dirty as may be, it first
+    /// writes some back.
     ///
     /// # Errors
     /// Why nothing was written.
@@ -105,7 +106,8 @@ impl FileCache<'_> {
         }
     }
 
-    /// Brings a page in that is to be changed: what of it is not overwritten is read. Whether the slot was used.
+    /// Brings a page in that is to be changed: reads the part that is not overwritten. Returns
+    /// whether the slot was used.
     fn fill_for(
         &self,
         inode: &Inode,
@@ -136,20 +138,20 @@ impl FileCache<'_> {
     /// Changes a page that is held, under the file's `io` lock.
     fn change(&self, inode: &Arc<Inode>, part: &Part<'_>, held: &Held<'_>) {
         if !self.table.slot(held.id).is_dirty() {
-            // Held, it cannot be put any more; and what was put before is old in a moment.
+            // While it is held it cannot be put; and what was put before is about to be old.
             self.forget_clean(inode.id, part.page..part.page + 1);
         }
         let words = self.ram.words(self.table.frame(held.id));
         let words = words.expect("the cache's frames are in its RAM");
         words::store(words, part.at, part.bytes);
         let end = part.page * PAGE + (part.at + part.bytes.len()) as u64;
-        // First the length, then the mark: who writes back takes the mark and writes up to the length.
+        // First the length, then the mark: write-back takes the mark and writes up to the length.
         inode.len.fetch_max(end, Relaxed);
         self.mark_dirty(inode, part.page, held.id);
     }
 
-    /// Gives the file another length. What it loses is gone, from the cache and the cleancache, too; what it
-    /// gains is zero.
+    /// Gives the file another length. The part that it loses is gone, from the cache and the
+    /// cleancache, too; the part that it gains is zero.
     ///
     /// # Errors
     /// The medium refused. All is as before then.
@@ -180,14 +182,14 @@ impl FileCache<'_> {
             dirty.unsynced.split_off(&pages.start);
             dirty.lost.split_off(&pages.start);
             drop(dirty);
-            // The last page is another one, too.
+            // The last page changes, too.
             self.forget_clean(inode.id, len_bytes / PAGE..pages.end);
         }
         Ok(())
     }
 
-    /// Takes note of what somebody else did to the file: its clean pages are forgotten, and its length is what
-    /// the medium says, or where the last dirty page ends.
+    /// Takes note of another program's changes: forgets the file's clean pages, and sets its length
+    /// to what the medium says, or to where the last dirty page ends.
     ///
     /// # Errors
     /// The medium does not say its length. All is as before then.
@@ -209,7 +211,8 @@ impl FileCache<'_> {
         Ok(())
     }
 
-    /// Forgets all clean pages of a file, whose `io` lock the caller has alone, here and in the cleancache.
+    /// Forgets all clean pages of a file, here and in the cleancache. The caller has the file's
+    /// `io` lock alone.
     pub(super) fn forget_pages(&self, inode: &Inode) {
         self.drop_pages(inode, 0..inode.len().div_ceil(PAGE), true);
         if let Some((tenancy, pool)) = self.cleancache {
@@ -237,12 +240,12 @@ impl FileCache<'_> {
         });
     }
 
-    /// Takes pages out of the cache; their frames go to the stock. The caller has the file's `io` lock alone: none
-    /// comes, and none is being written.
+    /// Takes pages out of the cache; their frames go to the stock. The caller has the file's `io`
+    /// lock alone: no page comes in, and none is being written.
     pub(super) fn drop_pages(&self, inode: &Inode, pages: std::ops::Range<u64>, keep_dirty: bool) {
         let file = inode.id;
         if pages.end.saturating_sub(pages.start) > self.ram.frames().frames() {
-            // A sparse file: what is there is found faster by looking at all there is.
+            // A sparse file: going through all slots finds its pages faster.
             for id in 0..self.ram.frames().frames() as u32 {
                 let key = self.table.slot(id).key();
                 if key.file == file && pages.contains(&key.page) {
@@ -268,7 +271,7 @@ impl FileCache<'_> {
             if slot.state() != State::Ready {
                 locked = locked.wait();
             } else if !slot.is_idle() {
-                // A copy of one page: not long.
+                // A copy of one page, which does not take long.
                 drop(locked);
                 std::thread::yield_now();
                 locked = self.table.lock(key);
@@ -298,7 +301,7 @@ impl FileCache<'_> {
         }
     }
 
-    /// Makes what is behind the end zero in the page with the end, if it is in the cache.
+    /// Zeroes what is behind the end in the page with the end, if it is in the cache.
     fn zero_tail(&self, inode: &Inode, len: u64) {
         let at = (len % PAGE) as usize;
         let key = PageKey {

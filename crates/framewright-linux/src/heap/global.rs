@@ -16,8 +16,8 @@ impl Heap {
         let addr = addr.ok()?.ok()?;
         let at = heap.pointer(addr);
         if zero {
-            // SAFETY: as long as that, and nobody else's. Plain stores are faster than the engine's,
-            // which anybody may race with.
+            // SAFETY: as long as that, and only this caller has it. Plain stores are faster than
+            // the engine's, which other threads may race with.
             unsafe { at.write_bytes(0, layout.size()) };
         }
         Some(at)
@@ -25,7 +25,7 @@ impl Heap {
 
     #[cold]
     fn pass_on(&self) {
-        // Relaxed: only counted.
+        // Relaxed: only a count.
         self.system_allocs.fetch_add(1, Relaxed);
     }
 
@@ -38,7 +38,8 @@ impl Heap {
                     true => seat.kfree(address(at)),
                     false => seat.kvfree(address(at)),
                 };
-                // The caller promised it. In here, so that it ends the program.
+                // The caller promised that the object is the heap's. In here, so that a wrong one
+                // ends the program.
                 debug_assert!(freed.is_ok(), "a wrong free: {}", freed.unwrap_err());
             });
             given.ok()
@@ -55,7 +56,7 @@ impl Heap {
 }
 
 // SAFETY: an object is memory of one kind alone: the engine hands out no byte twice (its K5), and
-// nobody else has the heap's frames, which are reached through no safe function. It is as long and
+// the heap's frames are in no other hands, because no safe function reaches them. It is as long and
 // aligned as asked for, or the system's. An address tells which of the two it is: the heap's ranges
 // are reserved as long as it lives. Nothing unwinds: `mine` ends the program first.
 unsafe impl GlobalAlloc for Heap {
@@ -114,7 +115,7 @@ unsafe impl GlobalAlloc for Heap {
             return at.as_ptr();
         }
         self.pass_on();
-        // SAFETY: the caller promised that the new length is one that a layout can have.
+        // SAFETY: the caller promised that a layout can have the new length.
         let new = unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) };
         // SAFETY: as long as the caller promised: not 0.
         let to = unsafe { System.alloc(new) };

@@ -1,5 +1,5 @@
-// UNSAFETY: a seat that outlives the borrow of its host is made here, with what says whether the
-// host is still there beside it.
+// UNSAFETY: a seat that outlives the borrow of its host is made here, together with a mark of
+// whether the host is still there.
 
 use super::HeapOptions;
 use crate::fork::{Process, Watched};
@@ -13,11 +13,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// Seats are CPUs, of which there are at most 1023, and one seat is nobody's own.
+/// Seats are CPUs, of which there are at most 1023, and one seat is shared.
 const THREADS_MAX: u16 = 1022;
 
-/// What a heap is made of. Behind an `Arc` that the heap alone has, because that, unlike a box, may
-/// be moved while seats refer to what is in it.
+/// The parts of a heap. Behind an `Arc` that the heap alone has, because that, unlike a box, may be
+/// moved while seats refer to its contents.
 #[derive(Debug)]
 pub(super) struct Inner {
     // INVARIANT: dropped after `life` has ended.
@@ -27,32 +27,32 @@ pub(super) struct Inner {
     threads: u16,
     ram: Memory,
     window: Memory,
-    /// Who has it may take the last seat.
+    /// Its holder may take the last seat.
     shared: Mutex<()>,
     shared_seat: AtomicU64,
 }
 
-/// Whether a heap is still there; its address says which heap's it is, as long as anybody has it.
+/// Whether a heap is still there. Its address identifies the heap while any reference to it exists.
 #[derive(Debug)]
 pub(super) struct Life {
     ended: AtomicBool,
-    /// Whose it is: for one that was forked off it has ended.
+    /// The heap's process: in one that was forked off, the life has ended.
     process: Process,
-    /// Who has it may give a seat back, or end the life.
+    /// Its holder may give a seat back, or end the life.
     gate: Mutex<()>,
 }
 
 impl Life {
-    /// Ends it: no seat is given back any more, and the heap can go.
+    /// Ends it: from here on no seat is given back, and the heap can go.
     fn end(&self) {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: who must know has the gate.
+        // Relaxed: a thread that must know holds the gate.
         self.ended.store(true, Relaxed);
     }
 
     /// Whether it has ended, or is about to.
     pub(super) fn has_ended(&self) -> bool {
-        // Relaxed: as above; others do no more than forget what is of no use.
+        // Relaxed: as above; other threads only forget what is of no use.
         self.ended.load(Relaxed) || !self.process.is_this()
     }
 }
@@ -64,18 +64,18 @@ pub(super) enum NoSeat {
     Inside,
     /// It has none of its own, and may not wait for the shared one.
     InUse,
-    /// Its process was forked off from the one whose heap it is.
+    /// Its process was forked off from the heap's.
     Forked,
 }
 
-/// Bytes that lie side by side.
+/// A contiguous range of bytes.
 #[derive(Debug)]
 struct Memory {
     start: NonNull<u8>,
     len_bytes: usize,
 }
 
-// SAFETY: an address, with the right to say so; what is done with the bytes is the users'.
+// SAFETY: an address and a length; the users answer for what they do with the bytes.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -90,8 +90,8 @@ impl Memory {
 /// A thread's seat in a heap.
 #[derive(Debug)]
 pub(super) struct OwnSeat {
-    // INVARIANT: `seat` points to a box that this value owns, with a seat in the heap whose life
-    // `life` is: 'static is a lie, and nobody touches the seat once that has ended.
+    // INVARIANT: `seat` points to a box that this value owns, with a seat in the heap of the life
+    // `life`. Its 'static is a lie: no code touches the seat after that life has ended.
     seat: NonNull<HostKvSeat<'static>>,
     life: Arc<Life>,
 }
@@ -100,8 +100,9 @@ impl OwnSeat {
     /// A seat that is free now. Time: O(seats).
     pub(super) fn take(heap: &Arc<Inner>) -> Option<Self> {
         let seat = (0..heap.threads).find_map(|cpu| heap.kv.seat_of(CpuId(cpu)))?;
-        // SAFETY: only the lifetime changes. What it borrows from lies in the `Arc`, is not moved out
-        // of it, and is dropped after `life` has ended, when the seat is not touched any more.
+        // SAFETY: only the lifetime changes. The value that it borrows from lies in the `Arc`, is
+        // not moved out of it, and is dropped after `life` has ended, when the seat is no longer
+        // touched.
         let seat: HostKvSeat<'static> =
             unsafe { std::mem::transmute::<HostKvSeat<'_>, HostKvSeat<'static>>(seat) };
         Some(Self {
@@ -110,8 +111,7 @@ impl OwnSeat {
         })
     }
 
-    /// Where the seat lies: valid as long as this value and the heap live, and to be used by one at
-    /// a time.
+    /// Where the seat lies: valid while this value and the heap live; for one user at a time.
     pub(super) const fn seat(&self) -> NonNull<HostKvSeat<'static>> {
         self.seat
     }
@@ -120,7 +120,7 @@ impl OwnSeat {
 impl Drop for OwnSeat {
     fn drop(&mut self) {
         if !self.life.process.is_this() {
-            // The seat is the parent's, and so may be the gate.
+            // The seat is the parent's, and so may be the gate's holder.
             return;
         }
         let gate = self.life.gate.lock();
@@ -130,7 +130,7 @@ impl Drop for OwnSeat {
         let mut seat = unsafe { Box::from_raw(seat.as_ptr()) };
         if !self.life.has_ended() {
             // SAFETY: `take` put it there, and it is dropped once. The heap is there: its life does
-            // not end as long as the gate is this thread's.
+            // not end while this thread holds the gate.
             unsafe { seat.assume_init_drop() };
         }
     }
@@ -141,14 +141,14 @@ impl Inner {
         let &HeapOptions {
             frames, threads, ..
         } = options;
-        // One seat more than threads, for those that have none; each needs a slab.
+        // One more seat than threads, for threads without one; each needs a slab.
         if !(1..=THREADS_MAX).contains(&threads) || frames <= u64::from(threads) {
             return Err(HostError::Heap { frames, threads });
         }
         let cpus = threads + 1;
         let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
         let mut of_host = Options::new(layout);
-        // Most seats are empty most of the time: those that are not may have a tenth together.
+        // Most seats are empty most of the time: the others together may have a tenth.
         of_host.config.cache_permille = 100;
         let host = Host::new(&of_host)?;
         let space = HostSpace::over(host, &RangeOptions::new(options.pages))?;
@@ -158,7 +158,7 @@ impl Inner {
         let (ram, window) = (kv.host().ram(), kv.window());
         let (frames, pages) = (ram.frames(), window.range());
         let start = ram.address(frames.start()).ok().and_then(NonNull::new);
-        // What another program is started with lies here, and is read by the process that is forked off for it.
+        // A forked child that starts another program reads from here what it starts that with.
         kv.host().ram().let_children_read();
         window.let_children_read();
         let ram = Memory {
@@ -190,7 +190,8 @@ impl Inner {
         &self.kv
     }
 
-    /// Whether it is the calling process's, and not that of one from which it was forked off.
+    /// Whether the heap was made by the calling process, and not by one that it was forked off
+    /// from.
     #[inline(always)]
     pub(super) fn is_this_process(&self) -> bool {
         self.process.is_this()
@@ -198,7 +199,7 @@ impl Inner {
 
     /// How often the shared seat was used.
     pub(super) fn shared_seat(&self) -> u64 {
-        // Relaxed: only counted.
+        // Relaxed: only a count.
         self.shared_seat.load(Relaxed)
     }
 
@@ -208,15 +209,14 @@ impl Inner {
         &self.life
     }
 
-    /// Works in the seat that is nobody's own, when it is free; now or not at all if `may_block`
-    /// does not let it wait.
+    /// Works in the shared seat when it is free. If `may_block` is false, works now or not at all.
     #[cold]
     pub(super) fn in_shared_seat<T>(
         &self,
         may_block: bool,
         work: impl FnOnce(&mut HostKvSeat<'_>) -> T,
     ) -> Result<T, NoSeat> {
-        // There is nothing behind the lock that a panic could have left half done.
+        // The lock protects no data that a panic could have left half changed.
         let _mine = match self.shared.try_lock() {
             Ok(mine) => mine,
             Err(TryLockError::Poisoned(mine)) => mine.into_inner(),
@@ -253,14 +253,14 @@ impl Inner {
             &self.window
         };
         let offset = at.wrapping_sub(memory.start.addr().get());
-        // An object is in one of the two, so this is inside, and no number is 0.
+        // An object is in one of the two ranges, so this is inside, and not null.
         NonNull::new(memory.start.as_ptr().wrapping_byte_add(offset)).unwrap_or(memory.start)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // INVARIANT: ended before what the seats refer to is dropped.
+        // INVARIANT: ended before the values that the seats refer to are dropped.
         self.life.end();
     }
 }

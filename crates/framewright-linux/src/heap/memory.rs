@@ -11,19 +11,19 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Why an owner gets no memory of a heap. Nothing has changed.
+/// Why an owner gets no memory from a heap. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeapError {
-    /// The engine has none for the request.
+    /// The engine has no memory for the request.
     Objects(KvError),
     /// The heap could not be made.
     Host(HostError),
     /// The thread is inside a heap: it was interrupted there by a signal.
     Inside,
-    /// More threads use the heap than it has seats, this one has none, another one is in the seat
-    /// that they share, and the context does not let it wait: it may be free a moment later.
+    /// More threads use the heap than it has seats, this one has none, another one is in the shared
+    /// seat, and the context does not allow waiting: it may be free a moment later.
     SeatInUse,
-    /// The process was forked off from the one whose heap it is.
+    /// The process was forked off from the heap's.
     Forked,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for HeapError {
 
 impl std::error::Error for HeapError {}
 
-/// A [`Heap`], with an effort and a context for what owners ask of it.
+/// A [`Heap`], with an effort and a context for its owners' requests.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapWith<'h> {
     heap: &'h Heap,
@@ -63,13 +63,13 @@ pub struct HeapWith<'h> {
 }
 
 impl Heap {
-    /// The heap with that effort and context; by itself it is asked to fail fast, by a caller who
-    /// may do anything.
+    /// The heap with that effort and context. By itself it makes fail-fast requests, for a caller
+    /// that may do anything.
     ///
-    /// Nobody gives memory back to a heap, so what an effort changes is whether a contiguous object
-    /// is looked for in what other threads have cached: not by [`Effort::FailFast`].
+    /// No client gives memory back to a heap, so the effort only decides whether a contiguous
+    /// object is also searched for in what other threads have cached: not by [`Effort::FailFast`].
     ///
-    /// Whatever the context: a heap that has not been made is made first, by whoever asks
+    /// Two things ignore the context: the first request makes a heap that has not been made
     /// ([`set_up`](Self::set_up) does it earlier), and a free has no context: a thread without a
     /// seat waits for the shared one to free something.
     #[must_use]
@@ -124,18 +124,17 @@ impl HeapWith<'_> {
     }
 }
 
-// SAFETY: an object is as long and aligned as asked for, and nobody else's (the engine's K5); the
-// heap's memory is reached through no safe function, and stays as long as the heap is borrowed.
-// Whoever frees it, the engine takes it from any thread. Nothing unwinds: `mine` ends the program
-// first.
+// SAFETY: an object is as long and aligned as asked for, and its owner's alone (the engine's K5).
+// No safe function reaches the heap's memory, and it stays as long as the heap is borrowed. The
+// engine takes a free from any thread. Nothing unwinds: `mine` ends the program first.
 unsafe impl Memory for HeapWith<'_> {
     type Error = HeapError;
 
     fn alloc(&self, layout: Layout, place: Place, zero: bool) -> Result<NonNull<u8>, HeapError> {
         let at = self.ask(&self.request(layout), place, self.inner()?)?;
         if zero {
-            // SAFETY: as long as that, and nobody else's. Plain stores are faster than the engine's,
-            // which anybody may race with.
+            // SAFETY: as long as that, and only this caller has it. Plain stores are faster than
+            // the engine's, which other threads may race with.
             unsafe { at.write_bytes(0, layout.size()) };
         }
         Ok(at)
@@ -163,7 +162,7 @@ unsafe impl Memory for HeapWith<'_> {
                 Err(error) => Err(HeapError::Objects(error)),
             };
         }
-        // What may lie in one place only does not become the other.
+        // An object that may lie in one place only does not move to the other.
         let room = mine::in_seat(inner, may_block, |seat| seat.kvsize(address(at)));
         if let Ok(Ok(room)) = room
             && (room / 2..=room).contains(&request.bytes)

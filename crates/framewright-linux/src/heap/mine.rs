@@ -9,16 +9,16 @@ use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// How often a thread without a seat in a heap goes to the shared one there before it looks for its
-/// own again.
+/// How often a thread without a seat in a heap uses the shared one before it looks for its own
+/// again.
 const PATIENCE: u32 = 1000;
 
-/// What is asked at each operation. Is never dropped, so that it is there until the thread's very
-/// end, and needs no memory of its own.
+/// The state that each operation reads. It is never dropped, so it is there until the thread's very
+/// end, and it needs no memory of its own.
 struct Now {
-    /// This thread is inside the heap: what it asks for meanwhile is passed on.
+    /// This thread is inside the heap: its requests meanwhile are passed on.
     is_inside: Cell<bool>,
-    /// The life of the heap whose seat `seat` is; null for none.
+    /// The life of the heap that the seat `seat` is in; null for none.
     heap: Cell<*const Life>,
     // INVARIANT: unless `heap` is null, the seat of an `OwnSeat` in `MINE`, beside that life.
     seat: Cell<*mut HostKvSeat<'static>>,
@@ -42,7 +42,7 @@ struct Mine(RefCell<Vec<Known>>);
 struct Known {
     heap: Arc<Life>,
     seat: Option<OwnSeat>,
-    /// How often it goes without one before it looks for one.
+    /// How often the thread goes on without a seat before it looks for one.
     patience: u32,
 }
 
@@ -59,7 +59,7 @@ impl Now {
     }
 }
 
-/// Nothing unwinds out of an allocator: the program ends instead.
+/// Nothing may unwind out of an allocator: this ends the program instead.
 struct NoUnwinding;
 
 impl Drop for NoUnwinding {
@@ -73,7 +73,7 @@ pub(super) fn is_passing_on() -> bool {
     NOW.with(|now| now.is_inside.get())
 }
 
-/// Does something during which what this thread asks for is passed on.
+/// Runs `work`, and passes on what this thread asks for meanwhile.
 pub(super) fn passing_on<T>(work: impl FnOnce() -> T) -> T {
     NOW.with(|now| {
         let before = now.is_inside.replace(true);
@@ -88,15 +88,15 @@ pub(super) fn passing_on<T>(work: impl FnOnce() -> T) -> T {
 /// This thread's [`Now`].
 #[inline(always)]
 fn now<'t>() -> &'t Now {
-    // Out of the closure at once: what is done in it is not inlined.
+    // Out of the closure at once, because work inside it is not inlined.
     let now = NOW.with(|now| NonNull::from(now));
-    // SAFETY: it is there until the thread's very end, because it has nothing to be dropped, and
-    // the reference stays in this thread: `Now` is not Sync.
+    // SAFETY: it is there until the thread's very end, because it has no destructor, and the
+    // reference stays in this thread: `Now` is not Sync.
     unsafe { now.as_ref() }
 }
 
-/// Works in this thread's seat in the heap, or in the shared one if it has none; unless the thread
-/// is inside a heap already, or would have to wait for the shared one and may not.
+/// Works in this thread's seat in the heap, or in the shared one if it has none. Fails if the
+/// thread is inside a heap already, or would have to wait for the shared seat and may not.
 #[inline(always)]
 pub(super) fn in_seat<T>(
     heap: &Arc<Inner>,
@@ -117,9 +117,9 @@ pub(super) fn in_seat<T>(
         own_seat(now, heap)
     };
     let done = match NonNull::new(seat) {
-        // SAFETY: it is there: the heap is, and it is the heap's `OwnSeat`'s in `MINE` (the invariant
-        // of `Now`), which drops none without `forget`. Used by one at a time: it is this thread's,
-        // and `is_inside` was false.
+        // SAFETY: it is there: the heap is, and it is the heap's `OwnSeat`'s in `MINE` (the
+        // invariant of `Now`), which drops none without `forget`. It has one user at a time: this
+        // thread, while `is_inside` was false.
         Some(mut seat) => Ok(work(unsafe { seat.as_mut() })),
         None => heap.in_shared_seat(may_block, work),
     };
@@ -128,7 +128,7 @@ pub(super) fn in_seat<T>(
     done
 }
 
-/// The thread's seat in a heap that is not the one of `now.seat`; null if there is none for it.
+/// The thread's seat in a heap that is not the one of `now.seat`; null if it gets none.
 #[cold]
 fn own_seat(now: &Now, heap: &Arc<Inner>) -> *mut HostKvSeat<'static> {
     let found = MINE.try_with(|mine| {
@@ -159,14 +159,14 @@ fn own_seat(now: &Now, heap: &Arc<Inner>) -> *mut HostKvSeat<'static> {
             known.seat = OwnSeat::take(heap);
             known.patience = PATIENCE;
         }
-        // Where there is none, the seat that was used last stays at hand.
+        // If there is none, the seat that was used last stays at hand.
         let seat = known.seat.as_ref()?.seat();
         // INVARIANT: it is in `MINE`.
         now.seat.set(seat.as_ptr());
         now.heap.set(Arc::as_ptr(life));
         Some(seat)
     });
-    // An error: the thread is ending.
+    // An error means that the thread is ending.
     let seat = found.ok().flatten();
     seat.map_or(ptr::null_mut(), NonNull::as_ptr)
 }

@@ -1,38 +1,39 @@
 //! The whole heap of a program, or a part of it, from the engine's objects.
 //!
 //! ```text
-//!   Heap ── Inner ─┬─ HostKv              frames, window, space, objects: nobody else's
+//!   Heap ── Inner ─┬─ HostKv              frames, window, space, objects: the heap's alone
 //!                  ├─ seat 0 .. n − 1     one for each thread, from its first request to its end
-//!                  └─ seat n              behind a lock, for whoever has none
+//!                  └─ seat n              behind a lock, for threads without one
 //! ```
 //!
 //! A [`Heap`] is a [`GlobalAlloc`](std::alloc::GlobalAlloc), and a [`Memory`] for owners such as
 //! [`KVVec`](framewright::kv::KVVec). A thread takes a free seat at its first request and keeps it
-//! until it ends; then the seat, with what is cached in it, is another thread's. A thread that
-//! finds none, because there are more threads than seats, shares the last seat with others like
-//! it, under a lock; so does a thread that is ending and has given its seat back. Frees by
-//! whichever thread are the engine's ordinary ones.
+//! until it ends; then another thread may have the seat, with what is cached in it. A thread that
+//! finds none, because there are more threads than seats, shares the last seat with others like it,
+//! under a lock; so does a thread that is ending and has given its seat back. Frees by any thread
+//! are the engine's ordinary ones.
 //!
 //! # What the system's allocator does
-//! As a `GlobalAlloc`, a heap passes on what it cannot serve itself: what is asked for while the
-//! heap is made or a thread takes its seat; everything, if it cannot be made (no memory, no
-//! membarrier); and requests for which the engine has no memory. A free finds out by the address
-//! whose the object is. As a [`Memory`] it passes nothing on: there an error is a value.
+//! As a `GlobalAlloc`, a heap passes on what it cannot serve itself: requests during the making of
+//! the heap, or while a thread takes its seat; all requests, if it cannot be made (no memory, no
+//! membarrier); and requests for which the engine has no memory. A free finds out from the address
+//! which of the two has the object. As a [`Memory`] it passes nothing on: there an error is a
+//! value.
 //!
 //! # Wrong frees
-//! What is freed twice, or is not the start of an object, is refused, and counted in
-//! [`KvStats::bad_frees`]; in a build with debug assertions it ends the program, with a line that
-//! says what is wrong with the address.
+//! A free of an object that is free already, or of an address where none starts, is refused, and
+//! counted in [`KvStats::bad_frees`]; in a build with debug assertions it ends the program, with a
+//! line that says what is wrong with the address.
 //!
 //! # Limits
-//! A process that is forked off can read what was in the heap, and so start another program, as
-//! [`Command`](std::process::Command) does; what it changes there ends it by SIGSEGV. It sees what its parent changes
-//! later. What it allocates is the system's, what it frees of the heap's is lost, and as a [`Memory`] the heap says
-//! [`HeapError::Forked`]. (A child that clone(2) makes without fork(3) shares the memory with its parent, and must not
-//! change it.)
+//! A forked process can read the heap, and so start another program, as
+//! [`Command`](std::process::Command) does; a write to the heap ends it by SIGSEGV. It sees what
+//! its parent changes later. Its allocations come from the system, its frees of the heap's objects
+//! are lost, and as a [`Memory`] the heap returns [`HeapError::Forked`]. (A child that clone(2)
+//! makes without fork(3) shares the memory with its parent, and must not change it.)
 //!
-//! A signal handler that interrupts the heap gets the system's memory, and what it frees meanwhile
-//! is lost; that it may allocate at all the system does not promise either.
+//! A signal handler that interrupts the heap gets the system's memory, and its frees meanwhile are
+//! lost. The system does not promise either that a handler may allocate at all.
 //!
 //! When a heap is dropped, its memory goes back at once, whichever threads had seats in it.
 //!
@@ -57,18 +58,18 @@ use std::sync::{Arc, OnceLock};
 /// How large a heap is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeapOptions {
-    /// How many frames it has, of 4096 bytes: more than `threads`. They cost nothing until they are
-    /// used.
+    /// How many frames it has, of 4096 bytes: more than `threads`. They cost no memory until they
+    /// are used.
     pub frames: u64,
     /// How many threads have a seat of their own at a time, 1 to 1022.
     pub threads: u16,
-    /// How many pages there are for what is not contiguous, 1 to 2^30 - 1.
+    /// How many pages there are for objects that are not contiguous, 1 to 2^30 - 1.
     pub pages: u64,
 }
 
 impl HeapOptions {
-    /// A heap of so many bytes for 63 threads, with four times as many addresses for what is not
-    /// contiguous.
+    /// A heap of so many bytes for 63 threads, with four times as many addresses for objects that
+    /// are not contiguous.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         let frames = bytes.div_ceil(4096);
@@ -115,15 +116,15 @@ pub struct Heap {
     lost_frees: AtomicU64,
 }
 
-/// What a heap has counted since it was made.
+/// The counters of a heap since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeapStats {
-    /// What the engine has counted.
+    /// The engine's counters.
     pub objects: KvStats,
-    /// Frames that are free, those that threads have cached included. Not those in slabs
-    /// ([`KvStats::slab_frames`]), also if they are empty, nor those of mapped pages that were freed
-    /// and are kept for the next ones or wait for a purge: that may be most of them. All of them go
-    /// back before a request fails that may wait.
+    /// Free frames, including those that threads have cached. Not those in slabs
+    /// ([`KvStats::slab_frames`]), even empty ones, nor those of mapped pages that were freed and
+    /// are kept for the next requests or wait for a purge: that may be most of them. All of them go
+    /// back before a request that may wait fails.
     pub free_frames: u64,
     /// Requests that were passed on to the system's allocator.
     pub system_allocs: u64,
@@ -155,10 +156,10 @@ impl Heap {
         Ok(heap)
     }
 
-    /// Makes the heap, if it has not been made. A heap that could not be made will not be later.
+    /// Makes the heap, if it has not been made. If that failed once, it is not tried again.
     ///
     /// # Errors
-    /// What could not be had, now or when it was tried first.
+    /// What could not be had, now or at the first try.
     pub fn set_up(&self) -> Result<(), HostError> {
         let made = self
             .inner
@@ -166,14 +167,15 @@ impl Heap {
         made.as_ref().map(drop).map_err(|error| *error)
     }
 
-    /// What has been counted so far; `None` if there is no heap, or not yet, or it is the parent's. Time: O(threads).
+    /// All counters so far; `None` if there is no heap, or not yet, or it is the parent's. Time:
+    /// O(threads).
     #[must_use]
     pub fn stats(&self) -> Option<HeapStats> {
         let inner = self.made().filter(|inner| inner.is_this_process())?;
         Some(HeapStats {
             objects: inner.kv().kv().stats(),
             free_frames: inner.kv().host().zone().stats().nr_free_pages,
-            // Relaxed: only counted.
+            // Relaxed: only a count.
             system_allocs: self.system_allocs.load(Relaxed),
             shared_seat: inner.shared_seat(),
             lost_frees: self.lost_frees.load(Relaxed),
@@ -192,7 +194,7 @@ impl Heap {
         self.inner.get()?.as_ref().ok()
     }
 
-    /// The heap, made if it can be; not while this thread is making one.
+    /// The heap. Makes it if that is possible, but not while this thread is making one.
     #[inline(always)]
     fn inner(&self) -> Option<&Arc<Inner>> {
         match self.inner.get() {
@@ -206,7 +208,7 @@ impl Heap {
         if mine::is_passing_on() {
             return None;
         }
-        // What could not be had is remembered.
+        // The failure is remembered.
         let _ = self.set_up();
         self.made()
     }

@@ -576,7 +576,7 @@ struct Late {
 }
 
 unsafe extern "C" fn late(value: *mut std::ffi::c_void) {
-    // SAFETY: what the test below set for the key, and nobody else has.
+    // SAFETY: the value that the test below set for the key; no other code has it.
     let mut late = unsafe { Box::from_raw(value.cast::<Late>()) };
     // SAFETY: allocated with this layout, and freed once.
     unsafe { late.heap.dealloc(late.at, layout(100, 8)) };

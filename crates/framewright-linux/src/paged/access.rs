@@ -1,4 +1,4 @@
-//! Pages for those who do not touch addresses: system calls, devices, copies.
+//! Pages for users without addresses: system calls, devices, copies.
 
 use super::region::Region;
 use super::table::{DIRTY, FAILED, LEAVING, LISTED, SHOWN, WRITABLE};
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Pages that stay where they are.
+/// Pages that keep their frames.
 #[derive(Debug)]
 #[must_use = "dropped, it pins nothing"]
 pub struct PagedPin<'p> {
@@ -36,7 +36,8 @@ impl Drop for PagedPin<'_> {
 }
 
 impl Region {
-    /// One pin less. What was written under it is dirty: nobody calls it clean as long as it is pinned.
+    /// Takes one pin back. Pages written under it are dirty: no write-back calls a pinned page
+    /// clean.
     fn release(&self, nth: usize) {
         let _shut = self.gate.shut();
         self.table.set(nth, self.table.state(nth).unpinned());
@@ -58,7 +59,7 @@ impl Region {
                 words[piece.word].store(u64::from_ne_bytes(whole), Relaxed);
                 continue;
             }
-            // The other bytes are somebody else's, who may write them at this moment.
+            // The other bytes belong to users that may write them at this moment.
             let _ = words[piece.word].fetch_update(Relaxed, Relaxed, |word| {
                 let mut bytes = word.to_ne_bytes();
                 bytes[piece.inside()].copy_from_slice(new);
@@ -68,11 +69,11 @@ impl Region {
     }
 }
 
-/// Bytes that lie in one word.
+/// Bytes within one word.
 struct Piece {
     word: usize,
     first: usize,
-    /// Which of the bytes that are copied.
+    /// Their range among the bytes to be copied.
     bytes: Range<usize>,
 }
 
@@ -82,7 +83,7 @@ impl Piece {
     }
 }
 
-/// The words in which `len` bytes from byte `at` on lie.
+/// The words that contain the `len` bytes from byte `at` on.
 fn pieces(at: usize, len: usize) -> impl Iterator<Item = Piece> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -99,13 +100,13 @@ fn pieces(at: usize, len: usize) -> impl Iterator<Item = Piece> {
 }
 
 impl Paged<'_> {
-    /// Copies bytes out, from byte `offset` of the region on, as whoever touches them would find them;
-    /// but an error is an error here.
+    /// Copies bytes out, from byte `offset` of the region on. They are what a touch would find, but
+    /// an error is returned.
     ///
-    /// Bytes that somebody writes meanwhile are old or new.
+    /// Bytes that another thread writes meanwhile are old or new.
     ///
     /// # Errors
-    /// A page cannot be had. What `into` holds then is anything.
+    /// A page cannot be had. The contents of `into` are then undefined.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), PagedError> {
         let mut done = 0;
         for (nth, bytes) in self.pages_of(offset, into.len())? {
@@ -136,8 +137,9 @@ impl Paged<'_> {
         Ok(())
     }
 
-    /// Has pages, counted from the region's first, at their addresses and keeps their frames until the
-    /// result is dropped: for system calls and devices. With `is_write` they may write there.
+    /// Brings pages, counted from the region's first, to their addresses and keeps their frames
+    /// until the result is dropped: for system calls and devices. With `is_write` these may write
+    /// there.
     ///
     /// # Errors
     /// A page cannot be had, or has too many pins. None is pinned then.
@@ -168,7 +170,7 @@ impl Paged<'_> {
         Ok(pin)
     }
 
-    /// Pages, each with its bytes, in which `len` bytes from `offset` on lie.
+    /// The pages, each with its bytes, that contain the `len` bytes from `offset` on.
     fn pages_of(
         &self,
         offset: u64,
@@ -190,7 +192,7 @@ impl Paged<'_> {
     /// The frame of a page, pinned.
     pub(super) fn hold(&self, nth: usize, is_write: bool) -> Result<Frame, PagedError> {
         let region = &self.region;
-        // A failure that nobody waited for is no answer to this call.
+        // A failure that this call did not wait for is no answer to it.
         let mut has_waited = false;
         loop {
             let shut = region.gate.shut();
@@ -201,7 +203,7 @@ impl Paged<'_> {
             }
             if let Some(frame) = region.table.frame(state) {
                 let pinned = state.pinned().ok_or(PagedError::Pins(nth as u64))?;
-                // Used: who is hidden goes to the end of the list.
+                // It is used: if it is hidden it goes to the end of the list.
                 let pinned = pinned.without(LISTED);
                 let dirty = if is_write { pinned.with(DIRTY) } else { pinned };
                 region.table.set(nth, dirty);

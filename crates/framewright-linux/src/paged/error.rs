@@ -6,15 +6,15 @@ use std::fmt;
 /// Why a page was not had, or not written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PagedError {
-    /// Bytes outside of the region, which has so many.
+    /// Bytes outside of the region, which has that many.
     Outside(u64),
-    /// There is no frame for the page, and nothing could be evicted.
+    /// There is no frame for the page, and no page could be evicted.
     Frames(AllocError),
-    /// What the page holds could not be read or written.
+    /// The page's contents could not be read or written.
     Swap(SwapError),
     /// The page cannot be shown.
     Map(MapError),
-    /// Nobody [serves](crate::paged::Paged::serve) the region.
+    /// No thread [serves](crate::paged::Paged::serve) the region.
     NotServed,
     /// A page of the range, as counted from the first, is pinned.
     Pinned(u64),
@@ -29,7 +29,7 @@ impl fmt::Display for PagedError {
             Self::Frames(error) => error.fmt(f),
             Self::Swap(error) => error.fmt(f),
             Self::Map(error) => error.fmt(f),
-            Self::NotServed => f.write_str("nobody serves the region"),
+            Self::NotServed => f.write_str("no thread serves the region"),
             Self::Pinned(page) => write!(f, "page {page} of the region is pinned"),
             Self::Pins(page) => write!(f, "page {page} of the region has too many pins"),
         }

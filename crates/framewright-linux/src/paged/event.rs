@@ -4,11 +4,11 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Something that happens again and again, and that a signal handler may wait for: a word and a system
-/// call.
+/// An event that happens again and again, and that a signal handler may wait for: a word and a
+/// system call.
 ///
-/// Who waits looks at [`now`](Self::now) first, then at what he waits for, and then waits with what he saw:
-/// if it happened in between he goes on at once.
+/// A thread that waits first looks at [`now`](Self::now), then at its condition, and then waits
+/// with that number: if the event happened in between, it goes on at once.
 #[derive(Debug, Default)]
 pub(super) struct Event {
     times: AtomicU32,
@@ -16,25 +16,26 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// How often it happened, modulo 2^32: who sleeps between this and [`wait`](Self::wait) for just so many times waits until
-    /// it wakes by itself.
+    /// How often it happened, modulo 2^32. A thread that sleeps between this and
+    /// [`wait`](Self::wait) for exactly that many events waits until it wakes by itself.
     pub(super) fn now(&self) -> u32 {
         self.times.load(SeqCst)
     }
 
-    /// It happens: all who wait go on.
+    /// Reports the event: all threads that wait go on.
     pub(super) fn tell(&self) {
-        // SeqCst with `wait`: either he is counted here, or he sees the new number.
+        // SeqCst with `wait`: either the waiting thread is counted here, or it sees the new number.
         self.times.fetch_add(1, SeqCst);
         if self.waiting.load(SeqCst) != 0 {
             let _ = wake(&self.times, Flags::PRIVATE, u32::MAX >> 1);
         }
     }
 
-    /// Waits until it has happened once more than `seen`, or for no reason: ten seconds at most.
+    /// Waits until it has happened once more than `seen`, or wakes for no reason, after ten seconds
+    /// at most.
     pub(super) fn wait(&self, seen: u32) {
         self.waiting.fetch_add(1, SeqCst);
-        // An error says that the number is another one already, or a signal came.
+        // An error means that the number has changed already, or a signal came.
         let most = rustix::thread::Timespec {
             tv_sec: 10,
             tv_nsec: 0,

@@ -1,4 +1,4 @@
-//! Pages go: second chance, where the hardware says nothing of uses.
+//! Pages leave: by second chance, because the hardware does not report uses.
 //!
 //! ```text
 //!     shown ──── hand: hidden, with its neighbours ────▶ listed ──── first of the list ───▶ evicted
@@ -19,34 +19,34 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
-/// Pages that go at once, at most: one request to the device.
+/// The most pages that leave at once: one request to the device.
 pub(super) const BATCH: usize = 32;
 
-/// Rounds over the list that may find nothing but pages that were touched.
+/// Rounds over the list that may find only pages that were touched.
 const ROUNDS: usize = 8;
 
-/// Pages that are hidden at once, at most, and the longest range that one call hides.
+/// The most pages that are hidden at once, and the longest range that one call hides.
 const HIDE: usize = 64;
 const HIDE_SPAN: usize = 512;
 
-/// Of all resident pages so many wait in the list, at least: one in this many.
+/// At least one in this many resident pages waits in the list.
 const LISTED_PART: u64 = 4;
 
-/// What eviction remembers.
+/// The state of eviction.
 #[derive(Debug)]
 pub(super) struct Evictor {
-    /// Pages that were hidden, the first of them first. Some may have been touched since, or be gone.
+    /// Hidden pages, the first of them first. Some may have been touched since, or be gone.
     listed: VecDeque<usize>,
     /// Where the next pages to hide are looked for.
     hand: usize,
     pub(super) picked: Vec<usize>,
-    /// Those of the picked that must be stored, and their contents.
+    /// The picked pages that must be stored, and their contents.
     pub(super) pages: Vec<u64>,
     pub(super) contents: Vec<PageWords>,
     pub(super) frames: Vec<Frame>,
 }
 
-/// What one call evicted.
+/// The result of one call.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Evicted {
     pub(super) scanned: u64,
@@ -71,10 +71,10 @@ impl Paged<'_> {
         self.evictor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Evicts at least `wanted` pages if it can, in whole batches.
+    /// Evicts at least `wanted` pages if possible, in whole batches.
     pub(super) fn evict_some(&self, wanted: u64, supply: &mut dyn Supply) -> u64 {
         let mut evictor = self.evictor();
-        // Of a small budget not half at once.
+        // A small batch for a small budget, so that not half of it goes at once.
         let batch = (self.budget / 8).clamp(1, BATCH as u64) as usize;
         let (mut freed, mut rounds) = (0, 0);
         while freed < wanted && rounds < ROUNDS {
@@ -124,7 +124,8 @@ impl Paged<'_> {
         done
     }
 
-    /// Hides pages until enough are listed, or the hand has been everywhere. Returns how many pages it saw.
+    /// Hides pages until enough are listed, or the hand has gone all the way round. Returns how
+    /// many pages it saw.
     fn list_more(&self, evictor: &mut Evictor) -> u64 {
         let resident = self.resident.load(Relaxed);
         let enough = (resident / LISTED_PART).clamp(1, resident.max(1)) as usize;
@@ -138,15 +139,16 @@ impl Paged<'_> {
         seen
     }
 
-    /// Hides up to [`HIDE`] pages from the hand on. Returns over how many pages the hand went, and how many of
-    /// them had frames.
+    /// Hides up to [`HIDE`] pages from the hand on. Returns how many pages the hand passed, and how
+    /// many of them had frames.
     fn hide_some(&self, evictor: &mut Evictor) -> (usize, u64) {
         let region = &self.region;
         let start = evictor.hand;
         let before = evictor.listed.len();
         let mut resident = 0;
         let _shut = region.gate.shut();
-        // From the first to the last page that one call hides; what is not shown may lie between.
+        // From the first to the last page that one call hides; pages that are not shown may lie
+        // between.
         let mut run = start..start;
         let mut at = start;
         while at < region.page_count() && at - start < HIDE_SPAN {
@@ -165,7 +167,7 @@ impl Paged<'_> {
                     run.end = at + 1;
                 }
             } else if state.is(SHOWN) {
-                // Pinned, or in use: it stays to be seen.
+                // Pinned, or in use: it stays visible.
                 self.hide_run(&run);
                 run = at..at;
             }
@@ -176,10 +178,10 @@ impl Paged<'_> {
         (at - start, resident)
     }
 
-    /// Hides what is listed among `pages`. With the gate shut.
+    /// Hides the listed ones among `pages`. With the gate shut.
     fn hide_run(&self, pages: &std::ops::Range<usize>) {
         let region = &self.region;
-        // Refused: they are seen, and so count as used.
+        // If the kernel refuses, they stay visible, and so count as used.
         if pages.is_empty() || region.hide(pages).is_err() {
             return;
         }
@@ -192,7 +194,8 @@ impl Paged<'_> {
         }
     }
 
-    /// The first of the list that nobody has touched since: they are leaving. Returns how many it saw.
+    /// Picks the first of the list that have not been touched since: they are leaving. Returns how
+    /// many it saw.
     fn pick(&self, evictor: &mut Evictor, wanted: usize, may_write: bool) -> u64 {
         let region = &self.region;
         evictor.picked.clear();
@@ -229,7 +232,7 @@ impl Paged<'_> {
         seen
     }
 
-    /// Stores those of the picked that are dirty, and keeps the others.
+    /// Stores the picked pages that are dirty, and keeps the others.
     fn store(&self, evictor: &mut Evictor) -> Result<(), (usize, SwapError)> {
         let region = &self.region;
         for &nth in &evictor.picked {
@@ -257,12 +260,13 @@ impl Paged<'_> {
         })
     }
 
-    /// Gives the slots of pages back that have changed since they came from there. Whether there were any.
+    /// Frees the slots of pages that have changed since they came from there. Returns whether there
+    /// were any.
     fn free_stale_slots(&self) -> bool {
         let region = &self.region;
         let before = self.swap.used_slots();
         for nth in 0..region.page_count() {
-            // A look without the gate: mostly there is nothing.
+            // A look without the gate: mostly there is no such page.
             if !region.table.state(nth).is(DIRTY) || !self.swap.has_slot(nth as u64) {
                 continue;
             }
@@ -286,14 +290,14 @@ impl Paged<'_> {
         self.swap.used_slots() < before
     }
 
-    /// Those of the picked that did not fail have no frames any more: `frames` has them.
+    /// Takes the frames of the picked pages that did not fail away, into `frames`.
     fn let_go(&self, picked: &[usize], failed: &[u64], frames: &mut Vec<Frame>) {
         let region = &self.region;
         let _shut = region.gate.shut();
         for &nth in picked {
             let state = region.table.state(nth);
             if failed.contains(&(nth as u64)) {
-                // Hidden, and still dirty: touched, or looked at again.
+                // Hidden, and still dirty: a touch, or the next look, comes back to it.
                 region.table.set(nth, state.without(BUSY | LEAVING));
                 continue;
             }
@@ -305,7 +309,7 @@ impl Paged<'_> {
 }
 
 impl<F: Supply> Shrink<F> for Paged<'_> {
-    /// As hot as the part of the hidden pages that were touched again.
+    /// As hot as the share of hidden pages that were touched again.
     fn holding(&self) -> Holding {
         let counts = &self.region.counts;
         let (hidden, used) = (counts.hidden.load(Relaxed), counts.used_again.load(Relaxed));
@@ -316,8 +320,8 @@ impl<F: Supply> Shrink<F> for Paged<'_> {
         }
     }
 
-    /// By second chance. Where the request may not wait for I/O only what need not be written goes; where
-    /// another thread evicts, nothing.
+    /// By second chance. If the request may not wait for I/O, only pages that need not be written
+    /// go. While another thread evicts, none go.
     fn shrink(&self, frames: &mut F, ask: &Ask) -> Shrunk {
         let mut shrunk = Shrunk::default();
         let mut evictor = match self.evictor.try_lock() {

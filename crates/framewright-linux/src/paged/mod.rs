@@ -1,5 +1,5 @@
-// UNSAFETY: a region is made known to the handler of faults by its address, and must live as long as
-// it is known.
+// UNSAFETY: the handler of faults knows a region by its address, and the region must live as long
+// as it is known.
 
 //! Paged anonymous memory: user addresses for more pages than there are frames for them.
 //!
@@ -13,44 +13,49 @@
 //!                                       wakes ◀────────────── shown
 //! ```
 //!
-//! Loads and stores at [addresses](Paged::address) work on all of the region, with nothing in between as long as
-//! a page has a frame and is shown. The frames are at most as many as the *budget*; which pages have them is
-//! found out by second chance: from batches of pages access is taken away, neighbours by one call. Who touches one
-//! gets it back in about 3 µs, and it counts as used; who was not touched when his turn comes is evicted.
+//! Loads and stores at [addresses](Paged::address) work on all of the region, directly while a page
+//! has a frame and is shown. There are at most as many frames as the *budget*. Second chance
+//! decides which pages have them: it takes access away from batches of pages, neighbours by one
+//! call. A page that is touched gets its access back in about 3 µs, and counts as used; a page that
+//! was not touched when its turn comes is evicted.
 //!
-//! A page that came from the swap is shown so that it can be read. Its first write is a fault, by which it is known to be
-//! dirty; without one its slot stays valid, and it is not written again when it goes.
+//! A page that came from the swap is shown read-only. Its first write is a fault, which marks it
+//! dirty; without one its slot stays valid, and it is not written again when it leaves.
 //!
-//! # Who touches a page
-//! The kernel sends it SIGSEGV, and the thread sleeps in the handler until the page is there. This goes for loads
-//! and stores. A system call that is handed such an address says EFAULT if the page is not shown: use
-//! [`Paged::read`] and [`Paged::write`], or [pin](Paged::pin) the pages.
+//! # When a thread touches a page
+//! The kernel sends it SIGSEGV, and the thread sleeps in the handler until the page is there. This
+//! holds for loads and stores. A system call that is handed such an address says EFAULT if the page
+//! is not shown: use [`Paged::read`] and [`Paged::write`], or [pin](Paged::pin) the pages.
 //!
-//! If a page cannot be had, because the device fails or no frame can be, `read`, `write` and `pin` say why,
-//! and may be called again. A load or a store cannot say so: it is then treated as one at an address where
-//! nothing is, and mostly the process ends by SIGSEGV; likewise where nobody [serves](Paged::serve) the region.
+//! If a page cannot be had, because the device fails or there is no frame, `read`, `write` and
+//! `pin` return the reason, and may be called again. A load or a store cannot: it is then treated
+//! as one at an address without memory, and mostly the process ends by SIGSEGV; likewise if no
+//! thread [serves](Paged::serve) the region.
 //!
-//! If a page cannot be written, it keeps its frame, and the region may be above its budget meanwhile:
-//! [`Paged::take_error`] says why.
+//! If a page cannot be written, it keeps its frame, and the region may be above its budget
+//! meanwhile: [`Paged::take_error`] returns why.
 //!
-//! What is said of signal handlers at [`Anon`](crate::anon) goes for these regions, too. A thread that serves a region, or
-//! gives its frames back, must not touch it.
+//! What [`Anon`](crate::anon) says of signal handlers holds for these regions, too. A thread that
+//! serves a region, or gives its frames back, must not touch it.
 //!
 //! # Invariants
-//! - **P1** A page's contents are in its frame, or in the swap, or on the way between them with nobody having access.
+//! - **P1** A page's contents are in its frame, or in the swap, or on the way between them while no
+//!   thread has access.
 //! - **P2** A page without DIRTY is what the swap has for it.
-//! - **P3** What is pinned keeps its frame, and is seen as long as it is pinned.
+//! - **P3** A pinned page keeps its frame, and is visible as long as it is pinned.
 //! - **P4** A page that could not be stored keeps its frame and is dirty.
-//! - **P5** Whoever waits is woken: each change is told after the state is set, with the gate shut or opened since.
+//! - **P5** Every waiting thread is woken: each change is reported after the state is set, with the
+//!   gate shut or opened since.
 //!
 //! # Locks
-//! The evictor's, for whoever evicts, saves or discards: held during I/O. Under it the region's gate, for each change
-//! of what is shown, some µs; the handler takes it, too. Nothing else is taken with the gate shut. Frames are taken
-//! with neither held, because a supply may ask for reclaim, and freed under the evictor's.
+//! The evictor's, for evicting, saving and discarding: held during I/O. Under it the region's gate,
+//! for each change of what is shown, some µs; the handler takes it, too. No other lock is taken
+//! with the gate shut. Frames are taken with neither held, because a supply may ask for reclaim,
+//! and freed under the evictor's.
 //!
 //! # What is not here
-//! Sharing; forking: a child has no access to a region, ends by SIGSEGV if it touches one, and writes nothing to its
-//! swap file; reading ahead by what is used together; huge pages.
+//! Sharing; forking: a child has no access to a region, ends by SIGSEGV if it touches one, and does
+//! not write to its swap file; reading ahead by what is used together; huge pages.
 //!
 //! # Sources
 //! Second chance: F. J. Corbató, "A paging experiment with the Multics system", 1968; by taking access away where hardware has no
@@ -90,7 +95,7 @@ pub struct PagedStats {
     pub faults: u64,
     /// Pages that were given a frame.
     pub brought: u64,
-    /// Those of them that were zero, because nothing was stored for them.
+    /// Those of them that were zero, because no contents were stored for them.
     pub zeroed: u64,
     /// Pages that could not be had.
     pub failed: u64,
@@ -102,13 +107,13 @@ pub struct PagedStats {
     pub evict_failed: u64,
     /// Pages from which access was taken to see whether they are used.
     pub hidden: u64,
-    /// Calls that took access away, for whatever reason.
+    /// Calls that took access away, for any reason.
     pub hide_calls: u64,
     /// Touches that gave access back.
     pub used_again: u64,
     /// Touches that were the first write to a page.
     pub written_first: u64,
-    /// Pages whose frame changed.
+    /// Pages that got another frame.
     pub moved: u64,
     /// Mappings that the limit, or the kernel, did not allow.
     pub refused: u64,
@@ -136,7 +141,7 @@ pub struct PagedStats {
 ///     paged.await_pager();
 ///     let words = paged.address(0).unwrap().cast::<u64>();
 ///     for page in 0..1024 {
-///         // SAFETY: in the region, which is nobody else's.
+///         // SAFETY: in the region, which no other thread uses.
 ///         unsafe { words.add(page * 512).write(page as u64) };
 ///     }
 ///     for page in 0..1024 {
@@ -152,7 +157,7 @@ pub struct PagedStats {
 /// ```
 #[derive(Debug)]
 pub struct Paged<'s> {
-    // Before the region: it is not known to the handler any more when it goes.
+    // Before the region, so that the handler forgets it before it goes.
     _listed: Listed,
     region: Arc<Region>,
     swap: Frontswap<'s>,
@@ -162,7 +167,7 @@ pub struct Paged<'s> {
     /// Pagers that are bringing pages.
     arriving: AtomicU64,
     evictor: Mutex<Evictor>,
-    /// Why pages could not be had: of each the last reason that nobody was told.
+    /// Why pages could not be had: for each the last reason that was not reported.
     errors: Mutex<BTreeMap<usize, PagedError>>,
     /// The last page that could not be stored.
     last_error: Mutex<Option<SwapError>>,
@@ -171,11 +176,11 @@ pub struct Paged<'s> {
 impl<'s> Paged<'s> {
     /// A region of as many pages as `swap` has, with at most `budget` frames of `ram` at a time, at least one.
     ///
-    /// What `swap` has is what they hold: zero, if it is new. Costs address space; memory, less than 17 bytes a
-    /// page and 8 a frame, only where it is used.
+    /// The pages hold what `swap` has: zero, if it is new. Costs address space; memory, less than
+    /// 17 bytes a page and 8 a frame, only where it is used.
     ///
     /// # Errors
-    /// What the host refused, a length that is none, or too many regions.
+    /// What the host refused, a length that no window can have, or too many regions.
     pub fn new(ram: Arc<Ram>, swap: Frontswap<'s>, budget: u64) -> Result<Self, AnonError> {
         let window = Window::new(ram, swap.pages());
         Self::over(window.map_err(AnonError::Window)?, swap, budget)
@@ -200,7 +205,8 @@ impl<'s> Paged<'s> {
         let region = Region::new(window)
             .map_err(|errno| AnonError::Window(WindowError::Host(errno.raw_os_error())))?;
         let region = Arc::new(region);
-        // SAFETY: lives at its place until it is not known any more: it is dropped after it.
+        // SAFETY: it lives at its place until the handler has forgotten it: it is dropped after
+        // that.
         let listed = unsafe { Listed::new(Arc::as_ptr(&region) as *const dyn Touched) }?;
         Ok(Self {
             _listed: listed,
@@ -227,8 +233,8 @@ impl<'s> Paged<'s> {
         self.pages() * FRAME_BYTES as u64
     }
 
-    /// Where a page, counted from the first, lies; its neighbours lie beside it. Loads and stores there are the
-    /// caller's as long as the region lives and is [served](Self::serve).
+    /// Where a page, counted from the first, lies; its neighbours lie beside it. Loads and stores
+    /// there belong to the caller as long as the region lives and is [served](Self::serve).
     #[must_use]
     pub fn address(&self, page: u64) -> Option<*mut u8> {
         let first = self.region.window.range().start();
@@ -236,8 +242,8 @@ impl<'s> Paged<'s> {
         self.region.window.address(Page(page.0)).ok()
     }
 
-    /// The frame behind a page, counted from the first, at this moment, if it has one. It may be another one as soon as
-    /// this returns, unless the page is [pinned](Self::pin).
+    /// The frame behind a page, counted from the first, at this moment, if it has one. Another
+    /// frame may replace it as soon as this returns, unless the page is [pinned](Self::pin).
     #[must_use]
     pub fn frame_of(&self, page: u64) -> Option<Frame> {
         let nth = usize::try_from(page).ok()?;
@@ -258,7 +264,7 @@ impl<'s> Paged<'s> {
         &self.swap
     }
 
-    /// What it did.
+    /// All counters.
     #[must_use]
     pub fn stats(&self) -> PagedStats {
         let counts = &self.region.counts;
@@ -281,7 +287,7 @@ impl<'s> Paged<'s> {
         }
     }
 
-    /// Why a page could not be stored, the last time that this happened since it was asked.
+    /// Why a page could not be stored, the last time that this happened since the last call.
     pub fn take_error(&self) -> Option<SwapError> {
         let mut last = self
             .last_error
@@ -298,7 +304,7 @@ impl<'s> Paged<'s> {
         *last = Some(error.clone());
     }
 
-    /// Waits until somebody [serves](Self::serve) the region, or it was [stopped](Self::stop).
+    /// Waits until a thread [serves](Self::serve) the region, or it was [stopped](Self::stop).
     pub fn await_pager(&self) {
         loop {
             let seen = self.region.changed.now();

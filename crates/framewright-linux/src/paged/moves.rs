@@ -1,4 +1,4 @@
-//! Frames change behind pages: for compaction, and for contiguous memory made by migration.
+//! Changes the frames behind pages: for compaction, and for contiguous memory made by migration.
 
 use super::Paged;
 use super::region::{Region, count};
@@ -8,19 +8,21 @@ use framewright::reclaim::{Discard, Migrate, Move, MoveState};
 use framewright::{Frame, Order, Run};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Moves at once, at most: so long is the gate shut.
+/// The most moves at once: this bounds how long the gate is shut.
 const BATCH: usize = 64;
 
 impl Migrate for Paged<'_> {
-    /// In batches of up to 64. Neighbours lose their access by one call, and get it back by one where their new
-    /// frames follow one another; else 2 to 4 µs a page beyond the copy. What is hidden costs the copy alone.
+    /// In batches of up to 64. Neighbours lose their access by one call, and get it back by one if
+    /// their new frames follow one another; else 2 to 4 µs a page beyond the copy. A hidden page
+    /// costs the copy alone.
     fn migrate(&self, moves: &mut [Move]) {
         for batch in moves.chunks_mut(BATCH) {
             self.region.migrate(batch);
         }
     }
 
-    /// What nobody has used lately and is in the swap, or zero: only pages whose access was taken away already.
+    /// Drops pages that were not used lately and are in the swap, or zero: only pages whose access
+    /// was taken away already.
     fn discard(&self, blocks: &mut [Discard]) {
         for batch in blocks.chunks_mut(BATCH) {
             let dropped = self.region.discard(batch);
@@ -31,14 +33,15 @@ impl Migrate for Paged<'_> {
 }
 
 impl Paged<'_> {
-    /// Waits as long as the page in `frame` is on its way to the swap: for whoever wants the frame empty and has found it
-    /// busy. Of a frame that has no page yet, until something has changed, if pages are on their way in. Whether there
-    /// was anything to wait for: never for a frame that is none of the region's memory.
+    /// Waits while the page in `frame` is on its way to the swap, for a caller that wants the frame
+    /// empty and has found it busy. If a frame has no page yet and pages are on their way in, waits
+    /// until something has changed. Returns whether there was anything to wait for: never for a
+    /// frame outside the region's memory.
     pub fn await_frame(&self, frame: Frame) -> bool {
         let region = &self.region;
         let mut has_waited = false;
         loop {
-            // Before the look: what ends behind it is not missed.
+            // Before the look, so that a change after it is not missed.
             let seen = region.changed.now();
             let shut = region.gate.shut();
             let is_leaving = region.table.page_of(frame).is_some_and(|nth| {
@@ -61,7 +64,8 @@ impl Paged<'_> {
 
 impl Region {
     fn migrate(&self, moves: &mut [Move]) {
-        // Without the gate: a batch of somebody else's keeps nobody waiting.
+        // A look without the gate, so that a batch without pages of this region need not wait for
+        // it.
         let is_mine =
             |one: &Move| one.state == MoveState::Unknown && self.table.page_of(one.from).is_some();
         if !moves.iter().any(is_mine) {
@@ -99,7 +103,7 @@ impl Region {
         }
     }
 
-    /// Drops what may be; how many.
+    /// Drops those that may be dropped; returns how many.
     fn discard(&self, blocks: &mut [Discard]) -> u64 {
         if blocks
             .iter()
@@ -125,7 +129,7 @@ impl Region {
         dropped
     }
 
-    /// Why the page is not moved; `Unknown` if it is.
+    /// Why the page is not moved; `Unknown` if it can be.
     fn obstacle(&self, nth: usize, one: &Move) -> MoveState {
         let state = self.table.state(nth);
         let ram = self.ram().frames();
@@ -146,7 +150,7 @@ impl Region {
     fn move_run(&self, run: &[(usize, usize)], moves: &mut [Move]) {
         let pages = run[0].0..run[0].0 + run.len();
         let shown = |nth| self.table.state(nth).is(SHOWN);
-        // From here on nobody accesses them: the translations are gone when this returns.
+        // From here on no thread can access them: the translations are gone when this returns.
         if pages.clone().any(shown) && self.hide(&pages).is_err() {
             run.iter()
                 .for_each(|(_, at)| moves[*at].state = MoveState::Busy);
@@ -154,7 +158,7 @@ impl Region {
         }
         for &(nth, at) in run {
             let one = &mut moves[at];
-            // Asked for twice: the second one finds another frame.
+            // A move that was asked for twice: the second one finds another frame.
             if self.table.frame(self.table.state(nth)) != Some(one.from) {
                 one.state = MoveState::Busy;
                 continue;
@@ -187,7 +191,7 @@ impl Region {
         }
     }
 
-    /// Shows pages that were shown before, whose frames follow one another.
+    /// Shows pages that were shown before, and whose frames follow one another.
     fn show_moved(&self, pages: std::ops::Range<usize>) {
         let state = self.table.state(pages.start);
         if !state.is(SHOWN) {
@@ -199,7 +203,7 @@ impl Region {
         } else {
             (Access::Read, SHOWN)
         };
-        // Refused: hidden until somebody touches it.
+        // If the kernel refuses, they stay hidden until a thread touches them.
         let marks = self.show(&pages, frame, access).map_or(0, |()| marks);
         for nth in pages {
             let state = self.table.state(nth).without(SHOWN | WRITABLE);

@@ -1,4 +1,4 @@
-//! Pages come: from the swap, or zero.
+//! Brings pages: from the swap, or zero.
 
 use super::evict::BATCH;
 use super::region::count;
@@ -14,16 +14,16 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Pages that are brought at once, at most, where touches follow one another: 64 KiB.
+/// The most pages that are brought at once, where touches follow one another: 64 KiB.
 const CLUSTER: usize = 16;
 
 /// Sequences of touches that a pager tells apart.
 const STREAMS: usize = 4;
 
-/// Dirty pages that a pager cleans at a time when nobody wants anything.
+/// Dirty pages that a pager cleans at a time while no page is wanted.
 const CLEAN: u64 = 8;
 
-/// What a pager has for itself.
+/// A pager's own state.
 struct Work {
     contents: Box<PageWords>,
     frames: Vec<Frame>,
@@ -40,8 +40,8 @@ struct Stream {
 }
 
 impl Work {
-    /// How many pages are to be brought for a touch of `nth`: twice as many as the last time, if it
-    /// goes on where that ended.
+    /// How many pages to bring for a touch of `nth`: twice as many as the last time, if it
+    /// continues where that ended.
     fn cluster(&mut self, nth: usize) -> usize {
         let found = self
             .streams
@@ -68,7 +68,7 @@ impl Work {
     }
 }
 
-/// One pager less when this is dropped, also if it panicked.
+/// A pager that serves; counted out when this is dropped, even by a panic.
 struct Serving<'p, 's>(&'p Paged<'s>);
 
 impl Drop for Serving<'_, '_> {
@@ -77,7 +77,7 @@ impl Drop for Serving<'_, '_> {
     }
 }
 
-/// Pages are on their way in until this is dropped, also if that panicked.
+/// Pages on their way in, until this is dropped, even by a panic.
 struct Bringing<'p, 's>(&'p Paged<'s>);
 
 impl Drop for Bringing<'_, '_> {
@@ -88,10 +88,10 @@ impl Drop for Bringing<'_, '_> {
 }
 
 impl Paged<'_> {
-    /// Brings pages to whoever touches them, with frames of `supply`, until [`stop`](Self::stop). For a
-    /// thread of its own, which touches no page of the region; several may do it.
+    /// Brings touched pages, with frames of `supply`, until [`stop`](Self::stop). For a thread of
+    /// its own, which touches no page of the region; several may do it.
     ///
-    /// Where nothing is wanted it cleans, if the swap has many dirty pages.
+    /// While no page is wanted it cleans, if the swap has many dirty pages.
     pub fn serve(&self, supply: &mut dyn Supply) {
         let region = &self.region;
         region.pagers.fetch_add(1, AcqRel);
@@ -116,15 +116,16 @@ impl Paged<'_> {
         }
     }
 
-    /// Ends all who [serve](Self::serve), now and later. Who touches a page that has no frame is then
-    /// treated as who touches what is no memory.
+    /// Ends all calls of [`serve`](Self::serve), now and later. From then on a touch of a page
+    /// without a frame is treated like one of an address without memory.
     pub fn stop(&self) {
         self.region.is_stopped.store(true, Release);
         self.region.asked.tell();
         self.region.changed.tell();
     }
 
-    /// Brings a page, and some behind it. What of these cannot be had is left: nobody wants it yet.
+    /// Brings a page, and some behind it. Leaves those of the latter that cannot be had: no thread
+    /// wants them yet.
     fn bring(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut Work) {
         self.arriving.fetch_add(1, Relaxed);
         let _bringing = Bringing(self);
@@ -153,7 +154,7 @@ impl Paged<'_> {
         self.unclaim(&rest, failed);
     }
 
-    /// Up to `wanted` pages from `nth` on that have no frame, marked as busy, as `nth` is already.
+    /// Marks as busy up to `wanted` pages from `nth` on that have no frame; `nth` is busy already.
     fn claim(&self, nth: usize, wanted: usize) -> Range<usize> {
         let region = &self.region;
         let _shut = region.gate.shut();
@@ -171,8 +172,9 @@ impl Paged<'_> {
         pages
     }
 
-    /// Pages without a frame are nobody's again. Who waits for the one that `failed` is told so, at once: else who
-    /// looked in between would ask again, and nobody would hear of the failure.
+    /// Gives up pages without a frame. Threads that wait for the one that `failed` learn it at
+    /// once: else a thread that looked in between would ask again, and no thread would learn of the
+    /// failure.
     fn unclaim(&self, pages: &Range<usize>, failed: Option<usize>) {
         let region = &self.region;
         let _shut = region.gate.shut();
@@ -187,14 +189,15 @@ impl Paged<'_> {
         }
     }
 
-    /// Keeps why a page could not be had, for whoever is told.
+    /// Keeps why a page could not be had, for the thread that asks.
     fn note(&self, nth: usize, error: PagedError) {
         count(&self.region.counts.failed, 1);
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.insert(nth, error);
     }
 
-    /// Counts `more` pages as resident, and evicts until they are within the budget, if that is possible.
+    /// Counts `more` pages as resident, and evicts until they are within the budget, if that is
+    /// possible.
     fn make_room(&self, more: u64, supply: &mut dyn Supply) {
         let resident = self.resident.fetch_add(more, AcqRel) + more;
         let over = resident.saturating_sub(self.budget);
@@ -220,12 +223,12 @@ impl Paged<'_> {
                 Err(_) => {}
             }
         }
-        // In order, so that frames that follow one another are shown by one mapping.
+        // Sorted, so that one mapping shows frames that follow one another.
         work.frames.sort_unstable();
         Ok(())
     }
 
-    /// Contents for the frames, as far as they are to be had.
+    /// Fills the frames with contents, as far as these can be had.
     fn fill(&self, pages: &Range<usize>, work: &mut Work) -> Result<(), PagedError> {
         for (nth, &frame) in pages.clone().zip(&work.frames) {
             let loaded = self.swap.load(nth as u64, &mut work.contents)?;
@@ -235,7 +238,7 @@ impl Paged<'_> {
         Ok(())
     }
 
-    /// The pages have their frames, and users may use them.
+    /// Shows the pages with their frames, so that users may use them.
     fn show_new(&self, pages: &Range<usize>, is_write: bool, work: &Work) {
         let region = &self.region;
         let zero = work.loaded.iter().filter(|one| **one == Loaded::Zero);
@@ -258,7 +261,7 @@ impl Paged<'_> {
                 Access::Read
             };
             let shown = pages.start + start..pages.start + end;
-            // Refused: hidden until somebody touches it.
+            // If the kernel refuses, they stay hidden until a thread touches them.
             let marks = match region.show(&shown, work.frames[start], access) {
                 Ok(()) => marks,
                 Err(_) => marks & !(SHOWN | WRITABLE),
@@ -274,7 +277,7 @@ impl Paged<'_> {
 
     /// Marks of the `nth` of the pages that were brought.
     fn marks(&self, pages: &Range<usize>, nth: usize, is_write: bool, work: &Work) -> u64 {
-        // In a sequence of writes to what is zero the next ones will be written, too.
+        // In a sequence of writes to zero pages the next ones will be written, too.
         let will_be_written = is_write && (nth == 0 || work.loaded[nth] == Loaded::Zero);
         debug_assert!(nth < pages.len());
         if will_be_written || work.loaded[nth] == Loaded::Dirty {

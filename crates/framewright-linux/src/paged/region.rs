@@ -13,10 +13,10 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Requests that can wait at a time: a thread waits for one page, so for as many threads.
+/// How many requests can wait at a time: each thread waits for one page, so this many threads.
 const REQUESTS: usize = 256;
 
-/// What a region consists of: what the handler of faults sees, too.
+/// The parts of a region, which the handler of faults sees, too.
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) window: Window,
@@ -25,7 +25,7 @@ pub(super) struct Region {
     requests: Requests,
     /// A page is wanted, or the pagers are to end.
     pub(super) asked: Event,
-    /// Pages have come or gone, or could not.
+    /// Pages have come or gone, or could not be brought.
     pub(super) changed: Event,
     pub(super) pagers: AtomicU32,
     pub(super) is_stopped: AtomicBool,
@@ -54,7 +54,7 @@ pub(super) fn count(word: &AtomicU64, by: u64) {
     word.fetch_add(by, Relaxed);
 }
 
-/// Pages that are wanted, in order. Only who has shut the gate changes them.
+/// Wanted pages, in order. Only a thread that has shut the gate changes them.
 #[derive(Debug)]
 struct Requests {
     pages: Box<[AtomicU64]>,
@@ -105,7 +105,7 @@ impl Region {
         })
     }
 
-    /// All pages, as counted from the first.
+    /// How many pages it has.
     pub(super) fn page_count(&self) -> usize {
         self.window.range().pages() as usize
     }
@@ -123,7 +123,7 @@ impl Region {
         PageRange::new(self.page(pages.start), pages.len() as u64).expect("they are in the window")
     }
 
-    /// Takes the access to pages away. With the gate shut; states are the caller's to change.
+    /// Takes the access to pages away. With the gate shut; the caller changes their states.
     pub(super) fn hide(&self, pages: &Range<usize>) -> Result<(), MapError> {
         count(&self.counts.hide_calls, 1);
         self.window.unmap(self.range(pages))
@@ -146,11 +146,11 @@ impl Region {
         shown
     }
 
-    /// Lets users at a page that has a frame. With the gate shut. Whether the kernel did it: else
-    /// the page is hidden as before, or is now.
+    /// Lets users at a page that has a frame. With the gate shut. Returns whether the kernel
+    /// agreed: if not, the page is hidden as before, or is now.
     pub(super) fn let_in(&self, nth: usize, state: State, is_write: bool) -> bool {
         let frame = self.table.frame(state).expect("the page has a frame");
-        // What is dirty anyway need not tell of its next write.
+        // A page that is dirty anyway need not report its next write.
         let (access, marks) = if is_write || state.is(DIRTY) {
             (Access::Write, SHOWN | WRITABLE | DIRTY)
         } else {
@@ -168,13 +168,13 @@ impl Region {
         }
     }
 
-    /// Whether somebody brings pages.
+    /// Whether a thread brings pages.
     pub(super) fn is_served(&self) -> bool {
         self.pagers.load(Acquire) != 0 && !self.is_stopped.load(Acquire)
     }
 
-    /// Asks for a page that has no frame, and waits until something has changed. Not if nobody brings
-    /// pages: then `false`.
+    /// Asks for a page that has no frame, and waits until something has changed. Returns `false` at
+    /// once if no thread brings pages.
     pub(super) fn want(&self, nth: usize, state: State, is_write: bool, shut: Shut<'_>) -> bool {
         if !self.is_served() {
             return false;
@@ -194,7 +194,7 @@ impl Region {
         self.changed.wait(seen);
     }
 
-    /// The next page that is wanted, which is busy then.
+    /// Takes the next page that is wanted, which is busy then.
     pub(super) fn next_wanted(&self) -> Option<(usize, bool)> {
         let _shut = self.gate.shut();
         loop {
@@ -203,7 +203,7 @@ impl Region {
             let is_free = !state.has_frame() && !state.is(BUSY);
             let state = state.without(WANTED);
             if is_free {
-                // At once: else who waits could ask a second time.
+                // Marked at once: else a waiting thread could ask a second time.
                 self.table.set(nth, state.without(FAILED).with(BUSY));
                 return Some((nth, is_write));
             }
@@ -239,7 +239,7 @@ impl Touched for Region {
 
     fn touched(&self, address: usize, is_write: Option<bool>) -> Touch {
         let nth = (address - self.bytes().start) / FRAME_BYTES;
-        // A failure that nobody waited for is no answer to this touch.
+        // A failure that this touch did not wait for is no answer to it.
         let mut has_waited = false;
         loop {
             let shut = self.gate.shut();
@@ -252,7 +252,7 @@ impl Touched for Region {
                 let is_first_write =
                     state.is(SHOWN) && !state.is(WRITABLE) && is_write != Some(false);
                 if state.is(SHOWN) && !is_first_write {
-                    // Somebody else's touch has just done it.
+                    // Another thread's touch has just done it.
                     return Touch::Again;
                 }
                 count(

@@ -1,4 +1,5 @@
-//! All that is dirty goes to the device, and stays where it is; and pages that nobody wants any more.
+//! Writes all dirty pages to the device, where they stay in memory; and forgets pages that are no
+//! longer wanted.
 
 use super::evict::{BATCH, Evictor};
 use super::table::{BUSY, DIRTY, LEAVING, SHOWN, State, WRITABLE};
@@ -9,14 +10,17 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Paged<'_> {
-    /// Writes whatever is dirty, here or in the store, to the device and, where that is durable, makes a checkpoint.
-    /// When it returns, whatever was written to the region before it began is safe: another process finds it by
-    /// [`Frontswap::restore`](crate::Frontswap::restore). Returns the checkpoint's number, 0 where there are none.
+    /// Writes all dirty pages, here or in the store, to the device and, where that is durable,
+    /// makes a checkpoint. When it returns, all that was written to the region before it began is
+    /// safe: another process finds it by [`Frontswap::restore`](crate::Frontswap::restore). Returns
+    /// the checkpoint's number, 0 if there is none.
     ///
-    /// Who writes meanwhile is not kept waiting but for a fault; what he writes is in the checkpoint or not.
+    /// A thread that writes meanwhile waits only for a fault; the checkpoint may or may not contain
+    /// its write.
     ///
     /// # Errors
-    /// Something was not written: the last checkpoint is the one before, and what was dirty is so.
+    /// Some page was not written: the last checkpoint is the one before, and dirty pages stay
+    /// dirty.
     pub fn sync(&self) -> Result<u64, PagedError> {
         Ok(self.swap.sync_with(|| self.save_all())?)
     }
@@ -31,7 +35,8 @@ impl Paged<'_> {
             drop(evictor);
             saved?;
             if is_arriving {
-                // A page that is on its way may be nowhere else: it is looked at when it is there.
+                // A page that is on its way in may be nowhere else: it is looked at when it is
+                // there.
                 let shut = self.region.gate.shut();
                 let state = self.region.table.state(at);
                 if state.is(BUSY) && !state.has_frame() {
@@ -42,8 +47,8 @@ impl Paged<'_> {
         Ok(())
     }
 
-    /// Copies of up to a batch of dirty pages from `at` on, which are clean and busy then. Returns where it
-    /// ended, and whether that is because the page there is arriving.
+    /// Copies up to a batch of dirty pages from `at` on, which are clean and busy then. Returns
+    /// where it ended, and whether that is because the page there is arriving.
     fn copy_dirty(&self, evictor: &mut Evictor, at: usize) -> (usize, bool) {
         let region = &self.region;
         evictor.pages.clear();
@@ -68,7 +73,8 @@ impl Paged<'_> {
         self.close(&evictor.picked);
         for &nth in &evictor.picked {
             let state = region.table.state(nth);
-            // Who has pinned it may write at any time, and what could not be hidden anybody: still dirty.
+            // A page that is pinned, or that could not be hidden, may be written at any time: it
+            // stays dirty.
             let is_open = state.is(WRITABLE) || state.pins() > 0;
             let saved = if is_open { state } else { state.without(DIRTY) };
             region.table.set(nth, saved.with(BUSY));
@@ -79,8 +85,8 @@ impl Paged<'_> {
         end
     }
 
-    /// Hides those of the pages that can be written to, unless they are pinned: neighbours by one call. With the
-    /// gate shut.
+    /// Hides the pages that can be written to, unless they are pinned: neighbours by one call. With
+    /// the gate shut.
     fn close(&self, pages: &[usize]) {
         let region = &self.region;
         let must_close = |nth: usize| {
@@ -122,7 +128,8 @@ impl Paged<'_> {
         stored.map_err(|(_, error)| error)
     }
 
-    /// Forgets pages, counted from the region's first: they are zero, and take neither frame nor slot.
+    /// Forgets pages, counted from the region's first: they are zero then, without a frame or a
+    /// slot.
     ///
     /// # Errors
     /// A page is pinned, or outside. Those before it are forgotten.
@@ -159,8 +166,8 @@ impl Paged<'_> {
         Ok(())
     }
 
-    /// Takes the access to the first of `pages` away, up to a batch, so that nobody gets at them. Returns up to
-    /// which, and why not further.
+    /// Takes the access to the first of `pages` away, up to a batch, so that no thread can reach
+    /// them. Returns the page where it ended, and why it went no further.
     fn seize(&self, evictor: &mut Evictor, pages: Range<usize>) -> (usize, Obstacle) {
         let region = &self.region;
         evictor.frames.clear();
@@ -180,7 +187,7 @@ impl Paged<'_> {
         let seized = pages.start..end;
         let shown = |nth| region.table.state(nth).is(SHOWN);
         if seized.clone().any(shown) && region.hide(&seized).is_err() {
-            // As long as they are seen they are somebody's.
+            // While they are visible, they may be in use.
             return (pages.start, Obstacle::Arriving);
         }
         for nth in seized {
@@ -191,7 +198,7 @@ impl Paged<'_> {
         (end, obstacle)
     }
 
-    /// The frames of pages that were seized, which are as never touched.
+    /// Takes the frames of seized pages, which are then as if never touched.
     fn forget(&self, pages: Range<usize>, evictor: &mut Evictor) {
         let region = &self.region;
         let _shut = region.gate.shut();

@@ -4,7 +4,7 @@ use framewright::{Frame, Run};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// Bits of a state that say which frame, plus one.
+/// Bits of a state for the frame, plus one.
 const FRAME_BITS: u32 = 40;
 const FRAME: u64 = (1 << FRAME_BITS) - 1;
 const PINS_SHIFT: u32 = 48;
@@ -14,23 +14,23 @@ const PINS_MAX: u64 = (1 << (64 - PINS_SHIFT)) - 1;
 
 /// Users may load there.
 pub(super) const SHOWN: u64 = 1 << FRAME_BITS;
-/// And store.
+/// And may store.
 pub(super) const WRITABLE: u64 = 2 << FRAME_BITS;
-/// It is not what the swap has for it, or zero if that has nothing.
+/// It differs from what the swap has for it, or from zero if the swap has no contents.
 pub(super) const DIRTY: u64 = 4 << FRAME_BITS;
-/// Somebody copies it in or out: it is not evicted and does not move.
+/// A thread copies it in or out: it is not evicted and does not move.
 pub(super) const BUSY: u64 = 8 << FRAME_BITS;
-/// It is being evicted: who touches it waits.
+/// It is being evicted: a thread that touches it waits.
 pub(super) const LEAVING: u64 = 16 << FRAME_BITS;
-/// It is in the list of those that were hidden.
+/// It is in the list of hidden pages.
 pub(super) const LISTED: u64 = 32 << FRAME_BITS;
-/// Somebody waits for it, and no pager has begun.
+/// A thread waits for it, and no pager has begun.
 pub(super) const WANTED: u64 = 64 << FRAME_BITS;
-/// It could not be had, and nobody has been told yet.
+/// It could not be had, and no thread has been told yet.
 pub(super) const FAILED: u64 = 128 << FRAME_BITS;
 const _: () = assert!(FAILED < ONE_PIN);
 
-/// What is known of a page: a frame or none, marks, and pins.
+/// The state of a page: its frame, if any, marks, and pins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct State(u64);
 
@@ -58,12 +58,12 @@ impl State {
         self.0 >> PINS_SHIFT
     }
 
-    /// Whether it may go, or move: nobody has it at the moment.
+    /// Whether it may leave, or move: no thread is using it at the moment.
     pub(super) const fn is_idle(self) -> bool {
         self.has_frame() && !self.is(BUSY | LEAVING) && self.pins() == 0
     }
 
-    /// One pin more, if it can be counted.
+    /// With one more pin, if it can be counted.
     pub(super) fn pinned(self) -> Option<Self> {
         (self.pins() < PINS_MAX).then(|| Self(self.0 + ONE_PIN))
     }
@@ -77,8 +77,8 @@ impl State {
 /// the first.
 ///
 /// # Invariants
-/// - A frame behind a page names that page; one behind none names none.
-/// - Only who has shut the gate writes; everybody reads.
+/// - A frame behind a page names that page; any other frame names none.
+/// - Only the thread that has shut the gate writes; every thread may read.
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Mapping,
@@ -86,7 +86,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// For `pages` pages over `frames`, none of them with a frame. What is not touched costs nothing.
+    /// For `pages` pages over `frames`, all without a frame. Parts that are not touched cost no
+    /// memory.
     pub(super) fn new(pages: usize, frames: Run) -> Result<Self, Errno> {
         Ok(Self {
             pages: Mapping::anonymous(pages * 8)?,
@@ -114,7 +115,7 @@ impl Table {
         State(state.0 & !FRAME | self.frames.number(frame))
     }
 
-    /// The same without its frame, which names no page any more.
+    /// The same without its frame, which then names no page.
     pub(super) fn without_frame(&self, state: State) -> State {
         if let Some(frame) = self.frame(state) {
             self.frames.set(frame, None);

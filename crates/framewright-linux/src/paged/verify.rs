@@ -7,7 +7,7 @@ use std::fmt;
 pub struct PagedBroken {
     /// The page, as counted from the first.
     pub page: u64,
-    /// What is not so.
+    /// The rule.
     pub rule: &'static str,
 }
 
@@ -20,7 +20,8 @@ impl fmt::Display for PagedBroken {
 impl std::error::Error for PagedBroken {}
 
 impl Paged<'_> {
-    /// Looks at every page. Returns how many have a frame. For tests: O(pages), and everybody who faults waits.
+    /// Looks at every page. Returns how many have a frame. For tests: O(pages), and every thread
+    /// with a fault waits.
     ///
     /// # Errors
     /// The first page that breaks a rule.
@@ -58,7 +59,7 @@ impl Paged<'_> {
             ),
             (
                 !state.is(WRITABLE) || state.is(SHOWN) && state.is(DIRTY),
-                "who may be written to is shown and dirty (P2)",
+                "a writable page is shown and dirty (P2)",
             ),
             (
                 !state.is(SHOWN) || frame.is_some() && !state.is(LEAVING),

@@ -7,7 +7,7 @@ use framewright::platform::{Contents, PageWords, Relax};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The platform of a reserve: [`Linux`] for waiting, and a [`Ram`] that its frames are in.
+/// The platform of a reserve: [`Linux`] for waiting, and a [`Ram`] with its frames.
 #[derive(Clone, Debug)]
 pub struct Stored<B = Membarrier> {
     linux: Linux<B>,
@@ -29,8 +29,8 @@ impl<B> Stored<B> {
         }
     }
 
-    /// The same, with another RAM, whose frames have other numbers: ordinary frames, into which pages of the
-    /// reserve may be [put back](framewright::reserve::Reserve::alloc_contig_with).
+    /// The same, with another RAM, whose frames have other numbers: ordinary frames, into which
+    /// pages of the reserve may be [put back](framewright::reserve::Reserve::alloc_contig_with).
     #[must_use]
     pub fn with_ordinary(mut self, ram: Arc<Ram>) -> Self {
         self.ordinary = Some(ram);
@@ -67,8 +67,8 @@ impl<B> Relax for Stored<B> {
 
 impl<B> Contents for Stored<B> {
     /// # Panics
-    /// If the frame is in neither RAM: the reserve was made over other frames, or its pages are put back into
-    /// others.
+    /// If the frame is in neither RAM: the reserve was made over other frames, or its pages are put
+    /// back into others.
     #[inline]
     fn store(&self, frame: Frame, page: &PageWords) {
         self.copying.page_in(self.words(frame), page);

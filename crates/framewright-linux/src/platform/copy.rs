@@ -1,19 +1,19 @@
 // UNSAFETY: pages are copied by instructions that the language has no name for: a string move, and
-// stores past the caches. On atomic words it has only loads and stores of one word.
+// stores past the caches. On atomic words the language has only loads and stores of one word.
 
-//! Copying a page into a frame and out of one, while somebody may write the frame.
+//! Copying a page into a frame and out of one, while another thread may write the frame.
 //!
-//! A frame's words are atomics, and a page is copied as if by relaxed loads and stores of words. A loop
-//! of these keeps eight entries of the processor's buffers busy for each cache line, so that few lines
-//! are on their way at a time: on x86-64 an instruction does better that moves whole lines. To the
-//! language an `asm!` block is what some code of its own could do: here relaxed loads, and
-//! relaxed stores, of each word once or, of what somebody else reads meanwhile and throws away, of a
+//! A frame's words are atomics, and a page is copied as if by relaxed loads and stores of words. A
+//! loop of these keeps eight entries of the processor's buffers busy for each cache line, so that
+//! few lines are on their way at a time. On x86-64 an instruction that moves whole lines does
+//! better. To the language an `asm!` block is what some code of its own could do: here relaxed
+//! loads, and relaxed stores, of each word once or, for a word that a reader throws away, of a
 //! mixture of old and new first.
 //!
-//! - **Out** (a get): `rep movsb`, into the caches, because who gets a page reads it.
-//! - **In** (a put): stores that go past the caches where the processor has AVX-512, because who puts a
-//!   page does not read it soon: neither is the frame read from memory before, nor is anything thrown
-//!   out of the caches for it. Else `rep movsb`.
+//! - **Out** (a get): `rep movsb`, into the caches, because the caller of a get reads the page.
+//! - **In** (a put): stores that go past the caches where the processor has AVX-512, because the
+//!   caller of a put does not read the page soon. So the frame is not read from memory before, and
+//!   nothing is thrown out of the caches for it. Else `rep movsb`.
 //!
 //! # Sources
 //! Intel 64 and IA-32 Architectures Optimization Reference Manual, on enhanced `rep movsb` and on
@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicU64;
 #[cfg(not(target_arch = "x86_64"))]
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Which instructions the processor has for it.
+/// The instructions that the processor has for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Copying {
     /// Stores of whole lines past the caches.
@@ -42,7 +42,7 @@ impl Copying {
         }
     }
 
-    /// Copies a page into a frame that nobody else writes.
+    /// Copies a page into a frame that no other thread writes.
     #[inline]
     pub(super) fn page_in(self, to: &[AtomicU64; FRAME_WORDS], page: &PageWords) {
         #[cfg(target_arch = "x86_64")]
@@ -58,7 +58,8 @@ impl Copying {
         }
     }
 
-    /// Copies a frame into a page. Words that somebody writes meanwhile are any mixture of bytes.
+    /// Copies a frame into a page. Words that another thread writes meanwhile are any mixture of
+    /// bytes.
     #[inline]
     pub(super) fn page_out(self, page: &mut PageWords, from: &[AtomicU64; FRAME_WORDS]) {
         #[cfg(target_arch = "x86_64")]
@@ -80,8 +81,8 @@ mod x86_64 {
 
     #[inline]
     pub(super) fn move_in(to: &[AtomicU64; FRAME_WORDS], page: &PageWords) {
-        // SAFETY: as many bytes are read and written as both have. Atomics may be written by
-        // a shared reference. The direction flag is clear, as the ABI says; no flag is changed.
+        // SAFETY: as many bytes are read and written as both have. Atomics may be written through a
+        // shared reference. The direction flag is clear, as the ABI says; no flag is changed.
         unsafe {
             asm!(
                 "rep movsb",
@@ -95,8 +96,8 @@ mod x86_64 {
 
     #[inline]
     pub(super) fn move_out(page: &mut PageWords, from: &[AtomicU64; FRAME_WORDS]) {
-        // SAFETY: as above; the page is the caller's alone. What somebody else writes to the frame
-        // meanwhile are atomic words, and what is read of it is a number whatever it is.
+        // SAFETY: as above; only the caller has the page. Another thread may write atomic words of
+        // the frame meanwhile, and any value that is read of them is a number.
         unsafe {
             asm!(
                 "rep movsb",
@@ -151,7 +152,7 @@ mod tests {
     use std::array::from_fn;
     use std::sync::atomic::Ordering::Relaxed;
 
-    /// Aligned as frames are, with words around it that nobody may write.
+    /// Aligned as frames are, with words around it that must not be written.
     #[repr(align(64))]
     struct Frames([[AtomicU64; FRAME_WORDS]; 3]);
 

@@ -1,18 +1,18 @@
 //! The direct map of a platform with a window: where frames lie, and what the engine does with
 //! bytes.
 //!
-//! [`Direct`]'s verbs are safe, so they must be sound whatever they are called with, and whoever
-//! uses the same bytes at the same moment. Therefore they go where everybody may go: by
-//! [`Ram::words`](crate::Ram::words), a relaxed word at a time, and never outside of RAM. Mapped
-//! pages are reached through the direct map too, by the frame that each of them shows: so a page
-//! that somebody unmaps meanwhile is no fault, and no system call is needed.
+//! [`Direct`]'s verbs are safe, so they must be sound whatever they are called with, even if
+//! another thread uses the same bytes at the same moment. Therefore they use the safe access that
+//! every thread may use: [`Ram::words`](crate::Ram::words), a relaxed word at a time, and never
+//! outside of RAM. Mapped pages are reached through the direct map too, by the frame that each of
+//! them shows: so a page that is unmapped meanwhile causes no fault, and no system call is needed.
 //!
 //! The price: 4 KiB take 75 ns in the nearest cache, where plain copying takes 32 and plain filling
-//! 21; 64 KiB a quarter more than plain ones; beyond the caches copying takes half as much again, and
-//! filling nearly four times, because a plain fill need not read what it overwrites. Bytes that do
-//! not lie at the same place in a word in both objects are copied one by one; but all of the
-//! engine's objects start at a multiple of 8. Who owns an object's bytes as bytes, as a
-//! [`Heap`](crate::Heap) does, zeroes them itself.
+//! 21; 64 KiB a quarter more than plain ones. Beyond the caches copying takes half as much again,
+//! and filling nearly four times, because a plain fill need not read what it overwrites. Bytes that
+//! do not lie at the same place in a word in both objects are copied one by one; but all of the
+//! engine's objects start at a multiple of 8. An owner of an object's bytes as bytes, such as a
+//! [`Heap`](crate::Heap), zeroes them itself.
 
 use super::Paged;
 use crate::ram::{FRAME_BYTES, FRAME_WORDS};
@@ -25,11 +25,11 @@ use std::sync::atomic::AtomicU64;
 /// Where an object's bytes are.
 #[derive(Clone, Copy)]
 enum Region {
-    /// In the direct map; so far from its start.
+    /// In the direct map, this far from its start.
     Ram(u64),
-    /// In the window, page by page; so far from its start.
+    /// In the window, page by page, this far from its start.
     Window(u64),
-    /// Nowhere that is the engine's.
+    /// Not in the engine's memory.
     Nowhere,
 }
 
@@ -44,11 +44,11 @@ impl Region {
 }
 
 impl<B> Paged<B> {
-    /// Where `at` lies, and how many bytes there are from there on.
+    /// Where `at` lies, and how many bytes follow it there.
     fn region(&self, at: Addr) -> (Region, u64) {
         let frames = self.window().ram().frames();
         let pages = self.window().range();
-        // Frames may have numbers whose addresses would be none; the base wraps with them.
+        // Frames may have numbers for which no address exists; the base wraps with them.
         let first = frames.start().0.wrapping_mul(Frame::BYTES);
         let ram_start = self.direct_base().0.wrapping_add(first);
         let ram = at.0.wrapping_sub(ram_start);
@@ -62,7 +62,7 @@ impl<B> Paged<B> {
         }
     }
 
-    /// The frame's words at that place and the bytes from there to the frame's end. No words if
+    /// The frame's words at that place and the range from there to the frame's end. No words if
     /// nothing is mapped there.
     fn piece(&self, region: Region) -> (Option<&[AtomicU64; FRAME_WORDS]>, Range<usize>) {
         let ram = self.window().ram();
@@ -87,8 +87,8 @@ impl<B> Direct for Paged<B> {
         Addr(at.wrapping_sub(start.0.wrapping_mul(Frame::BYTES)))
     }
 
-    /// Bytes that are neither in the direct map nor mapped in the window are left as they are, and
-    /// so is what lies behind the end of the one in which `at` lies.
+    /// Leaves bytes alone that are neither in the direct map nor mapped in the window, and also
+    /// those behind the end of the one in which `at` lies.
     fn zero_bytes(&self, at: Addr, bytes: u64) {
         let (mut region, room) = self.region(at);
         let mut left = bytes.min(room);
@@ -103,7 +103,7 @@ impl<B> Direct for Paged<B> {
         }
     }
 
-    /// As [`zero_bytes`](Self::zero_bytes): what is missing in either place is not copied.
+    /// As [`zero_bytes`](Self::zero_bytes): does not copy bytes that are missing in either place.
     fn copy_bytes(&self, from: Addr, to: Addr, bytes: u64) {
         let (mut from, from_room) = self.region(from);
         let (mut to, to_room) = self.region(to);
@@ -262,7 +262,7 @@ mod tests {
         }
         assert_eq!(own, [7; 4096]);
         assert_eq!(bytes(&paged), full());
-        // As far as it is there.
+        // As far as the memory exists.
         paged.zero_bytes(direct(&paged, 8 * 4096 - 5), u64::MAX);
         paged.zero_bytes(mapped(&paged, 5 * 4096 - 5), u64::MAX);
         let mut expected = full();

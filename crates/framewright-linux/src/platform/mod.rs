@@ -1,12 +1,12 @@
 //! What the engine asks of the world, answered by Linux.
 //!
-//! Waiting spins a moment, then lets another thread run, then sleeps: on a host the one waited for may
-//! not be running, and where the waiter has a real-time priority, `sched_yield` lets nobody run whose
-//! priority is lower. So a wait goes on at most a millisecond longer than what is waited for, and takes
-//! no CPU from that. The clock is CLOCK_MONOTONIC. A CPU is a thread's slot. The barrier is membarrier(2)
-//! where the kernel has it, which makes the engine's frequent paths cheap, and else the engine's
-//! own [`Fenced`], with a full barrier in each operation: which of the two is a type, because the
-//! frequent paths are compiled for one of them.
+//! Waiting spins a moment, then lets another thread run, then sleeps: on a host the thread that it
+//! waits for may not be running, and if the waiter has a real-time priority, `sched_yield` never
+//! lets a thread of lower priority run. So a wait lasts at most a millisecond longer than it must,
+//! and takes no CPU from the other thread. The clock is CLOCK_MONOTONIC. A CPU is a thread's slot.
+//! The barrier is membarrier(2) where the kernel has it, which makes the engine's frequent paths
+//! cheap, and else the engine's own [`Fenced`], with a full barrier in each operation. Which of the
+//! two is a type, because the frequent paths are compiled for one of them.
 
 mod contents;
 mod copy;
@@ -44,7 +44,7 @@ impl std::fmt::Display for NoMembarrier {
 impl std::error::Error for NoMembarrier {}
 
 impl Membarrier {
-    /// Registers the process; again is as good as once.
+    /// Registers the process; doing so again changes nothing.
     ///
     /// # Errors
     /// If the kernel does not have it.
@@ -61,11 +61,11 @@ impl Barrier for Membarrier {
 
     /// Some microseconds: an interrupt on each CPU that runs a thread of the process.
     ///
-    /// Ends the process if the kernel refuses what it did when the process was registered: a seccomp
-    /// filter that was installed later does that. To go on would hand out one frame twice, since the
-    /// frequent sides have no fence of their own, and no other call of Linux is a barrier on all CPUs by
-    /// contract. A panic would unwind through an allocator. A program that sandboxes itself allows
-    /// membarrier(2), or uses a [`Fenced`] platform.
+    /// Ends the process if the kernel refuses what it granted when the process was registered: a
+    /// seccomp filter that was installed later does that. To go on would hand out one frame twice,
+    /// since the frequent sides have no fence of their own, and no other call of Linux is by
+    /// contract a barrier on all CPUs. A panic would unwind through an allocator. A program that
+    /// sandboxes itself must allow membarrier(2), or use a [`Fenced`] platform.
     fn barrier_all(&self) {
         if membarrier(MembarrierCommand::PrivateExpedited).is_err() {
             end_without_barrier();
@@ -73,7 +73,7 @@ impl Barrier for Membarrier {
     }
 }
 
-/// What is said before the process ends.
+/// The message before the process ends.
 const REFUSED: &str = "framewright: membarrier(2) is refused since the process registered for it (a seccomp \
                        filter?): ending the process, because memory would be handed out twice\n";
 
@@ -92,7 +92,7 @@ pub struct Linux<B = Membarrier> {
 }
 
 impl Linux<Membarrier> {
-    /// A platform for `slots`' threads with membarrier.
+    /// A platform for the threads of `slots`, with membarrier.
     ///
     /// # Errors
     /// If the kernel does not have it.
@@ -103,8 +103,8 @@ impl Linux<Membarrier> {
 }
 
 impl Linux<Fenced> {
-    /// A platform for `slots`' threads that needs nothing of the kernel, at about 10 ns more for
-    /// each operation of the engine.
+    /// A platform for the threads of `slots` that needs no feature of the kernel, at about 10 ns
+    /// more for each operation of the engine.
     #[must_use]
     pub const fn fenced(slots: Slots) -> Self {
         Self {
@@ -122,20 +122,20 @@ impl<B> Linux<B> {
     }
 }
 
-/// Attempts that spin, 2^n hints each: together 255, some microseconds. About what giving the CPU
-/// away and getting it back costs.
+/// Attempts that spin, 2^n hints each: together 255, some microseconds. That is about the cost of
+/// giving the CPU away and getting it back.
 const SPINS: u32 = 8;
 
-/// Attempts that give the CPU away after that. As many as let those who wait in the same queue for a CPU
-/// run for once; a thread of lower priority than the caller's does not run on account of them.
+/// Attempts that give the CPU away after that. As many as it takes for the threads in the same
+/// queue for a CPU to run once; they do not let a thread of lower priority than the caller's run.
 const YIELDS: u32 = 32;
 
-/// The attempts after those sleep, from here on twice as long each time,
+/// The attempts after those sleep, first for this long, and then twice as long each time,
 const SLEEP_MIN: Duration = Duration::from_micros(16);
-/// up to this: as long a wait may go on after what it waited for is over.
+/// up to this: so much longer than necessary a wait may last.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
-/// How long that attempt sleeps.
+/// How long an attempt sleeps.
 fn sleep_of(attempt: u32) -> Option<Duration> {
     let nth = attempt.checked_sub(SPINS + YIELDS)?;
     Some(SLEEP_MIN.saturating_mul(1 << nth.min(6)).min(SLEEP_MAX))
@@ -162,7 +162,7 @@ impl<B: Barrier> Barrier for Linux<B> {
 }
 
 impl<B> Clock for Linux<B> {
-    /// CLOCK_MONOTONIC, as traces of the kernel with the clock `mono` have it.
+    /// CLOCK_MONOTONIC, as in traces of the kernel with the clock `mono`.
     fn now_ns(&self) -> u64 {
         let now = clock_gettime(ClockId::Monotonic);
         now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
@@ -174,7 +174,7 @@ impl<B> Cpus for Linux<B> {
         self.slots.count()
     }
 
-    /// The thread's slot, which it takes if it has none yet.
+    /// The thread's slot. The thread takes one if it has none yet.
     ///
     /// # Panics
     /// If all slots are other threads': see [`Slots::mine`], which returns that as an error.
@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Store buffering: without a barrier on the other thread, both may read 0 (on x86 within a
-    /// few thousand rounds). That they do is the hardware's choice, so only the sound outcome is
+    /// Store buffering: without a barrier on the other thread, both may read 0 (on x86 within a few
+    /// thousand rounds). Whether they do is the hardware's choice, so only the sound outcome is
     /// asserted.
     #[test]
     fn membarrier_orders_the_other_threads_plain_accesses() {

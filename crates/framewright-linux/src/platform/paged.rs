@@ -5,8 +5,8 @@ use framewright::platform::{Barrier, Clock, Cpus, Map, MapError, Relax, Zero};
 use framewright::{Context, CpuId, Page, PageRange, Run};
 use std::sync::Arc;
 
-/// The platform of a space: [`Linux`] for waiting, barriers, clock and slots, and a [`Window`]
-/// whose page tables are the kernel's.
+/// The platform of a space: [`Linux`] for waiting, barriers, clock and slots, and a [`Window`] with
+/// page tables of the kernel's.
 #[derive(Clone, Debug)]
 pub struct Paged<B = Membarrier> {
     linux: Linux<B>,

@@ -1,18 +1,21 @@
-// UNSAFETY: a thread's list of slots is given back by a function that C calls with its address when the thread ends.
+// UNSAFETY: C calls a function with the address of a thread's list of slots when the thread ends,
+// to give them back.
 
 //! A number for each thread.
 //!
 //! A thread takes the lowest free slot at its first use and keeps it until it ends; then the slot
-//! is free for another thread. What lies at home in a slot (a seat's cache) stays there meanwhile.
+//! is free for another thread. What belongs to a slot (a seat's cache) stays there meanwhile.
 //!
 //! # When a thread has ended
-//! Not when its values are dropped: what they, and the destructors of pthread keys after them, do with a host needs
-//! a slot as well. Destructors are called in rounds, four at least, as long as there are keys with values. The slots'
-//! own key stays set until the fourth, and then gives them back. Only what is destroyed after it in the
-//! fourth round finds none ([`NoSlot::Ending`]).
+//! A slot is not given back when the thread's values are dropped: they, and the destructors of
+//! pthread keys after them, need a slot for their work with a host as well. Destructors are called
+//! in rounds, four at least, as long as there are keys with values. The slots' own key stays set
+//! until the fourth, and then gives the slots back. Only what is destroyed after it in the fourth
+//! round finds none ([`NoSlot::Ending`]).
 //!
-//! So whoever waits for a thread by [`scope`](std::thread::scope), which returns before all that, may find its
-//! slot taken for a moment: [`await_mine`](Slots::await_mine) waits for that moment.
+//! So a caller that waits for a thread by [`scope`](std::thread::scope), which returns before all
+//! that, may find its slot taken for a moment: [`await_mine`](Slots::await_mine) waits for that
+//! moment.
 
 use framewright::CpuId;
 use std::cell::Cell;
@@ -23,14 +26,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-/// Rounds of a thread's destructors that are sure to come: PTHREAD_DESTRUCTOR_ITERATIONS of POSIX. The
-/// thread sanitizer ends its own account of a thread in the last one, and crashes on calls after that.
+/// Rounds of a thread's destructors that are sure to come: PTHREAD_DESTRUCTOR_ITERATIONS of POSIX.
+/// The thread sanitizer ends its own account of a thread in the last one, and crashes on calls
+/// after that.
 const ROUNDS: u32 = if cfg!(tsan) { 3 } else { 4 };
 
-/// So long a thread that ends has to give its slot back.
+/// How long a thread that ends may take to give its slot back.
 const ENDING: Duration = Duration::from_millis(50);
 
-/// Slots for the threads that use one host. Clones are the same slots.
+/// Slots for the threads that use one host. Clones share the slots.
 #[derive(Clone, Debug)]
 pub struct Slots {
     taken: Arc<[AtomicBool]>,
@@ -39,11 +43,11 @@ pub struct Slots {
 /// Why a thread has no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoSlot {
-    /// Each of so many slots is another thread's; one is free again when its thread ends.
+    /// Other threads have all of these slots; one is free again when its thread ends.
     AllTaken(u16),
     /// The thread is ending, and has given its slots back.
     Ending,
-    /// The process has no pthread key left, or no memory, for the slot to be given back by.
+    /// The process has no pthread key left, or no memory, by which the slot could be given back.
     NoKey,
 }
 
@@ -62,12 +66,12 @@ impl std::error::Error for NoSlot {}
 /// The slots that this thread has, one of each [`Slots`] it met; given back when it ends.
 struct Mine {
     slots: Vec<(Weak<[AtomicBool]>, u16)>,
-    /// Rounds of destructors that were.
+    /// Rounds of destructors so far.
     rounds: u32,
 }
 
 thread_local! {
-    // Nothing is dropped: it is there until the thread's very end.
+    // It has no destructor, so it is there until the thread's very end.
     // INVARIANT: null, or from `Box::into_raw`, and the value of `key` but while `ending` runs.
     static MINE: Cell<*mut Mine> = const { Cell::new(ptr::null_mut()) };
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
@@ -84,7 +88,7 @@ fn key() -> Option<libc::pthread_key_t> {
     })
 }
 
-/// Sets the key's value: whether the thread is going to be told of its end.
+/// Sets the key's value. Returns whether the thread will be told of its end.
 fn set(mine: NonNull<Mine>) -> bool {
     // SAFETY: the key is there for ever.
     key().is_some_and(|key| unsafe { libc::pthread_setspecific(key, mine.as_ptr().cast()) } == 0)
@@ -95,7 +99,8 @@ unsafe extern "C" fn ending(mine: *mut c_void) {
     let Some(mut mine) = NonNull::new(mine.cast::<Mine>()) else {
         return;
     };
-    // SAFETY: the key's value is this thread's `MINE`, from `Box::into_raw`; nobody else uses it now.
+    // SAFETY: the key's value is this thread's `MINE`, from `Box::into_raw`; no other code uses it
+    // now.
     let rounds = unsafe {
         mine.as_mut().rounds += 1;
         mine.as_ref().rounds
@@ -105,14 +110,15 @@ unsafe extern "C" fn ending(mine: *mut c_void) {
     }
     HAS_ENDED.set(true);
     MINE.set(ptr::null_mut());
-    // SAFETY: from `Box::into_raw`, and nobody has it any more.
+    // SAFETY: from `Box::into_raw`, and no reference to it is left.
     drop(unsafe { Box::from_raw(mine.as_ptr()) });
 }
 
 /// This thread's slots, if it can have any.
 fn mine<'t>() -> Result<&'t mut Mine, NoSlot> {
     if let Some(mut mine) = NonNull::new(MINE.get()) {
-        // SAFETY: this thread's alone (invariant), and used by `Slots::mine` alone, which does not call itself.
+        // SAFETY: only this thread has it (invariant), and only `Slots::mine` uses it, which does
+        // not call itself.
         return Ok(unsafe { mine.as_mut() });
     }
     if HAS_ENDED.get() {
@@ -145,7 +151,7 @@ impl Drop for Mine {
 }
 
 impl Slots {
-    /// So many slots, all free.
+    /// `count` slots, all free.
     #[must_use]
     pub fn new(count: u16) -> Self {
         Self {
@@ -159,15 +165,15 @@ impl Slots {
         self.taken.len() as u16
     }
 
-    /// The calling thread's slot; it takes the lowest free one if it has none.
+    /// The calling thread's slot. It takes the lowest free one if it has none.
     ///
-    /// Some nanoseconds when it has one.
+    /// Some nanoseconds if it has one.
     ///
     /// # Errors
-    /// If there is none for it. Nothing has changed then.
+    /// If there is no slot for it. Nothing has changed then.
     pub fn mine(&self) -> Result<CpuId, NoSlot> {
         let mine = &mut mine()?.slots;
-        // The address tells the slots apart: it is not used again as long as there is a Weak.
+        // The address tells the slots apart: it is not used again while there is a Weak.
         let same = |(slots, _): &&(Weak<[AtomicBool]>, u16)| {
             ptr::addr_eq(slots.as_ptr(), Arc::as_ptr(&self.taken))
         };
@@ -180,7 +186,8 @@ impl Slots {
         Ok(CpuId(slot))
     }
 
-    /// The same; where all slots are taken it waits up to 50 ms for a thread that is ending to give its own back.
+    /// The same; if all slots are taken, waits up to 50 ms for a thread that is ending to give its
+    /// slot back.
     ///
     /// # Errors
     /// As [`mine`](Self::mine).
@@ -253,7 +260,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(Slots::new(1).mine(), Ok(CpuId(0)));
         }
-        // What is gone is forgotten when the next one comes.
+        // Entries of dropped slots are forgotten when the next one comes.
         assert!(super::mine().unwrap().slots.len() <= 3);
     }
 
@@ -268,7 +275,7 @@ mod tests {
         thread_local! {
             static END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
         }
-        // Used before the slot, or after it, or without the thread ever asking before.
+        // Used before the slot, or after it, or although the thread never asked before.
         for asks in 0..3 {
             let slots = Slots::new(1);
             let (found, finds) = mpsc::channel();
@@ -295,7 +302,8 @@ mod tests {
         );
     }
 
-    /// What the destructor of a key is handed: it asks for its slot in each round, and says what it got.
+    /// The argument of a key's destructor, which asks for its slot in each round, and reports what
+    /// it got.
     struct Rounds {
         slots: Slots,
         key: libc::pthread_key_t,
@@ -303,11 +311,11 @@ mod tests {
     }
 
     unsafe extern "C" fn ask(rounds: *mut c_void) {
-        // SAFETY: what the test below set for the key, and nobody else has.
+        // SAFETY: the value that the test below set for the key; no other code has it.
         let rounds = unsafe { Box::from_raw(rounds.cast::<Rounds>()) };
         rounds.got.send(rounds.slots.mine()).unwrap();
         let key = rounds.key;
-        // The value of the last round stays: nobody is asked any more.
+        // The value of the last round stays: no destructor is called after it.
         // SAFETY: the key is the test's.
         unsafe { libc::pthread_setspecific(key, Box::into_raw(rounds).cast()) };
     }
@@ -337,7 +345,7 @@ mod tests {
             })
             .join()
             .unwrap();
-            // What the last round left is leaked.
+            // The value of the last round is leaked.
             let all: Vec<_> = gets.try_iter().collect();
             assert!(all.len() >= ROUNDS as usize);
             for (round, got) in all.iter().enumerate() {
@@ -357,7 +365,7 @@ mod tests {
     fn four_thousand_threads_one_after_the_other_have_a_slot_each() {
         let slots = Slots::new(2);
         for _ in 0..2000 {
-            // A scope returns before its threads have given back what is theirs.
+            // A scope returns before its threads have given back what they had.
             thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| slots.await_mine().unwrap());

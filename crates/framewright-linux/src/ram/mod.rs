@@ -1,21 +1,21 @@
-// UNSAFETY: whoever owns frames may have their bytes as a `&mut [u8]`; who owns what is known to
-// the allocator's users only, so the promise is theirs.
+// UNSAFETY: an owner of frames may have their bytes as a `&mut [u8]`. Only the users of the
+// allocator know what they own, so the promise is theirs.
 
-//! RAM: a memfd, all of which is mapped in one piece (the direct map).
+//! RAM: a memfd, mapped in one piece (the direct map).
 //!
 //! Frame `n` of the zone is the 4 KiB at `(n - first) * 4096` of the file and of the map. The file
 //! is there so that later mappings can show the same frames at other addresses.
 //!
-//! A process that is forked off has no access to the frames: who touches one there ends by SIGSEGV.
+//! A forked process has no access to the frames: touching one there ends it by SIGSEGV.
 //!
-//! # Who may touch a frame
-//! [`Ram::words`] is for everybody: atomic words, on which a race is no undefined behaviour.
+//! # Access to a frame
+//! [`Ram::words`] is for all threads: atomic words, on which a race is no undefined behaviour.
 //! [`Ram::read`] and [`Ram::write`] copy by them. [`Ram::bytes_mut`] is for the frame's owner
 //! alone, and `unsafe`: a frame's number is a plain integer, so the compiler cannot tell whether
-//! the caller still owns what he once allocated.
+//! the caller still owns what it once allocated.
 //!
 //! # Sources
-//! memfd_create(2), madvise(2); that MADV_COLLAPSE makes huge pages of shared memory also where
+//! memfd_create(2), madvise(2); that MADV_COLLAPSE makes huge pages of shared memory even where
 //! they are switched off for it.
 
 mod report;
@@ -30,7 +30,7 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes in a frame. The engine's frames have no size; here they are base pages of 4 KiB, also
+/// Bytes in a frame. The engine's frames have no size; here they are base pages of 4 KiB, even
 /// where the host's own pages are larger.
 pub const FRAME_BYTES: usize = 4096;
 /// 64-bit words in a frame.
@@ -43,8 +43,8 @@ pub enum Pages {
     #[default]
     Base,
     /// Huge pages of 2 MiB as far as the host gives them, all of them at once: from its reserved
-    /// pool, else by collapsing base pages (0.7 to 5 ms for each 2 MiB). Where it gives none, base
-    /// pages: the [report](Ram::report) says what came of it.
+    /// pool, else by collapsing base pages (0.7 to 5 ms for each 2 MiB). If it gives none, base
+    /// pages: the [report](Ram::report) tells the outcome.
     Huge,
 }
 
@@ -101,11 +101,11 @@ pub struct Ram {
 impl Ram {
     /// RAM for `frames`, all zero.
     ///
-    /// Base pages cost nothing until they are touched; then the host must have them: a process
+    /// Base pages cost no memory until they are touched; then the host must have them: a process
     /// that touches more than there is, is killed. Huge pages are all filled here.
     ///
     /// # Errors
-    /// What the host refused. That it gave no huge pages is none.
+    /// What the host refused. Not getting huge pages is no error.
     pub fn new(frames: Run, pages: Pages) -> Result<Self, RamError> {
         if frames.is_empty() {
             return Err(RamError::Empty);
@@ -151,12 +151,12 @@ impl Ram {
         self.report
     }
 
-    /// From here on a process that is forked off can read it.
+    /// Lets a forked process read it from here on.
     pub(crate) fn let_children_read(&self) {
         self.map.let_children_read();
     }
 
-    /// Whether the calling process is the one that made it, and not one that was forked off.
+    /// Whether the calling process made it, and is not one that was forked off.
     pub(crate) fn is_this_process(&self) -> bool {
         self.map.process().is_this()
     }
@@ -167,8 +167,8 @@ impl Ram {
         self.frames
     }
 
-    /// The words of a frame, for everybody: what is read is something that was written, and which
-    /// of several writes is the users' to order.
+    /// The words of a frame, for all threads: a read returns a value that was written, and if
+    /// several were, the users order them.
     ///
     /// # Errors
     /// If the frame is not in RAM.
@@ -179,7 +179,7 @@ impl Ram {
         Ok(words.try_into().expect("as many words as asked for"))
     }
 
-    /// Copies a frame's contents out, word by word (about 0.2 µs). Words that somebody writes
+    /// Copies a frame's contents out, word by word (about 0.2 µs). Words that another thread writes
     /// meanwhile may be old or new.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl Ram {
     /// Copies contents into a frame, word by word (about 0.2 µs).
     ///
     /// # Errors
-    /// If the frame is not in RAM; nothing is written then.
+    /// If the frame is not in RAM; it writes nothing then.
     pub fn write(&self, frame: Frame, from: &[u8; FRAME_BYTES]) -> Result<(), NotInRam> {
         let (words, _) = from.as_chunks::<8>();
         for (word, bytes) in self.words(frame)?.iter().zip(words) {
@@ -203,8 +203,8 @@ impl Ram {
         Ok(())
     }
 
-    /// Fills frames with zeroes (about 0.2 µs each). Words that somebody writes meanwhile are old or
-    /// new.
+    /// Fills frames with zeroes (about 0.2 µs each). Words that another thread writes meanwhile are
+    /// old or new.
     ///
     /// # Errors
     /// If a frame is not in RAM: the first one. Those before it are zero then.
@@ -216,8 +216,8 @@ impl Ram {
         Ok(())
     }
 
-    /// Copies the contents of frames to as many others, word by word (about 0.3 µs each). Words that
-    /// somebody writes meanwhile may be old or new.
+    /// Copies the contents of frames to as many others, word by word (about 0.3 µs each). Words
+    /// that another thread writes meanwhile may be old or new.
     ///
     /// # Errors
     /// If a frame is not in RAM. Those before it are copied then.
@@ -243,10 +243,10 @@ impl Ram {
     /// The bytes of the frames of `run`, for their owner.
     ///
     /// # Safety
-    /// The caller owns the frames (he allocated them, and nobody frees them meanwhile), and nobody
-    /// accesses them in another way as long as the result lives: not through
-    /// [`words`](Self::words), [`read`](Self::read) or [`write`](Self::write), not through a
-    /// second result of this function, not through another mapping of the [file](Self::as_fd).
+    /// The caller owns the frames (it allocated them, and they are not freed meanwhile), and there
+    /// is no other access to them while the result lives: not through [`words`](Self::words),
+    /// [`read`](Self::read) or [`write`](Self::write), not through a second result of this
+    /// function, not through another mapping of the [file](Self::as_fd).
     ///
     /// # Errors
     /// If a frame of the run is not in RAM.
@@ -266,8 +266,8 @@ impl Ram {
         })
     }
 
-    /// Where a frame lies in the direct map. The address is valid as long as the RAM is; what may
-    /// be done with it is said at [`bytes_mut`](Self::bytes_mut).
+    /// Where a frame lies in the direct map. The address is valid as long as the RAM is; for what
+    /// may be done with it see [`bytes_mut`](Self::bytes_mut).
     ///
     /// # Errors
     /// If the frame is not in RAM.
@@ -277,7 +277,7 @@ impl Ram {
         Ok(self.map.start().as_ptr().wrapping_byte_add(offset))
     }
 
-    /// The frame in which an address of the direct map lies.
+    /// The frame that contains an address of the direct map.
     #[must_use]
     pub fn frame_at(&self, address: *const u8) -> Option<Frame> {
         let offset = address.addr().checked_sub(self.map.start().addr().get())?;
@@ -381,7 +381,7 @@ mod tests {
         let nine = u64::from_ne_bytes([9; 8]);
         let first_words = |frame| ram.words(Frame(frame)).unwrap()[0].load(Relaxed);
         assert_eq!([9, 10, 13, 14].map(first_words), [0, nine, nine, 0]);
-        // SAFETY: no slice comes about, or an empty one.
+        // SAFETY: no slice is made, or an empty one.
         unsafe {
             assert_eq!(ram.bytes_mut(run(20, 5)).unwrap_err(), NotInRam(Frame(24)));
             assert_eq!(ram.bytes_mut(run(7, 2)).unwrap_err(), NotInRam(Frame(7)));

@@ -2,7 +2,7 @@ use super::RamError;
 use rustix::io::Errno;
 use std::fmt;
 
-/// What became of an attempt to get huge pages.
+/// The outcome of an attempt to get huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Attempt {
     /// It was not made: not asked for, or not needed.
@@ -54,7 +54,7 @@ pub enum Backing {
     Pool,
 }
 
-/// Which memory the host gave.
+/// The memory that the host gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RamReport {
     /// What is behind the file.
@@ -87,7 +87,7 @@ impl RamReport {
         self.huge_bytes = self.len_bytes;
     }
 
-    /// Sets the huge bytes to what the host says of the mapping at `start`.
+    /// Sets the huge bytes to what the host reports of the mapping at `start`.
     pub(super) fn look_at(&mut self, start: usize, len_bytes: u64) {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         self.huge_bytes = huge_bytes(&smaps, start).min(len_bytes);
@@ -128,7 +128,8 @@ fn huge_bytes(smaps: &str, start: usize) -> u64 {
         let Some((name, value)) = line.split_once(':') else {
             continue;
         };
-        // Shared memory's, and a file's where the kernel counts memory files with files.
+        // Those of shared memory, and those of files where the kernel counts memory files with
+        // files.
         if matches!(name, "ShmemPmdMapped" | "FilePmdMapped") {
             let number = value.trim().trim_end_matches(" kB");
             kib += number.parse::<u64>().unwrap_or(0);

@@ -1,14 +1,14 @@
-//! A swap device that fails when it is told to: for tests.
+//! A swap device that fails on demand, for tests.
 
 use super::SwapDevice;
 use framewright::platform::PageWords;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a device is asked for.
+/// What a device can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapOp {
-    /// A page is written; of several at once each one counts.
+    /// A page is written; if several are written at once, each counts.
     Write,
     /// A page is read.
     Read,
@@ -34,7 +34,7 @@ impl Calls {
     }
 }
 
-/// A device whose n-th I/O fails.
+/// A device with an n-th I/O that fails.
 ///
 /// ```
 /// use framewright_linux::swap::{Faulty, SwapDevice, SwapOp, Zram};
@@ -62,8 +62,8 @@ impl<D: SwapDevice> Faulty<D> {
         }
     }
 
-    /// The calls of one kind from the `from`-th on, `count` of them, fail from now on, and no others of
-    /// that kind; counted from 0 since the device was made.
+    /// Makes `count` calls of one kind, from the `from`-th on, fail from now on, and no others of
+    /// that kind. Calls are counted from 0 since the device was made.
     pub fn fail(&self, op: SwapOp, from: u64, count: u64) {
         let calls = &self.calls[op as usize];
         calls.count.store(0, Relaxed);
@@ -71,7 +71,7 @@ impl<D: SwapDevice> Faulty<D> {
         calls.count.store(count, Relaxed);
     }
 
-    /// How often it was asked so.
+    /// How many calls of that kind there were.
     #[must_use]
     pub fn calls(&self, op: SwapOp) -> u64 {
         self.calls[op as usize].seen.load(Relaxed)
@@ -102,7 +102,7 @@ impl<D: SwapDevice> SwapDevice for Faulty<D> {
         self.checked(SwapOp::Write, said).inspect_err(|_| {
             let mut torn = *page;
             torn[256..].fill(0xdead_dead_dead_dead);
-            // Torn or as before: both are what a failed write leaves.
+            // Torn or unchanged: a failed write may leave either.
             let _ = self.device.write(slot, &torn);
         })?;
         self.device.write(slot, page)

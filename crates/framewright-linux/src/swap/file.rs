@@ -1,8 +1,8 @@
 //! A swap device that is a file, or a disk.
 //!
-//! Pages go past the kernel's page cache (O_DIRECT): what the engine took out of memory is not to lie
-//! there again under another name. A file system that refuses that (tmpfs before Linux 6.6 and some of
-//! the network do) is used with the page cache between, and [`SwapFile::direct_io`] says so.
+//! Pages bypass the kernel's page cache (O_DIRECT): what the engine took out of memory is not to
+//! lie there again under another name. A file system that refuses that (tmpfs before Linux 6.6 and
+//! some of the network do) is used with the page cache between, and [`SwapFile::direct_io`] tells.
 
 use super::{Aligned, SwapDevice, check_slot, of_slot};
 use crate::fork::Process;
@@ -16,13 +16,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Pages that one request carries at most: 128 KiB.
+/// The most pages of one request: 128 KiB.
 const BATCH: usize = 32;
 
-/// Buffers that are kept for the next request, at most.
+/// The most buffers that are kept for the next request.
 const SPARE_MAX: usize = 8;
 
-/// Whether a file's pages go past the kernel's page cache.
+/// Whether a file's pages bypass the kernel's page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectIo {
     /// They do.
@@ -56,13 +56,13 @@ pub struct SwapFile {
     slots: u64,
     direct_io: DirectIo,
     written: AtomicU64,
-    /// A sync failed: what was written before may be lost, and the kernel says so once.
+    /// A sync failed: what was written before may be lost, and the kernel reports it only once.
     has_failed: AtomicBool,
     process: Process,
     spare: Mutex<Vec<Buffers>>,
 }
 
-/// Where direct I/O reads from and writes to.
+/// The memory that direct I/O reads from and writes to.
 #[derive(Debug)]
 struct Buffers(Box<[Aligned]>);
 
@@ -73,12 +73,13 @@ impl std::fmt::Debug for Aligned {
 }
 
 impl SwapFile {
-    /// A new file of `slots` slots; one that is there already becomes as long, and keeps what it had.
+    /// A new file of `slots` slots. An existing file becomes as long, and keeps its contents.
     ///
-    /// The room is taken at once, where the file system can: so later no write finds the disk full.
+    /// The room is taken at once, if the file system can do that, so that no later write finds the
+    /// disk full.
     ///
     /// # Errors
-    /// What the host said: also if there is no room.
+    /// What the host said; also if there is no room.
     pub fn create(path: &Path, slots: u64) -> io::Result<Self> {
         let len_bytes = slots
             .checked_mul(FRAME_BYTES as u64)
@@ -90,17 +91,17 @@ impl SwapFile {
         let (file, direct_io) = open(path, OFlags::CREATE)?;
         rustix::fs::ftruncate(&file, len_bytes)?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len_bytes) {
-            // Not known there: the room is taken when it is written to.
+            // The file system cannot do it: the room is taken when the file is written.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(Self::new(file, slots, direct_io))
     }
 
-    /// A file or block device as it is, as many slots as are whole in it.
+    /// A file or block device as it is, with as many slots as fit into it.
     ///
     /// # Errors
-    /// What the host said, or that it has not one slot.
+    /// What the host said, or that it has not even one slot.
     pub fn open(path: &Path) -> io::Result<Self> {
         let (file, direct_io) = open(path, OFlags::empty())?;
         let stat = rustix::fs::fstat(&file)?;
@@ -129,7 +130,7 @@ impl SwapFile {
         }
     }
 
-    /// Whether pages go past the kernel's page cache.
+    /// Whether pages bypass the kernel's page cache.
     #[must_use]
     pub const fn direct_io(&self) -> DirectIo {
         self.direct_io
@@ -178,8 +179,8 @@ impl SwapDevice for SwapFile {
         self.write_run(slot, std::slice::from_ref(page))
     }
 
-    /// In requests of up to 32 pages. Refused in a process that was forked off: which slots are in use it would not tell its
-    /// parent.
+    /// In requests of up to 32 pages. Refused in a forked process, which could not tell its parent
+    /// which slots are in use.
     fn write_run(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
         if !self.process.is_this() {
             let what = "the swap file is the parent's: this process was forked off from it";
@@ -209,13 +210,15 @@ impl SwapDevice for SwapFile {
         })
     }
 
-    /// Nothing: the room stays the file's.
+    /// Does nothing: the room stays the file's.
     fn discard(&self, _slot: u64) {}
 
-    /// fdatasync. After a failure every later call fails, too: the kernel says once that it has dropped what it could not
-    /// write, and a checkpoint must not be made of that. Another opening begins anew.
+    /// fdatasync. After a failure every later call fails, too: the kernel reports only once that it
+    /// has dropped what it could not write, and a checkpoint must not rest on that. Opening the
+    /// file again begins anew.
     fn sync(&self) -> io::Result<()> {
-        // Before it is asked: whoever finds it set later may have been told of the failure by nobody.
+        // Checked before the call: a caller that finds the flag set later may not have been told of
+        // the failure.
         if self.has_failed.load(Relaxed) {
             let what = "the swap file was not synced: an earlier sync failed, and what was written may be lost";
             return Err(io::Error::other(what));
@@ -260,7 +263,7 @@ fn short(first: u64, done: usize, wanted: usize, kind: io::ErrorKind) -> io::Res
     Err(io::Error::new(kind, what))
 }
 
-/// Again, as long as signals interrupt it.
+/// Repeats the call while signals interrupt it.
 fn retry<R>(mut call: impl FnMut() -> rustix::io::Result<R>) -> io::Result<R> {
     loop {
         match call() {

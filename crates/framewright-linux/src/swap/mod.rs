@@ -1,23 +1,24 @@
-//! Swap: where pages lie that have no frame.
+//! Swap: where pages without a frame lie.
 //!
 //! ```text
 //!     SwapDevice ─┬─ SwapFile   a file or block device, past the page cache     [`file`]
 //!                 ├─ Zram       memory: one word, compressed, or as it is       [`zram`]
-//!                 └─ Faulty     either of them, failing when it is told to      [`faulty`]
+//!                 └─ Faulty     either of them, failing on demand               [`faulty`]
 //!
 //!     Frontswap ── pages by number, in slots and in front of them       [`frontswap`]
 //!     SlotMap ──── which slots of a device are in use, handed out in sequence     [`slots`]
 //! ```
 //!
-//! A device has slots of a page each and knows nothing of what lies in them. Every error is a value
-//! that names the slot; after a failed write what the slot holds is not known.
+//! A device has slots of a page each and knows nothing of their contents. Every error is a value
+//! that names the slot; after a failed write the contents of the slot are undefined.
 //!
 //! # What is not here
-//! Which page is evicted; who reads ahead. Encryption, discards that are told to a disk.
+//! The choice of the page to evict; reading ahead. Encryption, discards that are reported to a
+//! disk.
 //!
 //! # Sources
-//! Statistics of compressed memory: Linux's zram, `mm_stat`. Same-filled pages apart, and what does
-//! not shrink as it is: zram and zswap.
+//! Statistics of compressed memory: Linux's zram, `mm_stat`. Storing same-filled pages apart, and
+//! pages that do not shrink as they are: zram and zswap.
 
 pub mod faulty;
 pub mod file;
@@ -35,22 +36,23 @@ use crate::ram::FRAME_BYTES;
 use framewright::platform::PageWords;
 use std::io;
 
-/// A place for pages, by slot. Shared among threads; calls of one slot are the callers' to order.
+/// A place for pages, by slot. Shared among threads; the callers order calls for one slot.
 pub trait SwapDevice: Send + Sync {
-    /// Slots, each of a page: their numbers are below.
+    /// How many slots it has, each of a page.
     fn slots(&self) -> u64;
 
-    /// Puts `page` into a slot. It may be lost with the machine until [`sync`](Self::sync) returns.
+    /// Puts `page` into a slot. The page may be lost with the machine until [`sync`](Self::sync)
+    /// returns.
     ///
     /// # Errors
-    /// What the device said, with the slot's number. What the slot holds then is not known.
+    /// What the device said, with the slot's number. The contents of the slot are undefined then.
     fn write(&self, slot: u64, page: &PageWords) -> io::Result<()>;
 
-    /// Puts `pages` into as many slots from `first` on: where a device has a better way than one
-    /// after the other, in one request.
+    /// Puts `pages` into as many slots from `first` on; in one request if the device has a better
+    /// way than one after the other.
     ///
     /// # Errors
-    /// As [`write`](Self::write), of any of the slots; what they hold is not known.
+    /// As [`write`](Self::write), for any of the slots; their contents are undefined.
     fn write_run(&self, first: u64, pages: &[PageWords]) -> io::Result<()> {
         for (slot, page) in (first..).zip(pages) {
             self.write(slot, page)?;
@@ -58,21 +60,24 @@ pub trait SwapDevice: Send + Sync {
         Ok(())
     }
 
-    /// What a slot holds.
+    /// Reads the contents of a slot.
     ///
     /// # Errors
-    /// What the device said, with the slot's number: also if it had fewer bytes than a page; `NotFound` where the slot
-    /// was never written to, or was discarded. What `page` holds is anything then.
+    /// What the device said, with the slot's number, even if it had fewer bytes than a page;
+    /// `NotFound` if the slot was never written, or was discarded. The contents of `page` are
+    /// undefined then.
     fn read(&self, slot: u64, page: &mut PageWords) -> io::Result<()>;
 
-    /// Nobody wants what the slot holds. Only saves room.
+    /// Gives up the contents of a slot. Only saves room.
     fn discard(&self, slot: u64);
 
-    /// What was written is safe from here on, as far as the device knows: also what was written before a call that failed.
+    /// Makes all that was written safe, as far as the device knows; also what was written before a
+    /// call that failed.
     ///
     /// # Errors
-    /// What the device said. Which of the writes since the last success are safe is not known then. A device that cannot
-    /// make them safe any more, however often it is asked, fails from then on.
+    /// What the device said. It is then unknown which of the writes since the last success are
+    /// safe. A device that can no longer make them safe, however often it is asked, fails from then
+    /// on.
     fn sync(&self) -> io::Result<()>;
 
     /// Bytes that were handed to the medium since the device was opened.
@@ -109,7 +114,7 @@ impl<D: SwapDevice + ?Sized> SwapDevice for &D {
     }
 }
 
-/// A page as a device wants it: at a multiple of its length, which is what direct I/O asks of memory.
+/// A page as a device requires it: at a multiple of its length, which direct I/O demands of memory.
 #[derive(Clone)]
 #[repr(C, align(4096))]
 struct Aligned([u8; FRAME_BYTES]);
@@ -131,7 +136,7 @@ impl Aligned {
     }
 }
 
-/// An error of one slot, with its number.
+/// Adds the slot's number to an error.
 fn of_slot(slot: u64, doing: &str, error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
@@ -139,7 +144,7 @@ fn of_slot(slot: u64, doing: &str, error: &io::Error) -> io::Error {
     )
 }
 
-/// The error of a slot that there is not.
+/// The error for a slot that does not exist.
 fn check_slot(slot: u64, slots: u64) -> io::Result<()> {
     if slot < slots {
         return Ok(());
@@ -154,7 +159,7 @@ pub(crate) mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// A page that says which it is, at every word.
+    /// A page that tells at every word which one it is.
     pub(crate) fn page(nth: u64) -> PageWords {
         std::array::from_fn(|at| (nth << 16) + at as u64 / 4)
     }

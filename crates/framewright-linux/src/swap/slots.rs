@@ -1,13 +1,13 @@
 //! Which slots of a device are in use.
 //!
-//! Slots are handed out in ascending order, as long as there are any in front of the hand, cluster by
-//! cluster: a cluster of which nothing is in use is preferred, so that what is evicted in sequence is
-//! written in sequence, and is read so later. Where no cluster is empty, any free slot does.
+//! Slots are handed out in ascending order while there are any in front of the hand, cluster by
+//! cluster. A cluster without a used slot is preferred, so that pages evicted in sequence are
+//! written in sequence, and can be read so later. If no cluster is empty, any free slot will do.
 //!
 //! # Invariants
 //! - **W1** A slot that is in use is not handed out.
-//! - **W2** Nor is one that a [checkpoint](SlotMap::hold) names, whether it is in use or not, until the
-//!   next checkpoint does not name it.
+//! - **W2** Nor is a slot that a [checkpoint](SlotMap::hold) names, used or not, until a later
+//!   checkpoint does not name it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +24,7 @@ const WORDS_PER_CLUSTER: usize = (CLUSTER / 64) as usize;
 /// assert_eq!(slots.alloc_run(3), Some(0..3));
 /// assert_eq!(slots.alloc(), Some(3));
 /// slots.free(1);
-/// // Ascending: what was freed comes last.
+/// Ascending: a freed slot comes last.
 /// assert_eq!(slots.alloc(), Some(4));
 /// assert_eq!(slots.used(), 4);
 /// ```
@@ -41,7 +41,7 @@ struct Map {
     held: Vec<u64>,
     slots: u64,
     used_slots: u64,
-    /// Where the next slot is looked for.
+    /// Where the search for the next slot begins.
     hand: u64,
 }
 
@@ -55,12 +55,12 @@ impl SlotMap {
         Self::try_new(slots).unwrap_or_else(|| panic!("no memory for a map of {slots} slots"))
     }
 
-    /// The same, or nothing if there is no memory for it. What is not used of it takes none.
+    /// The same, or `None` if there is no memory for it. Unused parts take no memory.
     #[must_use]
     pub fn try_new(slots: u64) -> Option<Self> {
         let words = usize::try_from(slots.div_ceil(CLUSTER)).ok()?;
         let words = words.checked_mul(WORDS_PER_CLUSTER)?;
-        // All at once: that it is there is found out before it is filled, which must not fail.
+        // All at once: so a lack of memory shows before it is filled, which must not fail.
         Vec::<[u64; 2]>::new().try_reserve_exact(words).ok()?;
         let mut used = vec![0; words];
         for slot in slots..words as u64 * 64 {
@@ -94,13 +94,13 @@ impl SlotMap {
         self.map().alloc()
     }
 
-    /// `count` slots side by side; the first of them. None if there is no such run from the hand on to
-    /// the end of its cluster, or in an empty one: then single slots may still be had.
+    /// Takes `count` slots side by side. `None` if there is no such run from the hand to the end of
+    /// its cluster, or in an empty one: then single slots may still be had.
     pub fn alloc_run(&self, count: u64) -> Option<std::ops::Range<u64>> {
         self.map().alloc_run(count)
     }
 
-    /// Takes one slot out of what is handed out: whether nobody had it.
+    /// Takes one particular slot. Returns whether it was free.
     pub fn take(&self, slot: u64) -> bool {
         let mut map = self.map();
         let free = slot < map.slots && map.used[slot as usize / 64] >> (slot % 64) & 1 == 0;
@@ -110,8 +110,8 @@ impl SlotMap {
         free
     }
 
-    /// The slot is not in use any more. Returns whether its contents are nobody's: not if the last
-    /// checkpoint names it.
+    /// Frees the slot. Returns whether its contents may be overwritten: not if the last checkpoint
+    /// names it.
     ///
     /// # Panics
     /// If it was not in use.
@@ -125,8 +125,8 @@ impl SlotMap {
         map.held[word] & bit == 0
     }
 
-    /// The slot is not in use any more, unless the last checkpoint, or the one that is made, names it. Returns what `then`
-    /// says, which is run while no slot is handed out, freed or named.
+    /// Frees the slot, unless the last checkpoint, or the one that is being made, names it. Then
+    /// runs `then`, while no slot is handed out, freed or named, and returns its result.
     pub(crate) fn free_unless_held<R>(&self, slot: u64, then: impl FnOnce() -> R) -> Option<R> {
         let mut map = self.map();
         let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
@@ -138,7 +138,8 @@ impl SlotMap {
         })
     }
 
-    /// A checkpoint names `slots`, and no others: those are not handed out until the next one (W2).
+    /// Records that a checkpoint names `slots`, and no others: they are not handed out until the
+    /// next one (W2).
     pub fn hold(&self, slots: impl IntoIterator<Item = u64>) {
         let mut map = self.map();
         map.held.fill(0);
@@ -149,8 +150,8 @@ impl SlotMap {
         }
     }
 
-    /// Runs `names`, while no slot is handed out or freed, and holds the slots that its words name, one more each; 0 names
-    /// none. What is held already stays so.
+    /// Runs `names`, while no slot is handed out or freed, and holds the slots that its words name,
+    /// each plus one; 0 names none. Slots that are held already stay so.
     pub(crate) fn hold_too(&self, names: impl FnOnce() -> Vec<u64>) -> Vec<u64> {
         let mut map = self.map();
         let named = names();
@@ -162,7 +163,7 @@ impl SlotMap {
         named
     }
 
-    /// What a panic of somebody's left is whole: nothing panics under the lock but before changes.
+    /// The map is intact after a panic: code under the lock panics only before it changes anything.
     fn map(&self) -> MutexGuard<'_, Map> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,7 +183,7 @@ impl Map {
         self.free_bits(slot as usize / 64) >> (slot % 64) & 1 != 0
     }
 
-    /// The first slot of a cluster that is empty, from the hand's on.
+    /// The first slot of an empty cluster, from the hand's on.
     fn empty_cluster(&self) -> Option<u64> {
         let clusters = self.used.len() / WORDS_PER_CLUSTER;
         let first = (self.hand / CLUSTER) as usize;
@@ -255,7 +256,7 @@ mod tests {
                 assert!(slots.free(slot));
             }
         }
-        // To the end of its cluster, then the two that are empty, then what has holes.
+        // To the end of its cluster, then the two empty ones, then those with holes.
         let got: Vec<_> = (0..5).map(|_| slots.alloc_run(256)).collect();
         assert_eq!(got, [Some(512..768), Some(768..1024), None, None, None]);
         assert_eq!(slots.alloc(), Some(0));
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!(slots.alloc(), None);
         slots.hold([2]);
         assert_eq!(slots.alloc(), Some(1));
-        // While the next one is written both are held.
+        // Both are held while the next one is written.
         assert_eq!(slots.hold_too(|| vec![0, 1, 4]), [0, 1, 4]);
         (0..4).for_each(|slot| assert_eq!(slots.free(slot), slot == 1));
         assert_eq!((slots.alloc(), slots.alloc()), (Some(1), None));

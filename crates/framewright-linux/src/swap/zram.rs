@@ -1,8 +1,9 @@
 //! A swap device in memory, compressed.
 //!
-//! A page that is one repeated word is that word. Any other is compressed by LZ4; what does not
-//! become smaller than three quarters is kept as it is, because to decompress it would cost and save
-//! little. There is a limit of bytes: a write that would exceed it is an error, and its slot is empty.
+//! A page that is one repeated word is stored as that word. Any other is compressed by LZ4; a page
+//! that does not become smaller than three quarters is kept as it is, because decompressing it
+//! would cost much and save little. There is a limit of bytes: a write that would exceed it is an
+//! error, and its slot is empty.
 
 use super::{Aligned, SwapDevice, check_slot};
 use crate::ram::FRAME_BYTES;
@@ -14,18 +15,18 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is longer compressed is kept as it is.
+/// A page that is longer when compressed is kept as it is.
 const PACKED_MAX: usize = FRAME_BYTES / 4 * 3;
 
-/// Locks for the slots: two pages compressed at once rarely want the same.
+/// Locks for the slots: two pages that are compressed at once rarely want the same one.
 const SHARDS: usize = 64;
 
-/// What is in it: the names are those of zram's `mm_stat`.
+/// The contents and their memory: the names are those of zram's `mm_stat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ZramStats {
     /// Bytes of the pages in it, as they were.
     pub orig_data_size: u64,
-    /// Bytes that they take compressed, without what keeps them in order.
+    /// Bytes that they take compressed, without the bookkeeping.
     pub compr_data_size: u64,
     /// Bytes that it takes now, with 24 for each slot that has a page.
     pub mem_used_total: u64,
@@ -39,13 +40,13 @@ pub struct ZramStats {
     pub huge_pages: u64,
 }
 
-/// What lies in a slot.
+/// The contents of a slot.
 #[derive(Clone, Debug, Default)]
 enum Stored {
     #[default]
     Empty,
     Same(u64),
-    /// Shorter than a page: compressed; as long as one: as it is.
+    /// Compressed if shorter than a page, else as it is.
     Bytes(Box<[u8]>),
 }
 
@@ -93,7 +94,7 @@ impl std::fmt::Debug for Zram {
     }
 }
 
-/// What compressing takes.
+/// The working memory of the compressor.
 struct Work {
     table: CompressTable,
     page: Aligned,
@@ -101,8 +102,8 @@ struct Work {
 }
 
 impl Zram {
-    /// A device of `slots` slots that takes `limit` bytes at most, and none as long as it is empty but
-    /// for its table: 24 a slot, where slots are used.
+    /// A device of `slots` slots that takes at most `limit` bytes. While it is empty it takes no
+    /// memory but that of its table: 24 bytes a slot, where slots are used.
     #[must_use]
     pub fn new(slots: u64, limit: u64) -> Self {
         Self {
@@ -120,7 +121,7 @@ impl Zram {
         }
     }
 
-    /// What is in it.
+    /// What it has now.
     #[must_use]
     pub fn stats(&self) -> ZramStats {
         let load = |word: &AtomicU64| word.load(Relaxed);
@@ -169,7 +170,7 @@ impl Zram {
             }
         }
         add(&self.pages, 1);
-        // In, it was taken from the limit before.
+        // For a page that comes in, the limit was charged before.
         if sign(1) != 1 {
             self.used.fetch_sub(cost(stored), Relaxed);
         }
@@ -187,7 +188,7 @@ impl Zram {
         })
     }
 
-    /// A page as it is to be stored.
+    /// A page in the form in which it is stored.
     fn pack(&self, page: &PageWords) -> Stored {
         if page.iter().all(|word| *word == page[0]) {
             return Stored::Same(page[0]);
@@ -235,7 +236,7 @@ impl SwapDevice for Zram {
     fn write(&self, slot: u64, page: &PageWords) -> io::Result<()> {
         check_slot(slot, self.slots)?;
         let stored = self.pack(page);
-        // First the old one goes, so that the new one may have its room.
+        // The old page goes first, so that the new one may have its room.
         self.replace(slot, Stored::Empty);
         if !self.take(&stored) {
             let what = format!("slot {slot} does not fit into {} bytes", self.limit);
@@ -284,7 +285,7 @@ impl SwapDevice for Zram {
         }
     }
 
-    /// Nothing: it is as safe as the process.
+    /// Does nothing: it is as safe as the process.
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
@@ -300,7 +301,7 @@ mod tests {
     use super::*;
     use crate::swap::tests::page;
 
-    /// A page that nothing compresses.
+    /// A page that cannot be compressed.
     fn noise(seed: u64) -> PageWords {
         let mut state = seed;
         std::array::from_fn(|_| {
@@ -356,7 +357,7 @@ mod tests {
         let mut got = [0; 512];
         let empty = device.read(3, &mut got).unwrap_err().to_string();
         assert_eq!(empty, "slot 3 is empty");
-        // A slot's own room is its new page's.
+        // The new page may use its slot's own room.
         device.write(1, &noise(9)).unwrap();
         device.read(1, &mut got).unwrap();
         assert_eq!(got, noise(9));

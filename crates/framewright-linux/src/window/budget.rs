@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The mappings of all windows of the process: the kernel's limit is the process's.
 static WINDOWS: AtomicU64 = AtomicU64::new(0);
 
-/// What the kernel allows where it does not say: `DEFAULT_MAX_MAP_COUNT`.
+/// The kernel's limit if it cannot be read: `DEFAULT_MAX_MAP_COUNT`.
 const USUAL_LIMIT: u64 = 65_530;
 
-/// The most mappings that a change of a range adds while the kernel is at it: it cuts what is
-/// there at both ends.
+/// The most mappings that a change of a range adds while the kernel makes it: it cuts the old
+/// mappings at both ends.
 pub(super) const CUTS: u64 = 2;
 
-/// How many mappings a window may have: an upper bound of what the kernel counts is kept, and
-/// nothing is mapped that could bring the process to its limit. There even munmap fails.
+/// How many mappings a window may have. It keeps an upper bound of the kernel's count, and refuses
+/// a mapping that could bring the process to its limit. At the limit even munmap fails.
 ///
 /// # Invariants
 /// - `mine` and [`WINDOWS`] are never less than what the kernel counts: raised before a change,
@@ -31,15 +31,15 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A budget that leaves the rest of the process what it has, and a sixteenth of the kernel's
-    /// limit to grow, for a window that may have `mine_max` mappings.
+    /// A budget for a window that may have `mine_max` mappings. It leaves the rest of the process
+    /// what it has, and a sixteenth of the kernel's limit to grow.
     pub(super) fn new(mine_max: Option<u64>) -> Self {
         let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
         let limit = limit.ok().and_then(|text| text.trim().parse().ok());
         let limit = limit.unwrap_or(USUAL_LIMIT);
         let windows = WINDOWS.fetch_add(1, Relaxed);
-        // Neither is too much: the windows' count may be above what the kernel counts, and not
-        // all without access is windows'.
+        // Neither figure is too large: the windows' count may be above the kernel's, and not all
+        // mappings without access are windows'.
         let (all, foreign) = process_mappings();
         let others = all.saturating_sub(windows).max(foreign);
         let windows_max = limit.saturating_sub(others).saturating_sub(limit / 16);
@@ -56,7 +56,7 @@ impl Budget {
         self.mine.load(Relaxed)
     }
 
-    /// Makes room for what a new mapping may cut.
+    /// Makes room for the mappings that a new one may cut.
     pub(super) fn take(&self) -> Result<(), MapError> {
         let mine = self.mine.fetch_add(CUTS, Relaxed) + CUTS;
         let windows = WINDOWS.fetch_add(CUTS, Relaxed) + CUTS;
@@ -80,10 +80,10 @@ impl Budget {
             && has_room(WINDOWS.load(Relaxed), self.windows_max)
     }
 
-    /// What is to be said of a mapping that the kernel had no memory for, if the process has as
-    /// many as it may: others have used up what the budget left them.
+    /// The error for a mapping that the kernel had no memory for, if the process has as many as it
+    /// may: then other code has used up what the budget left it.
     ///
-    /// Allocates nothing: that could need a mapping.
+    /// Allocates nothing, because that could need a mapping.
     pub(super) fn host_is_full(&self) -> Option<MapError> {
         let mut maps = File::open("/proc/self/maps").ok()?;
         let mut buffer = [0; 4096];
@@ -98,7 +98,7 @@ impl Budget {
         (mappings as u64 + CUTS > max).then_some(MapError::Limit { max })
     }
 
-    /// The same for what only unmaps: the sixteenth is there for it.
+    /// The same for an unmap: the sixteenth is there for it.
     pub(super) fn take_always(&self) {
         self.mine.fetch_add(CUTS, Relaxed);
         WINDOWS.fetch_add(CUTS, Relaxed);
@@ -113,7 +113,7 @@ impl Budget {
 }
 
 impl Budget {
-    /// The mappings outlive the window: they count for ever.
+    /// Keeps the mappings, which outlive the window, in the count for ever.
     pub(super) fn keep(&mut self) {
         *self.mine.get_mut() = 0;
     }
@@ -125,8 +125,8 @@ impl Drop for Budget {
     }
 }
 
-/// The mappings that the process has, as the kernel lists them, and those of them that cannot be
-/// a window's; 0 where it does not say.
+/// The mappings of the process, as the kernel lists them, and those of them that cannot be a
+/// window's; 0 if the kernel does not list them.
 pub(super) fn process_mappings() -> (u64, u64) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let is_foreign = |line: &&str| !line.contains(" ---p ") && !line.contains("/memfd:framewright");

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The page behind the edge is mapped.
 const MAPPED: u64 = 1;
-/// The kernel may begin a mapping of its own there, though the page before is mapped too.
+/// The kernel may begin a mapping of its own there, even if the page before is mapped too.
 const FIRST: u64 = 2;
 /// The page before the edge is mapped.
 const BEFORE: u64 = 4;
@@ -21,31 +21,31 @@ const _: () = assert!(ONES.count_ones() as usize == EDGES_PER_WORD);
 /// behind the last, 4 bits each.
 ///
 /// The kernel has at most one mapping more, in a window and its guards, than there are edges that
-/// count. Fewer, if it joins two whose frames follow one another in the file.
+/// count. It has fewer if it joins two with frames that follow one another in the file.
 ///
 /// # Invariants
 /// - An edge counts if exactly one side is mapped, or both by different calls, or if it is torn.
-/// - Whoever changes the pages of a range changes only the edges at and between them; neighbours
-///   may do the same at the same moment, and each change of a word knows by how much it changed
-///   the count: so the sum of all changes is the count.
+/// - A thread that changes the pages of a range changes only the edges at and between them;
+///   neighbours may do the same at the same moment. Each change of a word knows by how much it
+///   changed the count, so the sum of all changes is the count.
 #[derive(Debug)]
 pub(super) struct Edges {
     words: Mapping,
 }
 
 impl Edges {
-    /// Edges of `pages` pages, none of which is mapped. What is not touched costs nothing.
+    /// Edges of `pages` pages without any mapping. Parts that are not touched cost no memory.
     pub(super) fn new(pages: usize) -> Result<Self, Errno> {
         let words = (pages + 1).div_ceil(EDGES_PER_WORD);
         let words = Mapping::anonymous(words * 8)?;
         Ok(Self { words })
     }
 
-    /// The pages of `pages` are mapped now, by one call. Returns how many more edges count.
+    /// Records that one call has mapped the pages of `pages`. Returns how many more edges count.
     pub(super) fn map(&self, pages: &Range<usize>) -> i64 {
         self.change(pages, |word| Change {
-            // What is mapped behind them is another call's. Of a page that is not, the bit says
-            // nothing, and whoever maps it sets or clears it.
+            // A mapping behind them is another call's. If the page there is not mapped, the bit has
+            // no meaning, and the call that maps that page sets or clears it.
             set: word.of(pages.start..pages.end, MAPPED)
                 | word.of(pages.start + 1..pages.end + 1, BEFORE)
                 | word.of(pages.start..pages.start + 1, FIRST)
@@ -55,10 +55,10 @@ impl Edges {
         })
     }
 
-    /// The pages of `pages` are not mapped any more. Returns how many more edges count.
+    /// Records that the pages of `pages` are no longer mapped. Returns how many more edges count.
     pub(super) fn unmap(&self, pages: &Range<usize>) -> i64 {
         self.change(pages, |word| Change {
-            // As above: not joined with what will be mapped here.
+            // As above: a later mapping here is not joined with it.
             set: word.of(pages.end..pages.end + 1, FIRST),
             clear: word.of(pages.start..pages.end, MAPPED | FIRST)
                 | word.of(pages.start + 1..pages.end + 1, BEFORE)
@@ -66,7 +66,7 @@ impl Edges {
         })
     }
 
-    /// The kernel refused to change the pages, and may have left edges at their ends.
+    /// Records that the kernel refused to change the pages, and may have left edges at their ends.
     pub(super) fn tear(&self, pages: &Range<usize>) -> i64 {
         self.change(pages, |word| Change {
             set: word.of(pages.start..pages.start + 1, TORN)
@@ -79,7 +79,7 @@ impl Edges {
     pub(super) fn first_unmapped(&self, pages: &Range<usize>) -> Option<usize> {
         let unmapped = |page: &usize| {
             let word = &self.words.words(page / EDGES_PER_WORD * 8, 1)[0];
-            // Acquire: whoever sees the page mapped sees the mapping.
+            // Acquire: a thread that sees the page mapped sees the mapping.
             word.load(Acquire) >> (page % EDGES_PER_WORD * 4) & MAPPED == 0
         };
         pages.clone().find(unmapped)
@@ -91,7 +91,7 @@ impl Edges {
         let mut more = 0;
         for (number, atomic) in words.zip(atomics) {
             let Change { set, clear } = change(Word(number * EDGES_PER_WORD));
-            // Relaxed to read: no decision is taken by it. Release: see `first_unmapped`.
+            // Relaxed to read: no decision rests on it. Release: see `first_unmapped`.
             let mut old = atomic.load(Relaxed);
             loop {
                 let new = old & !clear | set;
@@ -118,7 +118,7 @@ struct Change {
 struct Word(usize);
 
 impl Word {
-    /// The bits `bits` of those of the edges that are in the word.
+    /// The bits `bits` of those edges that are in the word.
     fn of(self, edges: Range<usize>, bits: u64) -> u64 {
         let from = edges.start.saturating_sub(self.0).min(EDGES_PER_WORD);
         let to = edges.end.saturating_sub(self.0).min(EDGES_PER_WORD);
@@ -183,7 +183,7 @@ mod tests {
                 (torn[0], torn[pages.len()]) = (true, true);
             } else {
                 torn.fill(false);
-                // What is left behind of a call that is cut through is another call's now.
+                // The rest of a call that is cut through counts as another call's now.
                 let behind = twin.calls.get(pages.end).copied().flatten();
                 let rest = twin.calls[pages.end..].iter_mut();
                 rest.take_while(|other| behind.is_some() && **other == behind)

@@ -6,7 +6,7 @@ use std::fmt;
 pub enum WindowError {
     /// A window has 1 to 2^30 pages.
     Pages(u64),
-    /// The RAM lies in the host's pool of huge pages, of which no single page can be mapped.
+    /// The RAM lies in the host's pool of huge pages, of which single pages cannot be mapped.
     HugePool,
     /// The host gave no address space, or no memory for the window's records; an errno.
     Host(i32),

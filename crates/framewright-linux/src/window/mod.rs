@@ -1,5 +1,5 @@
-// UNSAFETY: an area's owner may have its bytes as a `&mut [u8]`, and everybody else copies bytes by
-// a system call that takes addresses; who owns what is known to the engine's users only.
+// UNSAFETY: an area's owner may have its bytes as a `&mut [u8]`, and all others copy bytes by a
+// system call that takes addresses. Only the engine's users know what they own.
 
 //! A window of address space in which frames appear: page tables are mmap.
 //!
@@ -9,28 +9,30 @@
 //!   (guard)   │◀─ page ──▶│◀───────────▶│ one mmap(MAP_FIXED | MAP_SHARED) a run   │ (guard)
 //! ```
 //!
-//! [`Map::map`] is one mmap for a run of consecutive frames, [`Map::unmap`] one for a range, whatever
-//! is in it: it takes access and translations away at once, so there is nothing to flush.
+//! [`Map::map`] is one mmap for a run of consecutive frames, [`Map::unmap`] one for a range,
+//! whatever it contains: it takes access and translations away at once, so there is nothing to
+//! flush.
 //!
 //! # The limit
-//! The kernel counts a process's mappings (vm.max_map_count, 65,530 if nobody changed it), and at
-//! the limit refuses even what would give mappings back. A window keeps an upper bound of what it
-//! has: for each page boundary, whether the kernel may begin a mapping there. It refuses a mapping
-//! with [`MapError::Limit`] that could bring the process above fifteen sixteenths of the limit, so
-//! that unmapping always has room. All windows of the process count as one. What the rest of the
-//! process had when the window was made is left to it; if it grows by more than that sixteenth the
-//! kernel refuses, and then both verbs say `Limit`, too: nothing is lost, and once there is room
-//! again all goes on.
+//! The kernel counts a process's mappings (vm.max_map_count, 65,530 unless changed), and at the
+//! limit refuses even calls that would give mappings back. A window keeps an upper bound of its own
+//! count: for each page boundary, whether the kernel may begin a mapping there. It refuses a
+//! mapping with [`MapError::Limit`] that could bring the process above fifteen sixteenths of the
+//! limit, so that unmapping always has room. All windows of the process count as one. The mappings
+//! that the rest of the process had when the window was made are left to it. If they grow by more
+//! than that sixteenth, the kernel refuses, and then both verbs return `Limit`, too: nothing is
+//! lost, and once there is room again all goes on.
 //!
-//! # Who may touch a page
-//! [`Window::read`] and [`Window::write`] are for everybody. They are system calls
-//! (process_vm_readv), not loads: what another thread unmaps meanwhile is an error then, where a
-//! load would end the process, and no check before the load could be soon enough. About 0.5 µs.
-//! [`Window::bytes_mut`] is for the area's owner, and `unsafe` as [`Ram::bytes_mut`] is.
+//! # Access to a page
+//! [`Window::read`] and [`Window::write`] are for all threads. They are system calls
+//! (process_vm_readv), not loads: if another thread unmaps the page meanwhile, they return an
+//! error, where a load would end the process, and no check before the load could be soon enough.
+//! About 0.5 µs. [`Window::bytes_mut`] is for the area's owner, and `unsafe` like
+//! [`Ram::bytes_mut`].
 //!
 //! # What is not here
-//! Other protections than readable and writable; a window over the host's pool of huge pages,
-//! whose 4 KiB pieces cannot be mapped.
+//! Other protections than readable and writable; a window over the host's pool of huge pages, which
+//! cannot be mapped in pieces of 4 KiB.
 //!
 //! # Sources
 //! mmap(2): MAP_FIXED, MAP_FIXED_NOREPLACE; proc(5): max_map_count; process_vm_readv(2).
@@ -59,13 +61,13 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// What a window starts at a multiple of, in bytes: the longest span, 1024 pages.
+/// A window starts at a multiple of this many bytes: the longest span, 1024 pages.
 pub const WINDOW_ALIGN_BYTES: usize = 4 << 20;
 
 /// The longest window, in pages: the engine's.
 pub const WINDOW_PAGES_MAX: u64 = 1 << 30;
 
-/// What one call copies at most, in bytes. The kernel ends a copy at 2 GiB less a page without an
+/// The most bytes that one call copies. The kernel ends a copy at 2 GiB less a page without an
 /// error.
 const COPY_BYTES_MAX: usize = 1 << 30;
 
@@ -108,7 +110,8 @@ impl Window {
     /// Costs address space and one mapping; memory, less than nine bytes a page, only where it is used.
     ///
     /// # Errors
-    /// What the host refused, a length that is none, or RAM in the host's pool of huge pages.
+    /// What the host refused, a length that no window can have, or RAM in the host's pool of huge
+    /// pages.
     pub fn new(ram: Arc<Ram>, pages: u64) -> Result<Self, WindowError> {
         Self::with_budget(ram, pages, None)
     }
@@ -140,7 +143,7 @@ impl Window {
         let start = Page::of_address(reservation.start().addr().get() as u64);
         Ok(Self {
             range: PageRange::new(start, pages).expect("addresses are page numbers and more"),
-            // After the reservation, which is counted as the window's.
+            // After the reservation, which counts as the window's.
             budget: Budget::new(max),
             reservation,
             edges,
@@ -168,8 +171,8 @@ impl Window {
         self.budget.mine()
     }
 
-    /// Where a page lies. The address is valid as long as the window is; what may be done with it
-    /// is said at [`bytes_mut`](Self::bytes_mut).
+    /// Where a page lies. The address is valid as long as the window is; for what may be done with
+    /// it see [`bytes_mut`](Self::bytes_mut).
     ///
     /// # Errors
     /// If the page is not in the window.
@@ -200,7 +203,7 @@ impl Window {
     /// # Safety
     /// - The pages are mapped, and stay so as long as the result lives: the caller owns the area
     ///   or areas.
-    /// - As long as the result lives nobody accesses the frames behind them in another way: not
+    /// - As long as the result lives there is no other access to the frames behind them: not
     ///   through the direct map, not through another page, not by [`read`](Self::read) or
     ///   [`write`](Self::write), not through a second result of this function; and no frame is
     ///   behind two of the pages.
@@ -220,11 +223,11 @@ impl Window {
 
     /// Copies bytes out, from byte `offset` of `page` on, over as many pages as they take.
     ///
-    /// A system call for each GiB. Bytes that somebody writes meanwhile may be old or new.
+    /// A system call for each GiB. Bytes that another thread writes meanwhile may be old or new.
     ///
     /// # Errors
-    /// If one of the pages is not in the window or not mapped, or the host does not allow a
-    /// process to copy from itself. What stands in `into` is then anything.
+    /// If one of the pages is not in the window or not mapped, or the host does not allow a process
+    /// to copy from itself. The contents of `into` are then undefined.
     pub fn read(&self, page: Page, offset: usize, into: &mut [u8]) -> Result<(), AccessError> {
         self.read_by(COPY_BYTES_MAX, page, offset, into)
     }
@@ -242,7 +245,7 @@ impl Window {
             let len = rest.len().min(piece);
             let (here, there) = (iovec(rest.as_mut_ptr(), len), iovec(at, len));
             // SAFETY: the kernel writes to `here`, which is in a `&mut [u8]`, and only reads
-            // `there`; what is not accessible there is an error and no signal.
+            // `there`; memory that is not accessible there is an error and no signal.
             let copied = unsafe { libc::process_vm_readv(process(), &here, 1, &there, 1, 0) };
             let copied = self.copied(copied, at)?;
             rest = &mut rest[copied..];
@@ -275,9 +278,9 @@ impl Window {
             let len = rest.len().min(piece);
             let (here, there) = (iovec(rest.as_ptr().cast_mut(), len), iovec(at, len));
             // SAFETY: the kernel reads from `here`, which is in a `&[u8]`, and writes to `there`,
-            // which is in the window (checked by `place`): no Rust value lies there except what
-            // `bytes_mut` handed out, whose users promised that nobody calls this meanwhile. What
-            // is not accessible there is an error and no signal.
+            // which is in the window (checked by `place`). No Rust value lies there except those
+            // that `bytes_mut` handed out, and its users promised that this is not called
+            // meanwhile. Memory that is not accessible there is an error and no signal.
             let copied = unsafe { libc::process_vm_writev(process(), &here, 1, &there, 1, 0) };
             let copied = self.copied(copied, at)?;
             rest = &rest[copied..];
@@ -313,8 +316,8 @@ impl Window {
         }
     }
 
-    /// How many bytes a call has copied from or to `at`, at least one; fewer than it was to if a
-    /// later page was not mapped, which the next call will say.
+    /// How many bytes a call has copied from or to `at`, at least one; fewer than asked for if a
+    /// later page was not mapped, which the next call will report.
     fn copied(&self, copied: isize, at: *mut u8) -> Result<usize, AccessError> {
         if let Some(copied) = usize::try_from(copied).ok().filter(|bytes| *bytes > 0) {
             return Ok(copied);
@@ -326,7 +329,7 @@ impl Window {
         }
     }
 
-    /// Where the pages lie in the window, or the first that does not.
+    /// The bytes of the pages in the window, or the first page that is outside.
     fn bytes_of(&self, range: PageRange) -> Result<Range<usize>, Page> {
         let (start, end) = (self.range.start().0, self.range.end().0);
         if range.start().0 < start || range.start().0 > end {
@@ -339,7 +342,7 @@ impl Window {
         Ok(pages.start * FRAME_BYTES..pages.end * FRAME_BYTES)
     }
 
-    /// The pages as counted from the window's first.
+    /// The pages, counted from the window's first.
     fn pages_of(&self, range: PageRange) -> Range<usize> {
         let start = (range.start().0 - self.range.start().0) as usize;
         start..start + range.pages() as usize
@@ -349,7 +352,7 @@ impl Window {
         self.reservation.start().as_ptr().wrapping_byte_add(byte)
     }
 
-    /// A process that was forked off shows nothing of its parent's RAM.
+    /// A forked process must show none of its parent's RAM.
     fn check_process(&self) -> Result<(), MapError> {
         if self.ram.is_this_process() {
             return Ok(());
@@ -357,7 +360,7 @@ impl Window {
         Err(MapError::Refused(libc::EPERM))
     }
 
-    /// From here on a process that is forked off can read what is shown.
+    /// Lets a forked process read what is shown from here on.
     pub(crate) fn let_children_read(&self) {
         self.reservation.let_children_read();
     }
@@ -368,8 +371,8 @@ impl Window {
         !self.reservation.is_lost() && self.budget.has_room(changes)
     }
 
-    /// [`map`](Map::map) over whatever was mapped there before, page tables filled only if `fill`.
-    /// It needs little stack and allocates nothing: a signal handler may call it.
+    /// [`map`](Map::map) over any old mapping. Page tables are filled only if `fill`. It needs
+    /// little stack and allocates nothing: a signal handler may call it.
     ///
     /// # Errors
     /// If the limit or the kernel refuses. The pages are as they were, or show nothing.
@@ -420,21 +423,21 @@ impl Window {
         Ok(())
     }
 
-    /// What is to be said, and remembered, of a change that the kernel refused.
+    /// The error for a change that the kernel refused; remembers the change.
     fn refused(&self, pages: &Range<usize>, errno: Errno) -> MapError {
-        // What is lost must not be accessed either: not as mapped, that is.
+        // A lost range must not be accessed either: it does not count as mapped.
         let gone = self.reservation.is_lost().then(|| self.edges.unmap(pages));
         self.budget
             .settle(gone.unwrap_or(0) + self.edges.tear(pages));
         match errno {
             Errno::NOMEM | Errno::AGAIN => self.budget.host_is_full().unwrap_or(MapError::NoMemory),
-            // Nothing else is known to come: addresses, lengths and offsets are checked.
+            // No other error is known to occur: addresses, lengths and offsets are checked.
             errno => MapError::Refused(errno.raw_os_error()),
         }
     }
 }
 
-/// The limit of mappings, or the kernel, did not allow to show frames somewhere.
+/// The limit of mappings, or the kernel, did not allow frames to be shown somewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refused;
 
@@ -448,8 +451,8 @@ impl Drop for Window {
 }
 
 impl Map for Window {
-    /// One mmap. Fills the page tables of runs of two and more at once: 64 pages cost 9 µs so, and
-    /// 57 µs one fault after another; of a single page it costs the same either way.
+    /// One mmap. Fills the page tables of runs of two and more at once: so 64 pages cost 9 µs, and
+    /// 57 µs by one fault after another; a single page costs the same either way.
     fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
         if frames.is_empty() {
             return Ok(());
@@ -475,7 +478,7 @@ impl Map for Window {
             .map_err(|errno| self.refused(&self.pages_of(range), errno))
     }
 
-    /// One mmap of nothing over all of it.
+    /// One mmap without access over all of it.
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {
         let bytes = self.bytes_of(range).map_err(MapError::Page)?;
         if range.is_empty() {
@@ -494,13 +497,13 @@ impl Map for Window {
         Ok(())
     }
 
-    /// Nothing: the kernel took the translations away when it unmapped.
+    /// Does nothing: the kernel removed the translations when it unmapped.
     fn flush_all(&self) {}
 }
 
 impl Zero for Window {
-    /// Through the direct map, so that a frame need not be mapped. Frames that are not in RAM have
-    /// nothing to be zeroed.
+    /// Through the direct map, so that a frame need not be mapped. Skips frames that are not in
+    /// RAM.
     fn zero(&self, frames: Run) {
         let all = self.ram.frames();
         let start = frames.start().0.max(all.start().0);

@@ -1,5 +1,5 @@
-// UNSAFETY: address space is asked of the kernel and given back here, and mapped anew inside of
-// it; mmap has no safe form, because the caller must know what it replaces.
+// UNSAFETY: address space is asked of the kernel and given back here, and mapped anew inside of it;
+// mmap has no safe form, because the caller must know what it replaces.
 
 use crate::fork::Unforked;
 use crate::mapping::{after_map, before_unmap};
@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What a mapping lets users do.
+/// What a mapping allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     /// Load.
@@ -20,16 +20,17 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Addresses that nothing else in the process gets, with as many in front and behind that nobody
-/// can access.
+/// Addresses that no other code in the process gets, with as many in front and behind that cannot
+/// be accessed.
 ///
 /// # Invariants
-/// - Unless `lost` is set, `start .. start + len_bytes` lies in the reservation, and is mapped there
-///   without access, or to bytes of the file that [`map`](Self::map) was handed. No Rust value lies
-///   there. Once it is set, a part of it may be somebody else's: nothing is given back any more.
+/// - Unless `lost` is set, `start .. start + len_bytes` lies in the reservation, and is mapped
+///   there without access, or to bytes of the file that [`map`](Self::map) was handed. No Rust
+///   value lies there. Once it is set, other code may have a part of it: nothing is given back from
+///   then on.
 /// - `start` is aligned as was asked.
 ///
-/// One gap is known: before Linux 6.12, between a refused mapping that left nothing and its mending,
+/// One gap is known: before Linux 6.12, between a refused mapping that left nothing and its repair,
 /// another thread's mapping may come to lie there; if it covers all that was to be mapped, it looks
 /// like this value's own.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(super) struct Reservation {
     len_bytes: usize,
     whole: *mut c_void,
     whole_bytes: usize,
-    /// A part may be somebody else's by now.
+    /// Other code may have a part of it by now.
     lost: AtomicBool,
     /// A child has no access to it.
     unforked: Unforked,
@@ -55,13 +56,13 @@ impl Reservation {
     /// # Errors
     /// What mmap said.
     pub(super) fn new(len_bytes: usize, align_bytes: usize) -> Result<Self, Errno> {
-        // One alignment to move the start, one to be sure of something behind the end.
+        // One alignment to move the start, one for guard space behind the end.
         let whole_bytes = len_bytes
             .checked_next_multiple_of(align_bytes)
             .and_then(|bytes| bytes.checked_add(2 * align_bytes))
             .filter(|bytes| isize::try_from(*bytes).is_ok())
             .ok_or(Errno::NOMEM)?;
-        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+        // SAFETY: no address is asked for, so no mapping is replaced.
         let whole = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -72,9 +73,9 @@ impl Reservation {
         };
         after_map();
         let misaligned = whole.addr() % align_bytes;
-        // Never 0 bytes further on: what lies in front is to be reserved too.
+        // Never 0 bytes further on: the space in front is to be reserved too.
         let start = whole.wrapping_byte_add(align_bytes - misaligned).cast();
-        // INVARIANT: inside, because it is less than or as much as `align_bytes` further on.
+        // INVARIANT: inside, because it is at most `align_bytes` further on.
         let start = NonNull::new(start).expect("mmap never returns the null page");
         Ok(Self {
             start,
@@ -90,10 +91,10 @@ impl Reservation {
         self.start
     }
 
-    /// Whether a part of it may be nobody's, or somebody else's, because the kernel took it away and
-    /// did not give it back. Nothing must be mapped or unmapped there any more.
+    /// Whether a part of it may be unmapped, or other code may have it, because the kernel took it
+    /// away and did not give it back. From then on nothing must be mapped or unmapped there.
     pub(super) fn is_lost(&self) -> bool {
-        // Relaxed: whoever lost it is the only one to change that range, and the rest is as before.
+        // Relaxed: only the thread that lost a range changes that range, and the rest is unchanged.
         self.lost.load(Relaxed)
     }
 
@@ -146,32 +147,32 @@ impl Reservation {
         mapped.map(drop).inspect_err(|_| self.mend(bytes))
     }
 
-    /// Before Linux 6.12 a refused MAP_FIXED could have unmapped what it was to replace: then
-    /// anybody's next mmap could lie there.
+    /// Before Linux 6.12 a refused MAP_FIXED could have unmapped the range that it was to replace:
+    /// then any other mmap could land there.
     fn mend(&self, bytes: &Range<usize>) {
         let at = self.place(bytes);
-        // SAFETY: changes nothing; an error if a part of the range is not mapped. (An mmap could not
-        // tell: at the limit of mappings the kernel refuses it before it looks at the range.)
+        // SAFETY: changes nothing; an error if a part of the range is not mapped. (An mmap could
+        // not tell: at the limit of mappings the kernel refuses it before it looks at the range.)
         if unsafe { msync(at, bytes.len(), MsyncFlags::ASYNC) }.is_ok() {
             return;
         }
         let flags = none() | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: replaces nothing. Where the kernel does not know the flag it takes the address
-        // for a hint, and what it gave elsewhere is taken back.
+        // SAFETY: replaces nothing. A kernel that does not know the flag takes the address for a
+        // hint, and a mapping elsewhere is given back.
         match unsafe { mmap_anonymous(at, bytes.len(), ProtFlags::empty(), flags) } {
             Ok(mended) if mended == at => return,
             Ok(elsewhere) => {
-                // SAFETY: the kernel chose the place just now, nobody has seen it.
+                // SAFETY: the kernel chose the place just now, and no other code knows it.
                 let _ = unsafe { munmap(elsewhere, bytes.len()) };
             }
             Err(_) => {}
         }
         self.lost.store(true, Relaxed);
-        // What lies there may be somebody else's, in a child too.
+        // Other code may have memory there, in a child too.
         self.unforked.give_up();
     }
 
-    /// From here on a child can read it.
+    /// Lets a child read it from here on.
     pub(super) fn let_children_read(&self) {
         self.unforked.let_read();
     }
@@ -186,26 +187,27 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.is_lost() {
-            // Which part is whose is not known. What stays is address space, and what it shows.
+            // It is unknown which part belongs to whom. Only address space stays, and what it
+            // shows.
             return;
         }
         self.unforked.give_up();
         before_unmap();
-        // SAFETY: the whole is this value's (invariant: it is not lost), and no reference into it outlives the
-        // value. What the kernel refuses stays reserved until the process ends.
+        // SAFETY: the whole is this value's (invariant: it is not lost), and no reference into it
+        // outlives the value. If the kernel refuses, it stays reserved until the process ends.
         let _ = unsafe { munmap(self.whole, self.whole_bytes) };
     }
 }
 
-/// NORESERVE: no access, so no memory is ever needed.
+/// NORESERVE: without access, memory is never needed.
 fn none() -> MapFlags {
     MapFlags::PRIVATE | MapFlags::NORESERVE
 }
 
 #[cfg(test)]
 impl Reservation {
-    /// What a refused change of the pages from byte `start` on may come to: two pages are gone, and
-    /// the first is somebody else's. Returns where.
+    /// Imitates the worst result of a refused change of the pages from byte `start` on: two pages
+    /// are gone, and other code has the first. Returns where.
     pub(super) fn lose_two_pages(&self, start: usize) -> NonNull<u8> {
         let bytes = start..start + 2 * 4096;
         let at = self.place(&bytes);
@@ -278,7 +280,7 @@ mod tests {
         let one = Reservation::new(16 * 4096, 4096).unwrap();
         let (whole, whole_bytes) = (one.whole, one.whole_bytes);
         let mut other = one.lose_two_pages(4 * 4096);
-        // SAFETY: just mapped, readable and writable, and nobody else knows of it.
+        // SAFETY: just mapped, readable and writable, and no other code knows it.
         let byte = unsafe { other.as_mut() };
         *byte = 42;
         drop(one);
@@ -286,8 +288,8 @@ mod tests {
         let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         assert_eq!(rustix::io::write(file, std::slice::from_ref(byte)), Ok(1));
         assert_eq!(*byte, 42);
-        // SAFETY: the reservation is still there (just written from), nobody else is in there, and
-        // `byte` is not used any more.
+        // SAFETY: the reservation is still there (just written from), no other code uses it, and
+        // `byte` is not used after this.
         unsafe { munmap(whole, whole_bytes) }.unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Which frame each page of a window shows: the kernel's page table knows, but cannot be asked.
 ///
-/// Of a page that is not mapped it says anything; which ones are mapped, the edges know. Frames
+/// For a page that is not mapped it has any value; the edges know which pages are mapped. Frames
 /// are counted from the RAM's first.
 #[derive(Debug)]
 pub(super) struct Shown {
@@ -13,13 +13,13 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// For `pages` pages. What is not touched costs nothing.
+    /// For `pages` pages. Parts that are not touched cost no memory.
     pub(super) fn new(pages: usize) -> Result<Self, Errno> {
         let words = Mapping::anonymous(pages * 8)?;
         Ok(Self { words })
     }
 
-    /// The pages of `pages` are going to show as many frames from `first` on.
+    /// Records that the pages of `pages` are about to show as many frames from `first` on.
     pub(super) fn set(&self, pages: &Range<usize>, first: u64) {
         let words = self.words.words(pages.start * 8, pages.len());
         for (word, nth) in words.iter().zip(first..) {

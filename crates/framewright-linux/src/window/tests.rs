@@ -169,7 +169,7 @@ fn a_copy_longer_than_a_call_does_goes_in_pieces() {
                 .all(|byte| *byte == 0)
         );
     }
-    // What is not mapped any more is named, in whichever piece it comes: only the kernel knows.
+    // The error names a page that is no longer mapped, in any of the pieces: only the kernel knows.
     window
         .reservation
         .unmap(&(9 * FRAME_BYTES..10 * FRAME_BYTES))
@@ -390,7 +390,8 @@ fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
     let (all, _) = process_mappings();
     println!("{mapped} pages mapped, {counted} mappings counted, {kernels} had, {all} in all");
     assert!((kernels..kernels + 4).contains(&counted));
-    // The windows' part is bounded; what else the process has is not theirs (a sanitizer has hundreds).
+    // The windows' part is bounded; the rest of the process is not theirs (a sanitizer has
+    // hundreds).
     assert!(counted <= limit - limit / 16 && all + limit / 8 > limit && all < limit);
     // Each page on its own, which cuts nothing, then ranges that start and end anywhere.
     for nth in 0..1000 {

@@ -153,7 +153,7 @@ fn without_a_pager_the_copying_calls_say_so() {
     .unwrap();
     let mut bytes = [0; 8];
     let error = paged.read(4096, &mut bytes).unwrap_err();
-    assert_eq!(error.to_string(), "nobody serves the region");
+    assert_eq!(error.to_string(), "no thread serves the region");
     let error = paged.write(200 * 4096 - 4, &bytes).unwrap_err().to_string();
     assert_eq!(error, "not inside of the region's 819200 bytes");
     let error = paged.pin(3..201, false).unwrap_err().to_string();

@@ -52,7 +52,7 @@ fn a_file_is_known_again_unless_somebody_has_changed_it() {
     let (cache, mut seat) = (cache(&host), host.seat().unwrap());
     let path = folder.file("a");
     fs::write(&path, patterns(3)).unwrap();
-    // Open for reading first: who opens it for writing then can write.
+    // Open for reading first: a later opening for writing can write.
     let reader = cache.open(&path).unwrap();
     assert!(!reader.is_writable());
     let file = cache.create(&path).unwrap();
@@ -63,7 +63,7 @@ fn a_file_is_known_again_unless_somebody_has_changed_it() {
     let id = file.id();
     let other = cache.open(&path).unwrap();
     assert_eq!(other.id(), id);
-    // Dirty when it is closed: written when somebody wants it.
+    // Dirty when it is closed: written when its contents are needed.
     drop((file, other));
     let file = cache.open(&path).unwrap();
     assert_eq!(file.id(), id);
@@ -101,7 +101,7 @@ fn a_file_that_somebody_made_longer_or_shorter_while_it_is_open_is_another_one_w
         let new = cache.open(&path).unwrap();
         assert_ne!(new.id(), old.id());
         assert!(read_all(&cache, &mut seat, &new, 4096).unwrap() == contents);
-        // Who has it open still has the old one, as long as it is there.
+        // The open handle still has the old one, as long as it exists.
         assert_eq!(old.len_bytes(), 3 * PAGE);
     }
     assert_eq!(cleared(&cache, &mut seat), 0);

@@ -1,4 +1,4 @@
-//! What goes wrong is a value, and nothing is lost by it.
+//! Every error is a value, and no data is lost by it.
 
 use super::*;
 use framewright::Context;
@@ -35,7 +35,8 @@ fn each_read_that_fails_is_said_for_its_page_and_the_next_one_succeeds() {
             let message = format!("page {page} was not read: Input/output error (os error 5)");
             assert_eq!(error.to_string(), message);
         }
-        // What nobody had asked for yet is nobody's error: the second transfer has four pages.
+        // An error in pages that were only read ahead is not reported: the second transfer has four
+        // pages.
         medium.reads.at(2, 1, EIO);
         cache.clear(&mut seat);
         assert!(read_all(&cache, &mut seat, &file, FRAME_BYTES).unwrap() == expected);
@@ -307,7 +308,7 @@ fn a_truncation_that_is_refused_changes_nothing() {
     assert_eq!(cache.truncate(&file, 1 << 63), Err(FileError::TooLong));
     let past = cache.write(&mut seat, &file, (1 << 63) - 2, b"two");
     assert_eq!(past, Err(FileError::TooLong));
-    // What is truncated is not dirty any more, and what comes again is zero.
+    // Truncated pages are no longer dirty, and pages that come again are zero.
     cache.truncate(&file, 10).unwrap();
     assert_eq!(cache.stats().dirty, 0);
     cache.truncate(&file, 5000).unwrap();
@@ -402,7 +403,7 @@ fn a_medium_that_panics_leaves_nobody_waiting_and_loses_nothing() {
     all_is_back(&host);
 }
 
-/// A file to which somebody appends a page in front of whoever writes it back, at each write.
+/// A file that grows by a page at each write of a write-back.
 struct Appended {
     file: Arc<Memory>,
     written: std::sync::mpsc::SyncSender<()>,
@@ -415,7 +416,7 @@ impl Medium for Appended {
     }
 
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
-        // Nobody appends any more when it is done.
+        // The appending has ended when it is done.
         if self.written.send(()).is_ok() {
             let _ = self.appended.lock().unwrap().recv();
         }
@@ -498,7 +499,7 @@ fn l8_a_file_that_is_open_in_one_cache_is_refused_by_another() {
         "the file is open in another cache"
     );
     one.write(&mut seat, &file, 0, b"one").unwrap();
-    // The handle goes, and nothing else.
+    // Only the handle goes.
     assert_eq!(other.forget(file), Err(FileError::OtherCache));
     assert_eq!(
         (cleared(&other, &mut seat), cleared(&one, &mut seat)),

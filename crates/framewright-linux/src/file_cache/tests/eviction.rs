@@ -325,10 +325,10 @@ fn a_file_that_was_closed_again_is_forgotten_after_one_that_was_not() {
     assert_ne!(open(1), ids[1]);
 }
 
-/// A store with all that was put; while a page is put, somebody else begins to write to it.
+/// A store of all that was put; while a page is put, another thread begins to write to it.
 struct Slow {
     pages: Mutex<BTreeMap<u64, [u64; 512]>>,
-    /// 1: a put is under way. 2: the writer has begun. 3: he is done.
+    /// 1: a put is under way. 2: the writer has begun. 3: the writer is done.
     stage: AtomicU64,
 }
 
@@ -347,7 +347,7 @@ impl Store for SlowStore<'_> {
             while stage.load(Relaxed) < 2 {
                 std::thread::yield_now();
             }
-            // He has all the time that he needs, and must not be able to use it.
+            // The writer has all the time that it needs, and must not be able to use it.
             for _ in 0..2000 {
                 std::thread::yield_now();
             }

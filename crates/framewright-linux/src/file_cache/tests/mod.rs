@@ -1,4 +1,4 @@
-//! The cache of files, on files in memory whose n-th transfer fails, and on real ones.
+//! The cache of files, on files in memory with an n-th transfer that fails, and on real ones.
 
 mod contents;
 mod errors;

@@ -1,4 +1,4 @@
-//! Pages move under those who use them, unless they are pinned.
+//! Pages move while they are in use, unless they are pinned.
 
 use super::*;
 use framewright::policy::{ContigConfig, ReclaimConfig};
@@ -250,14 +250,14 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_written() {
     cache.write(&mut seat, &file, 5, b"dirty").unwrap();
     let from = cache.pin(&mut seat, &file, 0).unwrap().frame();
     let to = Supply::frame(&mut seat).unwrap();
-    assert!(!cache.await_frame(from), "nobody writes it");
+    assert!(!cache.await_frame(from), "no thread writes it");
     assert!(!cache.await_frame(Frame(1)) && !cache.await_frame(to));
     let moved = || {
         let mut moves = [a_move(from, to)];
         cache.migrate(&mut moves);
         moves[0].state
     };
-    // The device takes nothing until then.
+    // The device takes no data until then.
     let device = memory.bytes();
     let (is_free, is_waiting) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -275,7 +275,8 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_written() {
         while !is_waiting.load(Relaxed) {
             std::thread::yield_now();
         }
-        // Who does not wait is done by then; who comes later finds it written, and says so.
+        // A thread that does not wait is done by then; one that comes later finds it written, and
+        // reports that.
         std::thread::sleep(std::time::Duration::from_millis(20));
         is_free.store(true, Relaxed);
         drop(device);

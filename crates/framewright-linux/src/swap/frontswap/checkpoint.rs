@@ -1,4 +1,4 @@
-//! What is on the device so that another process finds the pages again.
+//! The layout on the device by which another process finds the pages again.
 //!
 //! ```text
 //!   slot   0          1          2 ..        2 + n ..      2 + 2n ..
@@ -16,18 +16,20 @@
 //!                     (no checkpoint)          restore: 1               restore: 2          restore: 3
 //! ```
 //!
-//! [`durable`](Frontswap::durable) begins an *incarnation*: its number is above whatever stands in the two headers, and
-//! before anything else is written both headers say that it has no checkpoint. Only the highest incarnation that
-//! a header names counts. So what an earlier run left is never taken for this one's, nor restored once its
-//! slots may have been written over (F4). Within an incarnation checkpoints take turns: whatever is torn when the
-//! process ends, the other one is whole, and what it names has not been overwritten (F3).
+//! [`durable`](Frontswap::durable) begins an *incarnation*: its number is above those in the two
+//! headers, and before anything else is written, both headers say that it has no checkpoint. Only
+//! the highest incarnation that a header names counts. So the data of an earlier run is never taken
+//! for this one's, nor restored once its slots may have been written over (F4). Within an
+//! incarnation checkpoints take turns: if the process ends in the middle of one, the other one is
+//! whole, and what it names has not been overwritten (F3).
 //!
-//! A device that was read may be one that another process wrote to and did not sync: [`restore`](Frontswap::restore) has
-//! it synced before a slot is handed out that an older checkpoint names.
+//! A device that was read may be one that another process wrote to and did not sync. So
+//! [`restore`](Frontswap::restore) syncs it before it hands out a slot that an older checkpoint
+//! names.
 //!
-//! What a header says is compared with the device before anything is allocated, and a map with its sum. Pages have no
-//! sums: a device that gives back something else than was written, without an error, is not noticed. Such is a file that
-//! became shorter and then longer again.
+//! A header is compared with the device before anything is allocated, and a map with its sum. Pages
+//! have no sums: if a device gives back other data than was written, without an error, that goes
+//! unnoticed. A file that became shorter and then longer again is such a device.
 
 use super::{Entry, Frontswap, Kind, SwapDevice, SwapError};
 use framewright::platform::PageWords;
@@ -43,11 +45,12 @@ const WORDS: u64 = 512;
 /// "framewr" and the format's number: the first format had no incarnations.
 const MAGIC: u64 = u64::from_le_bytes(*b"framewr\x02");
 
-/// Incarnations and checkpoints are below. One a nanosecond would take 146 years; a header that says more is forged.
+/// Incarnations and checkpoints are below. One a nanosecond would take 146 years; a larger number
+/// in a header is forged.
 const NUMBERS: u64 = 1 << 62;
 
-/// Sweeps over the dirty pages before a sync gives up: an owner who takes a block keeps its pages from
-/// being written for a moment, and so does another cleaner.
+/// Sweeps over the dirty pages before a sync gives up: an owner that takes a block keeps its pages
+/// from being written for a moment, and so does another cleaner.
 const SWEEPS: u32 = 10_000;
 
 // Words of a header.
@@ -73,7 +76,7 @@ pub enum RestoreError {
     },
     /// The device failed.
     Device(String),
-    /// There is no memory for what keeps so many pages and slots in order.
+    /// There is no memory for the records of so many pages and slots.
     NoMemory {
         /// The pages.
         pages: u64,
@@ -110,14 +113,14 @@ impl std::error::Error for RestoreError {}
 /// The sum of no words.
 const SUM_START: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A word for a sequence of words: any single one that differs makes it differ.
+/// A checksum of a sequence of words: if any single one changes, it changes.
 fn sum(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(SUM_START, sum_with)
 }
 
-/// The sum of the words that have the sum `sum`, and one more.
+/// Extends the sum `sum` of some words by one more.
 fn sum_with(sum: u64, word: u64) -> u64 {
-    // The multiplier of SplitMix64's finaliser: odd, so that nothing is lost.
+    // The multiplier of SplitMix64's finaliser: odd, so that no bit is lost.
     let mixed = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed ^ mixed >> 32
 }
@@ -137,7 +140,7 @@ fn map_start(which: u64, pages: u64) -> u64 {
     2 + which * map_slots(pages)
 }
 
-/// Lets stores make pages dirty again when it is dropped.
+/// Allows stores to make pages dirty again when it is dropped.
 struct Syncing<'f, 's>(&'f Frontswap<'s>);
 
 impl Drop for Syncing<'_, '_> {
@@ -146,7 +149,7 @@ impl Drop for Syncing<'_, '_> {
     }
 }
 
-/// What stands in a header.
+/// The contents of a header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     incarnation: u64,
@@ -168,7 +171,7 @@ impl Header {
         words
     }
 
-    /// What a page says, if it is a header of that place.
+    /// Decodes a page, if it is a header of that place.
     fn of(words: &PageWords, which: u64) -> Option<Self> {
         let header = Self {
             incarnation: words[INCARNATION],
@@ -194,7 +197,7 @@ fn read_slot(device: &dyn SwapDevice, slot: u64) -> Result<PageWords, RestoreErr
     }
 }
 
-/// What stands in a header, if it is whole. Where nothing was ever written is none.
+/// The contents of a header, if it is whole. A place that was never written has none.
 fn read_header(device: &dyn SwapDevice, which: u64) -> Result<Option<Header>, RestoreError> {
     let mut page = [0; WORDS as usize];
     match device.read(which, &mut page) {
@@ -224,7 +227,7 @@ fn read_map(
     Ok(so_far)
 }
 
-/// Whether the device has the slots of checkpoints of so many pages, and one more.
+/// Checks that the device has the slots of checkpoints of so many pages, and one more.
 fn check_room(device: &dyn SwapDevice, pages: u64) -> Result<(), RestoreError> {
     let (needed, slots) = (slots_needed(pages), device.slots());
     if needed < slots {
@@ -245,18 +248,19 @@ fn sync_now(device: &dyn SwapDevice) -> Result<(), RestoreError> {
 impl<'s> Frontswap<'s> {
     /// The pages 0 to `pages - 1`, all of them zero, on a device that keeps checkpoints of them.
     ///
-    /// What the device had is gone when this returns: until the first [`sync`](Self::sync) has returned there
-    /// is nothing to be restored.
+    /// The device's old contents are gone when this returns: until the first [`sync`](Self::sync)
+    /// has returned there is no checkpoint to restore.
     ///
     /// # Errors
-    /// [`RestoreError::TooSmall`] and [`RestoreError::NoMemory`], and the device is as before;
-    /// [`RestoreError::Device`]: what it had may be gone.
+    /// [`RestoreError::TooSmall`] and [`RestoreError::NoMemory`], and the device is unchanged;
+    /// [`RestoreError::Device`]: its old contents may be gone.
     pub fn durable(device: &'s dyn SwapDevice, pages: u64) -> Result<Self, RestoreError> {
         check_room(device, pages)?;
         let mut headers = [(0, read_header(device, 0)?), (1, read_header(device, 1)?)];
         let last = headers.iter().filter_map(|(_, header)| *header);
         let last = last.map(|header| header.incarnation).max().unwrap_or(0);
-        // Behind the last possible one comes the first: both headers say it before anything else is written.
+        // The last possible number is followed by the first: both headers say it before anything
+        // else is written.
         let incarnation = if last + 1 < NUMBERS { last + 1 } else { 1 };
         let swap = Self::on_device(device, pages, incarnation)?;
         let void = Header {
@@ -265,8 +269,8 @@ impl<'s> Frontswap<'s> {
             pages,
             map_sum: 0,
         };
-        // The older one first, and safely: else, torn, the newer one would leave the older to be restored, slots of which
-        // have been written over.
+        // Writes the older header first, and makes it safe: else a torn newer one would leave the
+        // older to be restored, of which slots have been written over.
         headers.sort_by_key(|(_, header)| header.map(|header| (header.incarnation, header.number)));
         for (which, _) in headers {
             let written = device.write(which, &void.words().map(u64::to_le));
@@ -276,7 +280,7 @@ impl<'s> Frontswap<'s> {
         Ok(swap)
     }
 
-    /// The pages 0 to `pages - 1`, all of them zero; nothing is read or written.
+    /// The pages 0 to `pages - 1`, all of them zero; reads and writes nothing.
     fn on_device(
         device: &'s dyn SwapDevice,
         pages: u64,
@@ -294,13 +298,14 @@ impl<'s> Frontswap<'s> {
         Ok(swap)
     }
 
-    /// The pages of the last checkpoint on the device. Returns its number, too.
+    /// The pages of the last checkpoint on the device. Also returns its number.
     ///
-    /// A page whose slot the device has no longer, because it became shorter, loads as [`SwapError::Lost`] until it is
-    /// stored again; so does one in a slot that the map has for two.
+    /// A page with a slot that the device no longer has, because it became shorter, loads as
+    /// [`SwapError::Lost`] until it is stored again; so does one in a slot that the map has for two
+    /// pages.
     ///
     /// # Errors
-    /// There is none, or not room for it, or the device failed.
+    /// There is none, or no room for it, or the device failed.
     pub fn restore(device: &'s dyn SwapDevice) -> Result<(Self, u64), RestoreError> {
         let mut headers = Vec::new();
         for which in 0..device.slots().min(2) {
@@ -313,7 +318,8 @@ impl<'s> Frontswap<'s> {
             check_room(device, header.pages)?;
             if read_map(device, header, |_, _| {})? == header.map_sum {
                 let swap = Self::of_checkpoint(device, header)?;
-                // It may have been read from a cache: an older one is worth nothing from here on.
+                // The header may have come from a cache: from here on, an older one is no longer
+                // valid.
                 sync_now(device)?;
                 return Ok((swap, header.number));
             }
@@ -349,7 +355,7 @@ impl<'s> Frontswap<'s> {
             return Err(RestoreError::Device(what));
         }
         if !twice.is_empty() {
-            // Which page it is of nothing tells.
+            // Nothing tells which of the two pages the slot belongs to.
             let of_two = |word: &&_| slot_of(word).is_some_and(|slot| twice.contains(&slot));
             for word in swap.entries.iter().filter(of_two) {
                 word.store(named.lost().0, Relaxed);
@@ -363,17 +369,18 @@ impl<'s> Frontswap<'s> {
         Ok(swap)
     }
 
-    /// Writes all dirty pages, and, on a durable device, a checkpoint. When it returns, whatever was
-    /// stored before it began is safe. Returns the checkpoint's number, 0 where there are none.
+    /// Writes all dirty pages, and, on a durable device, a checkpoint. When it returns, all that
+    /// was stored before it began is safe. Returns the checkpoint's number, 0 if there is none.
     ///
     /// # Errors
-    /// Something was not written: the last checkpoint is the one before, or this one, if no more than the device's
-    /// own last sync failed. Both are whole.
+    /// Some page was not written: the last checkpoint is the one before, or this one, if only the
+    /// device's own last sync failed. Both are whole.
     pub fn sync(&self) -> Result<u64, SwapError> {
         self.sync_with(|| Ok(()))
     }
 
-    /// The same; what `more` stores is in the checkpoint, too, and nothing becomes dirty meanwhile.
+    /// The same; the checkpoint also contains what `more` stores, and no page becomes dirty
+    /// meanwhile.
     pub(crate) fn sync_with(
         &self,
         more: impl FnOnce() -> Result<(), SwapError>,
@@ -389,13 +396,13 @@ impl<'s> Frontswap<'s> {
         let map = self.slots.hold_too(|| {
             let entries = self.entries.iter().map(|word| Entry(word.load(Acquire)));
             let slot = |entry: Entry| match entry.kind() {
-                // Also of one that is lost: it is then, too.
+                // Also for a page that is lost: then it is lost in the checkpoint, too.
                 Kind::Device => entry.slot() + 1,
                 Kind::None | Kind::Dirty | Kind::Writing => 0,
             };
             entries.map(slot).collect::<Vec<_>>()
         });
-        // From here on stores may do as they like: what the map names is held.
+        // From here on stores need not hold back: the slots that the map names are held.
         drop(syncing);
         self.sync_device()?;
         self.write_checkpoint(incarnation, *number + 1, &map)?;
@@ -431,7 +438,7 @@ impl<'s> Frontswap<'s> {
             }
             match self.sweep(u64::MAX) {
                 (_, Some(error)) => return Err(error),
-                // Another cleaner is at it, or an owner.
+                // Another cleaner is at work, or an owner.
                 (0, None) => std::thread::yield_now(),
                 (_, None) => {}
             }
@@ -469,7 +476,7 @@ impl<'s> Frontswap<'s> {
     }
 }
 
-/// The slot that an entry names, if it is one.
+/// The slot that an entry names, if it names one.
 fn slot_of(word: &framewright::sync::AtomicU64) -> Option<u64> {
     let entry = Entry(word.load(Relaxed));
     (entry.kind() == Kind::Device && !entry.is_lost()).then(|| entry.slot())

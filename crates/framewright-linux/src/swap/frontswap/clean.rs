@@ -1,4 +1,4 @@
-//! Dirty pages go to the device later.
+//! Cleaning: dirty pages go to the device later.
 
 use super::entry::{Entry, Kind};
 use super::stats::count;
@@ -8,19 +8,20 @@ use framewright::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::PoisonError;
 
 impl Frontswap<'_> {
-    /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not. One thread
-    /// at a time; another one's call does nothing. Takes a seat of the store's meanwhile.
+    /// Has up to `pages` dirty pages written. Returns how many are on the device now that were not.
+    /// One thread cleans at a time; a call from another one does nothing. Takes a seat of the
+    /// store's meanwhile.
     pub fn clean(&self, pages: u64) -> u64 {
         self.sweep(pages).0
     }
 
-    /// The same, and the first error that came of it.
+    /// The same; also returns the first error.
     pub(super) fn sweep(&self, pages: u64) -> (u64, Option<SwapError>) {
         let (mut written, mut failed) = (0, None);
         let Some(front) = self.front else {
             return (written, failed);
         };
-        // As long as it is held, no page gets a version again that it had before.
+        // While it is held, no page gets a version again that it had before.
         let _cleaning = self.cleaning.read().unwrap_or_else(PoisonError::into_inner);
         front.tenancy.clean(pages, &mut |key, contents| {
             let is_ours = key.pool == front.pool && key.object == front.object;
@@ -48,14 +49,16 @@ impl Frontswap<'_> {
         }
     }
 
-    /// Whether the page that the store has under `index` is on the device now, and was not.
+    /// Writes the page that the store has under `index`. Returns whether the page is on the device
+    /// now, and was not.
     fn clean_one(&self, index: u64, contents: &PageWords) -> Result<bool, SwapError> {
         let page = Entry::page_of(index);
         let word = self.entry(page)?;
         let dirty = Entry(word.load(Acquire));
         let writing = dirty.with_kind(Kind::Writing);
-        // Since the store copied them for us the page may have been got back and stored anew: then these contents
-        // are not what the entry is about. (Nor is it the same version once more: `cleaning` is held.)
+        // Since the store copied them for us, the page may have been got back and stored anew: then
+        // the entry is about other contents. (It cannot be the same version once more, because
+        // `cleaning` is held.)
         let is_dirty = dirty.kind() == Kind::Dirty && dirty.index(page) == index;
         if !is_dirty
             || word
@@ -64,7 +67,8 @@ impl Frontswap<'_> {
         {
             return Ok(false);
         }
-        // Never the page's own: it may have been stored anew meanwhile, and its slot is the only place of that.
+        // Never into the page's own slot: it may have been stored anew meanwhile, and then only
+        // that slot has it.
         let slot = self.write_to(self.slots.alloc(), page, contents);
         let after = match &slot {
             Ok(slot) => writing
@@ -73,7 +77,8 @@ impl Frontswap<'_> {
                 .in_store(true),
             Err(_) => dirty,
         };
-        // Got back, stored anew or invalidated meanwhile: then this is an old version (F2).
+        // The page may have been got back, stored anew or invalidated meanwhile: then this is an
+        // old version (F2).
         let is_current = word.compare_exchange(writing.0, after.0, AcqRel, Relaxed);
         let slot = slot?;
         count(&self.counts.device_writes);

@@ -1,15 +1,16 @@
 /// Where a page's contents are: a kind, whether the store may have a copy, a version, and a slot.
 ///
-/// The version moves on with every new content. It is part of the store's [key](Entry::index), so a cleaner
-/// that was handed an older one sees it. It has 21 bits; a page whose version [begins anew](Entry::has_gone_round)
-/// waits until no cleaner is at work, so none has a version that the page had before.
+/// The version moves on with every new content. It is part of the store's [key](Entry::index), so a
+/// cleaner that was handed an older version notices. It has 21 bits; a page with a version that
+/// [begins anew](Entry::has_gone_round) waits until no cleaner is at work, so none has a version
+/// that the page had before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry(pub(super) u64);
 
-/// What an entry says.
+/// The kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Nothing: zero, or whoever loaded it has it.
+    /// No contents: the page is zero, or the caller that loaded it has it.
     None,
     /// In the store, and nowhere else.
     Dirty,
@@ -25,7 +26,7 @@ const VERSION: u64 = (1 << SLOT_SHIFT) - (1 << VERSION_SHIFT);
 const SLOT_SHIFT: u32 = 24;
 /// In the place of a slot: the contents are lost.
 const LOST: u64 = (1 << (64 - SLOT_SHIFT)) - 1;
-/// So many slots an entry can tell apart: 4 PiB.
+/// The most slots that an entry can tell apart: 4 PiB.
 pub(super) const SLOTS_MAX: u64 = LOST;
 /// Where the version stands in the store's index of a page: above the page's number.
 const INDEX_SHIFT: u32 = 40;
@@ -54,7 +55,7 @@ impl Entry {
         Self(self.0 & ((1 << SLOT_SHIFT) - 1) | slot << SLOT_SHIFT)
     }
 
-    /// The same, of contents that should be in a slot, and are in none.
+    /// The same, for contents that should be in a slot, and are in none.
     pub(super) const fn lost(self) -> Self {
         self.with_kind(Kind::Device).in_store(false).with_slot(LOST)
     }
@@ -73,12 +74,12 @@ impl Entry {
         self.0 >> SLOT_SHIFT
     }
 
-    /// What the store knows these contents of `page` by: each version by another number.
+    /// The index by which the store knows these contents of `page`: each version has another one.
     pub(super) const fn index(self, page: u64) -> u64 {
         (self.0 & VERSION) << (INDEX_SHIFT - VERSION_SHIFT) | page
     }
 
-    /// The page that has such an index.
+    /// The page that belongs to an index.
     pub(super) const fn page_of(index: u64) -> u64 {
         index & ((1 << INDEX_SHIFT) - 1)
     }

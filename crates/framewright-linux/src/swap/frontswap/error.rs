@@ -4,13 +4,13 @@ use std::io;
 /// Why a page was not stored, or not loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SwapError {
-    /// All slots of the device are in use; so many there are.
+    /// All slots of the device are in use; with their number.
     Full(u64),
     /// The device failed.
     Device {
-        /// The page, if it was about one.
+        /// The page, if the error is about one.
         page: Option<u64>,
-        /// Of which kind the error was.
+        /// The kind of the error.
         kind: io::ErrorKind,
         /// What the device said.
         what: String,
@@ -22,10 +22,11 @@ pub enum SwapError {
         /// How many there are.
         pages: u64,
     },
-    /// The page's contents are nowhere: the store kept them dirty and has them no longer, a write into their only slot
-    /// failed, or the device became shorter. Said until the page is stored again or invalidated.
+    /// The page's contents are nowhere: the store kept them dirty and has lost them, a write into
+    /// their only slot failed, or the device became shorter. Returned until the page is stored
+    /// again or invalidated.
     Lost(u64),
-    /// Dirty pages are left, because the store did not hand them out for writing.
+    /// Dirty pages remain, because the store did not hand them out for writing.
     Dirty(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Frontswap: pages without a frame lie on a device, and in front of it in somebody's memory.
+//! Frontswap: pages without a frame lie on a device, and in a store of memory in front of it.
 //!
 //! ```text
 //!                 store                                          clean
@@ -11,37 +11,39 @@
 //!    load: the store, and it forgets the page;   else the device: its slot stays the page's
 //! ```
 //!
-//! For each page an *entry* says where its contents are: nowhere (it was never stored, or has been got
-//! back), in the store alone (dirty), on its way to the device, or in a slot. What lies in a slot may be dropped
-//! by the store at any time, so an owner's take costs nothing; a dirty page the store keeps.
+//! For each page an *entry* says where its contents are: nowhere (it was never stored, or has been
+//! got back), in the store alone (dirty), on its way to the device, or in a slot. The store may
+//! drop a page in a slot at any time, so an owner's take costs nothing; a dirty page the store
+//! keeps.
 //!
-//! A page that is loaded and does not change needs no second write: its slot stays valid, and the next
-//! [`keep`](Frontswap::keep) only offers the store a copy again. A dirty page that is got back before it was
-//! cleaned is never written at all. A slot is taken when something is written, and not before.
+//! A page that is loaded and does not change needs no second write: its slot stays valid, and the
+//! next [`keep`](Frontswap::keep) only offers the store a copy again. A dirty page that is got back
+//! before it was cleaned is never written at all. A slot is taken only when something is written.
 //!
 //! # Invariants
-//! - **F1** What was stored last is what is loaded, or an error says why not; it is in at least one place: a
-//!   dirty page leaves the store only by being written or loaded.
-//! - **F2** Two versions of a page never have one slot at a time: whoever writes takes a slot for it, and
-//!   the page's entry names it only once it is written, and only if the entry still has that version. Nor do they have one
-//!   key in the store: what a cleaner is handed says by its key which version it is.
-//! - **F3** What the last [checkpoint](Frontswap::sync) names is not overwritten before the next one is on
-//!   the device.
-//! - **F4** Of the checkpoints on a device only those of its last [incarnation](Frontswap::durable) are restored, and of
-//!   an earlier one nothing once a slot of it may have been written over. A page of it that the device has no longer is
-//!   an error, and not zero.
+//! - **F1** A load returns what was stored last, or an error that says why not. The contents are in
+//!   at least one place: a dirty page leaves the store only by being written or loaded.
+//! - **F2** Two versions of a page never share a slot at a time: a write takes a new slot, and the
+//!   page's entry names it only once it is written, and only if the entry still has that version.
+//!   Nor do they share a key in the store: the key that a cleaner is handed says which version it
+//!   is.
+//! - **F3** What the last [checkpoint](Frontswap::sync) names is not overwritten before the next
+//!   one is on the device.
+//! - **F4** Of the checkpoints on a device only those of its last [incarnation](Frontswap::durable)
+//!   are restored, and one of an earlier incarnation never, once a slot of it may have been written
+//!   over. A page of a checkpoint that the device no longer has is an error, and not zero.
 //!
 //! # Locks
-//! Calls for one page are the caller's to serialise, except those of the cleaner, which may run at any time.
-//! A [`sync`](Frontswap::sync) makes all later stores go to the device, and waits for those under way. A call for a page
-//! that has had all 2^21 versions waits for the cleaners at work.
+//! The caller serialises calls for one page. Only the cleaner's calls may run at any time. A
+//! [`sync`](Frontswap::sync) makes all later stores go to the device, and waits for those under
+//! way. A call for a page that has had all 2^21 versions waits for the cleaners at work.
 //!
 //! # What is not here
-//! Which page is evicted; what is in frames: [`Paged`](crate::paged::Paged).
+//! The choice of the page to evict; the contents of frames: [`Paged`](crate::paged::Paged).
 //!
 //! # Sources
-//! Linux's frontswap (5.16), and its write-through; the swap cache, whose slots stay valid. Two copies of a
-//! map, the newer of which is whole: shadow paging (R. A. Lorie, 1977).
+//! Linux's frontswap (5.16), and its write-through; the swap cache, with slots that stay valid. Two
+//! copies of a map, the newer of which is whole: shadow paging (R. A. Lorie, 1977).
 
 mod checkpoint;
 mod clean;
@@ -61,7 +63,7 @@ use crate::tenancy::Tenancy;
 use entry::{Entry, Kind, SLOTS_MAX};
 use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId};
-// The engine's, so that the models see them.
+// The engine's atomics, so that the models see them.
 use framewright::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -76,16 +78,18 @@ use std::sync::{Mutex, PoisonError, RwLock};
 pub enum SwapPolicy {
     /// It is on the device before it counts as stored.
     WriteThrough,
-    /// It is on the device later, when it is cleaned; until then nobody takes its frame.
+    /// It is on the device later, when it is cleaned; until then no owner takes its frame.
     WriteBack {
-        /// Pages that may be dirty at a time: what is more goes to the device at once.
+        /// Pages that may be dirty at a time: further ones go to the device at once.
         dirty_max: u64,
     },
-    /// It is on no device as long as the store keeps it, and an owner who takes its frame has it copied to an ordinary one
-    /// first: the pool is to say so ([`PoolConfig::put_back`](framewright::reserve::PoolConfig::put_back)), and the owner to
-    /// bring frames. Written only where the store refuses it, above this bound, and by a [`sync`](Frontswap::sync).
+    /// It is on no device as long as the store keeps it. An owner that takes its frame has it
+    /// copied to an ordinary one first: the pool must allow that
+    /// ([`PoolConfig::put_back`](framewright::reserve::PoolConfig::put_back)), and the owner must
+    /// bring frames. It is written only if the store refuses it, above this bound, and by a
+    /// [`sync`](Frontswap::sync).
     PutBack {
-        /// Pages that may be dirty at a time: what is more goes to the device at once.
+        /// Pages that may be dirty at a time: further ones go to the device at once.
         dirty_max: u64,
     },
 }
@@ -100,18 +104,18 @@ impl SwapPolicy {
     }
 }
 
-/// What a page that was loaded is.
+/// The state of a page that was loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loaded {
     /// It was never stored: all zero.
     Zero,
-    /// It is still in its slot: if it does not change it need not be stored again.
+    /// It is still in its slot: unless it changes, it need not be stored again.
     Clean,
     /// It is nowhere else now.
     Dirty,
 }
 
-/// In front of a device: who keeps copies.
+/// The store in front of a device.
 #[derive(Clone, Copy)]
 struct Front<'s> {
     tenancy: &'s dyn Tenancy,
@@ -142,11 +146,11 @@ pub struct Frontswap<'s> {
     entries: Box<[AtomicU64]>,
     slots: SlotMap,
     dirty: AtomicU64,
-    /// Held by stores to read; true while a sync wants nothing to become dirty.
+    /// Stores hold it to read; true while a sync allows no page to become dirty.
     is_syncing: RwLock<bool>,
     /// The last checkpoint's number; held by a sync.
     syncs: Mutex<u64>,
-    /// Which incarnation the device's checkpoints are of, if it has any.
+    /// The incarnation of the device's checkpoints, if it has any.
     incarnation: Option<u64>,
     /// Held by cleaners to read.
     cleaning: RwLock<()>,
@@ -165,9 +169,9 @@ impl fmt::Debug for Frontswap<'_> {
 }
 
 impl<'s> Frontswap<'s> {
-    /// The pages 0 to `pages - 1`, all of them zero, on `device`, of which it has every slot.
+    /// The pages 0 to `pages - 1`, all of them zero, on `device`, all of whose slots it uses.
     ///
-    /// Of a device of more than 4 PiB it uses as much.
+    /// It uses at most 4 PiB of a device.
     ///
     /// # Panics
     /// If there is no memory for a word a page and two bits a slot.
@@ -179,7 +183,7 @@ impl<'s> Frontswap<'s> {
         })
     }
 
-    /// The same, or nothing if there is no memory for it.
+    /// The same, or `None` if there is no memory for it.
     fn try_new(device: &'s dyn SwapDevice, pages: u64) -> Option<Self> {
         let slots = SlotMap::try_new(device.slots().min(SLOTS_MAX))?;
         let mut entries = Vec::new();
@@ -201,8 +205,9 @@ impl<'s> Frontswap<'s> {
         })
     }
 
-    /// With a store in front: its pool is to be like [`PoolConfig::SWAP`](framewright::reserve::PoolConfig::SWAP),
-    /// not exclusive. Several may share a pool if each has an `object` of its own.
+    /// With a store in front. Its pool must be like
+    /// [`PoolConfig::SWAP`](framewright::reserve::PoolConfig::SWAP), not exclusive. Several may
+    /// share a pool if each has an `object` of its own.
     #[must_use]
     pub fn with_store(
         mut self,
@@ -255,7 +260,7 @@ impl<'s> Frontswap<'s> {
         }
     }
 
-    /// The store forgets what it had of a page when that had the entry `old`.
+    /// Makes the store forget a page's contents that belong to the entry `old`.
     fn forget(&self, page: u64, old: Entry) {
         if let Some(front) = self.front
             && old.is_in_store()
@@ -274,7 +279,8 @@ impl<'s> Frontswap<'s> {
         next
     }
 
-    /// Returns when every cleaner that is at work now has ended: none has a version that a page had before (F2).
+    /// Returns when every cleaner that is at work now has ended: then none has a version that a
+    /// page had before (F2).
     #[cold]
     fn await_cleaners(&self) {
         drop(
@@ -284,13 +290,14 @@ impl<'s> Frontswap<'s> {
         );
     }
 
-    /// Stores the contents of pages, in place of what they had; in one request where they go to the device.
+    /// Stores the contents of pages, in place of their old ones; in one request if they go to the
+    /// device.
     ///
     /// # Errors
-    /// The first page's that was not stored, and why; those of `pages` before it are stored. Those behind
-    /// it are as before, and so is it, unless it had an older version in the store alone, or in a slot of a device
-    /// without another one: that may be gone, and the page is then [lost](SwapError::Lost). Whoever stores a page still has
-    /// it.
+    /// The first page that was not stored, and why; those of `pages` before it are stored. It and
+    /// those behind it are unchanged, unless it had an older version in the store alone, or in a
+    /// slot of a device without another one: that version may be gone, and the page is then
+    /// [lost](SwapError::Lost). The caller still has the contents.
     ///
     /// # Panics
     /// If there are not as many contents as pages.
@@ -308,7 +315,8 @@ impl<'s> Frontswap<'s> {
             && !*is_syncing
         {
             let dirty_max = front.policy.dirty_max();
-            // Those that are refused are written one by one: they are few, or all that follow are.
+            // Pages that are refused are written one by one: they are few, or all that follow are
+            // refused, too.
             while start < pages.len() && self.dirty_pages() < dirty_max {
                 if !self.put_dirty(&front, pages[start], &contents[start]) {
                     self.write(&pages[start..=start], &contents[start..=start])
@@ -321,7 +329,7 @@ impl<'s> Frontswap<'s> {
             .map_err(|(nth, error)| (start + nth, error))
     }
 
-    /// Whether the store has taken the page, which is on no device.
+    /// Offers the store a page that is on no device. Returns whether it took the page.
     fn put_dirty(&self, front: &Front<'_>, page: u64, contents: &PageWords) -> bool {
         let Ok(word) = self.entry(page) else {
             return false;
@@ -344,11 +352,11 @@ impl<'s> Frontswap<'s> {
             return true;
         }
         count(&self.counts.store_refused);
-        // What lies in a slot is the page's until these contents are written, which may fail.
+        // Contents in a slot stay the page's until these are written, which may fail.
         let before = match old.kind() {
             Kind::Device => self.next(dirty, Kind::Device).with_slot(old.slot()),
             Kind::None => self.next(dirty, Kind::None),
-            // The store had it alone, and was told to forget it.
+            // The store alone had it, and was told to forget it.
             Kind::Dirty | Kind::Writing => {
                 self.gone(old);
                 self.next(dirty, Kind::Device).lost()
@@ -372,7 +380,7 @@ impl<'s> Frontswap<'s> {
         for (nth, (&page, contents)) in pages.iter().zip(contents).enumerate() {
             let slot = match &run {
                 Some(run) => run.start + nth as u64,
-                // No run, or one of it failed: which one is found out.
+                // There is no run, or a write of it failed: writes one by one to find out which.
                 None => self
                     .write_one(page, contents)
                     .map_err(|error| (nth, error))?,
@@ -384,10 +392,11 @@ impl<'s> Frontswap<'s> {
         Ok(())
     }
 
-    /// For whoever stores a page.
+    /// Writes one page that is being stored.
     fn write_one(&self, page: u64, contents: &PageWords) -> Result<u64, SwapError> {
         let slot = self.slots.alloc().or_else(|| {
-            // Its own, if it has one that no checkpoint names: whoever stores a page still has it.
+            // Its own slot, if no checkpoint names that: the caller that stores the page still has
+            // the contents.
             let word = &self.entries[page as usize];
             let old = Entry(word.load(Acquire));
             if old.kind() != Kind::Device {
@@ -402,7 +411,7 @@ impl<'s> Frontswap<'s> {
         self.write_to(slot, page, contents)
     }
 
-    /// Writes a page's contents into a slot that nothing names; it is given back if that fails.
+    /// Writes a page's contents into a slot that nothing names; frees the slot if that fails.
     fn write_to(
         &self,
         slot: Option<u64>,
@@ -417,7 +426,7 @@ impl<'s> Frontswap<'s> {
         Ok(slot)
     }
 
-    /// The page's contents are in `slot`, and what it had before is nobody's.
+    /// Records that the page's contents are in `slot`, and gives up its old ones.
     fn stored_at(&self, page: u64, slot: u64) {
         count(&self.counts.device_writes);
         let word = &self.entries[page as usize];
@@ -449,7 +458,7 @@ impl<'s> Frontswap<'s> {
         }
     }
 
-    /// The error of a device, counted.
+    /// Makes and counts the error of a device.
     fn failed(&self, page: Option<u64>, error: &io::Error) -> SwapError {
         count(&self.counts.device_errors);
         SwapError::Device {
@@ -465,7 +474,7 @@ impl<'s> Frontswap<'s> {
         }
     }
 
-    /// Offers the store a copy of what is on the device.
+    /// Offers the store a copy of a page that is on the device.
     fn offer(&self, page: u64, contents: &PageWords) {
         let Some(front) = self.front else { return };
         let word = &self.entries[page as usize];
@@ -483,12 +492,12 @@ impl<'s> Frontswap<'s> {
         } else {
             &self.counts.store_refused
         });
-        // Refused: no version is there.
+        // If it was refused, the store has no version.
         word.store(entry.in_store(stored).0, Release);
     }
 
-    /// A page that was [loaded](Self::load), and is what it was then, goes again. Nothing is written:
-    /// the store is offered a copy. Whether it is safe: not if it must be stored.
+    /// Takes back a page that was [loaded](Self::load) and has not changed. Writes nothing: it only
+    /// offers the store a copy. Returns whether the page is safe: if not, it must be stored.
     pub fn keep(&self, page: u64, contents: &PageWords) -> bool {
         let Ok(word) = self.entry(page) else {
             return false;
@@ -502,11 +511,12 @@ impl<'s> Frontswap<'s> {
         true
     }
 
-    /// What was stored for a page. The store, where it came from there, has it no longer; a slot stays
-    /// the page's until it is stored again or [invalidated](Self::invalidate).
+    /// Loads the contents that were stored for a page. If they came from the store, the store has
+    /// them no longer; a slot stays the page's until it is stored again or
+    /// [invalidated](Self::invalidate).
     ///
     /// # Errors
-    /// The device failed: it may be tried again. Or the contents [are lost](SwapError::Lost).
+    /// The device failed: trying again may help. Or the contents [are lost](SwapError::Lost).
     pub fn load(&self, page: u64, contents: &mut PageWords) -> Result<Loaded, SwapError> {
         let word = self.entry(page)?;
         loop {
@@ -548,7 +558,7 @@ impl<'s> Frontswap<'s> {
         }
     }
 
-    /// The caller has a page's contents, and the store no longer.
+    /// Records that the caller has a page's contents, and the store no longer.
     fn got(&self, word: &AtomicU64) -> Loaded {
         let mut old = Entry(word.load(Acquire));
         loop {
@@ -570,7 +580,7 @@ impl<'s> Frontswap<'s> {
         }
     }
 
-    /// Nobody wants what was stored for a page: it is zero.
+    /// Forgets what was stored for a page: it is zero then.
     ///
     /// # Errors
     /// There is no such page.

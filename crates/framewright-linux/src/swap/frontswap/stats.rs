@@ -1,12 +1,12 @@
 use super::Frontswap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a frontswap did since it was made.
+/// The counters of a frontswap since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrontswapStats {
     /// Pages stored.
     pub stores: u64,
-    /// Pages kept, whose slot was still valid: no write.
+    /// Pages kept, with a slot that was still valid: no write.
     pub kept: u64,
     /// Pages that the store took, dirty or not.
     pub store_puts: u64,
@@ -16,9 +16,9 @@ pub struct FrontswapStats {
     pub store_loads: u64,
     /// Pages that came from the device.
     pub device_loads: u64,
-    /// Pages that were written to the device, when they were stored or later.
+    /// Pages written to the device, at the store or later.
     pub device_writes: u64,
-    /// Pages of these that were written later, by a cleaner.
+    /// Those of them that were written later, by a cleaner.
     pub cleaned: u64,
     /// Dirty pages that were got back before they were written: no write.
     pub got_back: u64,
@@ -45,7 +45,7 @@ pub(super) fn count(word: &AtomicU64) {
 }
 
 impl Frontswap<'_> {
-    /// What it did.
+    /// All counters.
     #[must_use]
     pub fn stats(&self) -> FrontswapStats {
         let counts = &self.counts;

@@ -79,7 +79,7 @@ fn a_random_history_loads_what_was_stored_last_under_each_policy() {
                 }
                 _ => {
                     swap.clean(random(20));
-                    // An owner takes what he gets: the guests' pages in it are gone.
+                    // An owner uses the frames that it gets: the guests' pages in them are gone.
                     if let Ok(run) = reserve.alloc_contig(16, 16) {
                         reserve.release(run).unwrap();
                     }
@@ -303,7 +303,7 @@ fn a_checkpoint_is_found_again_and_what_came_after_it_is_not() {
     );
 }
 
-/// A store whose cleaner waits between its copy of a page and what becomes of it.
+/// A store with a cleaner that waits between its copy of a page and the result.
 struct Slow<'g, 'r, 'm> {
     guests: &'g Guests<'r, 'm, Platform>,
     copied: Barrier,
