@@ -1,4 +1,4 @@
-//! Anonymous memory whose frames move while threads write to it.
+//! Anonymous memory with frames that move while threads write to it.
 
 use framewright::frame::{AllocError, Seat, ZoneLayout};
 use framewright::platform::{Fenced, MapError};
@@ -41,7 +41,7 @@ fn order(order: u8) -> Order {
 #[derive(Clone, Copy)]
 struct Words(*mut u64);
 
-// SAFETY: an address; who uses which word is for each test to say.
+// SAFETY: an address; each test says which thread uses which word.
 unsafe impl Send for Words {}
 
 impl Words {
@@ -52,7 +52,8 @@ impl Words {
 
     fn get(self, nth: usize) -> u64 {
         assert!(nth < WORDS);
-        // SAFETY: inside a populated page, as each test sees to, and nobody else's at the moment.
+        // SAFETY: inside a populated page, as each test ensures, and no other thread uses it at the
+        // moment.
         unsafe { self.0.add(nth).read_volatile() }
     }
 
@@ -89,7 +90,7 @@ fn moves_of(anon: &Anon, seat: &mut TheSeat<'_>, some: impl Iterator<Item = u64>
     some.map(a_move).collect()
 }
 
-/// What the caller of `migrate` does with what is his afterwards.
+/// What the caller of `migrate` does with its frames afterwards.
 fn settle(seat: &mut TheSeat<'_>, moves: &[Move]) -> u64 {
     let mut moved = 0;
     for one in moves {
@@ -552,7 +553,7 @@ fn what_cannot_be_had_is_an_error_and_all_is_as_before() {
     assert_eq!(error, PageError::Map(MapError::Limit { max: 40 }));
     assert!((10..40).contains(&page), "{page}");
     assert!((0..page).step_by(2).all(|page| is_stamped(&anon, page)));
-    // A move that would need more than there may be changes nothing.
+    // A move that would need more mappings than allowed changes nothing.
     let mut moves = moves_of(&anon, &mut seat, (0..page).step_by(2));
     anon.migrate(&mut moves);
     let busy = moves

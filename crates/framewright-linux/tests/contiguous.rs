@@ -37,7 +37,7 @@ fn area_run() -> Run {
 #[derive(Clone, Copy)]
 struct Words(*mut u64, u64);
 
-// SAFETY: an address; who writes which page is said below.
+// SAFETY: an address; below it is said which thread writes which page.
 unsafe impl Send for Words {}
 
 impl Words {
@@ -48,7 +48,7 @@ impl Words {
 
     fn set(self, count: u64) {
         for word in [0, 511] {
-            // SAFETY: inside a populated page that nobody else writes at the moment.
+            // SAFETY: inside a populated page that no other thread writes at the moment.
             unsafe { self.0.add(word).write_volatile(self.1 << 32 | count) }
         }
     }
@@ -112,7 +112,7 @@ fn lent(anon: &Anon) -> Vec<Page> {
         .collect()
 }
 
-/// What the owner does with what he got: nobody else may see it.
+/// The owner writes the frames that it got: no guest may see these words.
 fn fill(host: &Host<Fenced>, run: Run) {
     for frame in run.start().0..run.end().0 {
         host.ram().write(Frame(frame), &[0xaa; 4096]).unwrap();

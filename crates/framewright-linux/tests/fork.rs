@@ -1,4 +1,5 @@
-//! A process that is forked off can do nothing to its parent's memory: what it calls is an error, what it touches ends it.
+//! A forked process can do nothing to its parent's memory: its calls return errors, and touching
+//! the memory ends it.
 
 // A child faults on purpose, which the thread sanitizer reports as its own end.
 #![cfg(not(tsan))]
@@ -41,7 +42,7 @@ fn in_child(work: impl FnOnce() -> i32) -> End {
             libc::alarm(20);
         }
         let said = catch_unwind(AssertUnwindSafe(work)).unwrap_or(99);
-        // SAFETY: the child's end; nothing is dropped.
+        // SAFETY: the child's end; no destructor runs.
         unsafe { libc::_exit(said) };
     }
     let mut status = 0;
@@ -169,7 +170,7 @@ fn a_child_that_touches_a_region_ends_and_does_not_wait() {
     let one = PageRange::new(page, 1).unwrap();
     anon.populate(&mut seat, one, Order::ZERO).unwrap();
     let word = anon.address(page).unwrap().cast::<u64>();
-    // SAFETY: populated, and nobody else's.
+    // SAFETY: populated, and no other thread uses it.
     unsafe { word.write(42) };
     let touched = in_child(|| {
         // SAFETY: not mapped, as is to be seen.

@@ -25,7 +25,7 @@ fn host(accounts_locks: bool) -> HostSpace<Fenced> {
 }
 
 /// One thread's work, in which every lock is taken: a pageblock's, the arena's, and at the end the
-/// stop locks by requests that nothing can serve.
+/// stop locks by requests that can never be served.
 fn work(host: &HostSpace<Fenced>) {
     let mut seat = host.range_seat().unwrap();
     let area = seat.vmalloc(&AreaRequest::new(3)).unwrap();

@@ -83,8 +83,8 @@ impl Object {
             first.wrapping_byte_add(offset)
         };
         assert_eq!(at.addr() as u64, self.addr.0);
-        // SAFETY: the object is live, at least so long, aligned to 16, and whoever has the `Object`
-        // has its bytes alone: that it is so is what is tested here.
+        // SAFETY: the object is live, at least so long, aligned to 16, and the holder of the
+        // `Object` alone has its bytes: that it is so is what is tested here.
         work(unsafe { std::slice::from_raw_parts_mut(at.cast(), bytes as usize / 8) });
     }
 
@@ -120,8 +120,8 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// Nothing is wrong with the request, but so much is not there: memory is full, or the kernel has no
-/// mapping left; or not side by side, and the request must have it so or is for less than a page.
+/// Whether the request was right but memory is full, or the kernel has no mapping left; or memory
+/// is not side by side, and the request needs it so or is for less than a page.
 fn is_full(error: KvError) -> bool {
     let full = |error| matches!(error, AllocError::Exhausted | AllocError::Fragmented);
     match error {
@@ -145,7 +145,7 @@ struct Worker<'h, B> {
 }
 
 impl<B: Barrier + Clone> Worker<'_, B> {
-    /// An object by one of the ways to get one; `None` if memory is full.
+    /// Makes an object in one of the possible ways; `None` if memory is full.
     fn alloc(&mut self) -> Option<Object> {
         let bytes = self.random.bytes();
         let key = self.random.below(u64::MAX);
@@ -235,8 +235,8 @@ impl<B: Barrier + Clone> Worker<'_, B> {
                 let object = self.resize(object);
                 next.send(object).unwrap();
             }
-            // Nothing comes back before memory was full once, whoever runs when; then often enough
-            // that it is not always so.
+            // No object comes back before memory was full once, whichever threads run; then often
+            // enough that it is not always full.
             if self.counts.full.load(Relaxed) > 0
                 && self.random.below(4) == 0
                 && let Ok(object) = from_before.try_recv()
@@ -248,7 +248,7 @@ impl<B: Barrier + Clone> Worker<'_, B> {
             next.send(object).unwrap();
         }
         drop(next);
-        // All shares together are more than there is, so somebody finds memory full.
+        // All shares together are more than there is, so some thread finds memory full.
         while self.counts.full.load(Relaxed) == 0 {
             thread::yield_now();
         }
@@ -258,7 +258,7 @@ impl<B: Barrier + Clone> Worker<'_, B> {
     }
 }
 
-/// Nothing is allocated any more, and all frames are back.
+/// Checks that no object is allocated, and all frames are back.
 fn all_is_back<B: Barrier + Clone>(host: &HostKv<B>) {
     host.kv().verify().unwrap();
     let present = host.kv().recount();

@@ -1,4 +1,4 @@
-//! Threads on a host: every frame they get is theirs alone, whatever the others do.
+//! Threads on a host: every frame that a thread gets is its alone, whatever the others do.
 //!
 //! Each frame carries its owner's pattern, written through the direct map. A block goes from the
 //! thread that allocated it to the next one, which checks the pattern and frees the block: so every
@@ -153,8 +153,8 @@ fn work<B: Barrier + Clone>(
             }
             Err(error) => panic!("{error}"),
         }
-        // Nothing comes back before memory was full once, whoever runs when; then often enough that
-        // it is not always so.
+        // No block comes back before memory was full once, whichever threads run; then often enough
+        // that it is not always full.
         if oracle.failed.load(Relaxed) > 0
             && random.below(16) == 0
             && let Ok(parcel) = from_before.try_recv()
@@ -163,7 +163,7 @@ fn work<B: Barrier + Clone>(
         }
     }
     drop(next);
-    // All shares together are more than there is, so somebody finds memory full.
+    // All shares together are more than there is, so some thread finds memory full.
     while oracle.failed.load(Relaxed) == 0 {
         thread::yield_now();
     }

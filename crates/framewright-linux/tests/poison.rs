@@ -198,7 +198,7 @@ impl Owner for Takes<'_, '_, '_> {
     }
 }
 
-/// The number of an environment's variable, or `default` where there is none.
+/// The number in an environment variable, or `default` if it is not set.
 fn number(name: &str, default: u64) -> u64 {
     let is_number = |text: String| text.parse().expect("a number of operations, or a seed");
     std::env::var(name).map_or(default, is_number)

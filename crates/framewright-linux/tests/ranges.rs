@@ -42,7 +42,7 @@ struct Area {
 impl Area {
     fn with_words<B: Barrier + Clone>(&self, host: &HostSpace<B>, work: impl FnOnce(&mut [u64])) {
         let range = PageRange::new(self.at, self.pages).unwrap();
-        // SAFETY: the area is live, and only whoever has the `Area` touches its pages; its frames
+        // SAFETY: the area is live, and only the holder of the `Area` touches its pages; its frames
         // are the space's own, and so behind no other page.
         let bytes = unsafe { host.window().bytes_mut(range) }.unwrap();
         assert_eq!(bytes.len(), self.pages as usize * BYTES);
@@ -107,7 +107,7 @@ fn vmalloc<B: Barrier + Clone>(
     if request.zero {
         area.check_zero(host);
     }
-    // Nothing is behind the guard page.
+    // The guard page has no mapping.
     let guard = Page(at.0 + request.pages);
     assert!(host.window().read(guard, 0, &mut [0]).is_err());
     area.fill(host);
@@ -264,7 +264,7 @@ fn frames_of_the_callers_own_are_seen_wherever_they_are_mapped() {
     seat.purge();
     assert!(host.window().read(one, 0, &mut bytes).is_err());
     assert!(host.window().read(other, 0, &mut bytes).is_err());
-    // A frame that is none, in the middle: nothing stays mapped.
+    // An invalid frame in the middle: no page stays mapped.
     let mut wrong = frames.clone();
     wrong[33] = Frame(5);
     let refused = seat.map_ram(&wrong[..40], Context::ANY);
@@ -373,7 +373,7 @@ fn one_thread_allocates_and_another_frees_and_what_is_kept_goes_round() {
     });
     let stats = host.space().stats();
     assert_eq!(stats.area_frees, areas);
-    // What was built lies with the one who frees, in the depot, or on the way.
+    // Constructed areas lie with the CPU that frees, in the depot, or on the way.
     assert!(stats.kept_takes >= areas * 3 / 5, "{stats:?}");
     assert_eq!(stats.unmap_calls, 0);
     all_is_back(&host);
@@ -401,7 +401,8 @@ fn the_budget_of_mappings_is_an_error_that_names_it_only_when_nothing_can_be_unm
         seat.vfree(area.at).unwrap();
     }
     assert!(host.window().mappings() > 80);
-    // So for frames of the caller's own: 60 scattered ones are too many, and leave nothing behind.
+    // The same for frames of the caller's own: 60 scattered ones are too many, and leave no mapping
+    // behind.
     let mut frames = own_frames(&host, &mut seat, 120);
     frames.sort_unstable();
     let scattered: Vec<_> = frames
@@ -548,7 +549,7 @@ fn what_is_kept_goes_as_soon_as_frames_are_short() {
         frames.push(frame.unwrap());
     }
     assert!(frames.len() > 2000);
-    // What is kept still serves, and who may not wait does not purge.
+    // Kept areas still serve, and a request that may not wait does not purge.
     let at = seat.vmalloc(&AreaRequest::new(12)).unwrap();
     seat.vfree(at).unwrap();
     let nowait = AreaRequest::new(3).within(Context::NOWAIT);

@@ -1,4 +1,4 @@
-//! All the regions that a process can have: alone in its process, since who tests beside it would
+//! All the regions that a process can have: alone in its process, because a test beside it would
 //! find none left.
 
 use framewright::Frame;

@@ -1,4 +1,4 @@
-//! Frontswap's entries under random interleavings: who stores and loads, a cleaner, an owner.
+//! Frontswap's entries under random interleavings: stores and loads, a cleaner, an owner.
 //!
 //! The store is the engine's reserve; devices and frames keep the two ends of a page, a word at a time, so that
 //! everything may come in between.
@@ -74,7 +74,7 @@ impl SwapDevice for Ends {
         Ok(())
     }
 
-    /// Nobody finds there what was.
+    /// Makes the old contents unreadable.
     fn discard(&self, slot: u64) {
         self.set(slot, &[u64::MAX; 512]);
     }
@@ -162,7 +162,7 @@ fn user(swap: &Swap, at: u64) -> u64 {
         if changes {
             version += 1;
         }
-        // A full device: it stays the user's, who tries again.
+        // A full device: the page stays with the user, which tries again.
         while let Err((_, error)) = swap.store(&[at], &[page(version)]) {
             assert!(matches!(error, SwapError::Full(_)), "{error}");
             thread::yield_now();
@@ -229,7 +229,8 @@ fn load_all(swap: &Swap, at: u64, version: u64) {
     }
 }
 
-/// One user of both pages, whom a cleaner does not keep up with: short, so that each place for a pause is tried.
+/// One user of both pages, with which a cleaner does not keep up: short, so that each place for a
+/// pause is tried.
 fn a_cleaner_is_overtaken(slots: u64, policy: SwapPolicy) {
     let (swap, reserve, _) = swap(4, slots, policy);
     swap.store(&[0], &[page(1)]).unwrap();
@@ -264,7 +265,7 @@ fn f1_f2_the_last_version_is_loaded_beside_a_cleaner_and_an_owner() {
 
 #[test]
 fn f1_f2_the_same_on_a_device_that_is_full() {
-    // A slot for each page, and none for the version that a cleaner still writes.
+    // A slot for each page, and none for the version that a cleaner is still writing.
     let back = SwapPolicy::WriteBack { dirty_max: 1 };
     explore(100, move || all_at_once(4, 2, back));
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// In what engine and model differ, or what rule the engine broke, in words.
+/// The difference between engine and model, or the rule that the engine broke, in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference(pub String);
 
@@ -20,10 +20,10 @@ pub(crate) use differ;
 /// The first operation after which engine and model differ.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Its number in the sequence, from 0, if its own result differs; how many operations there had
-    /// been, if what was compared after one of them does, or what was at the end.
+    /// Its number in the sequence, from 0, if its own result differs; else how many operations
+    /// there had been when a later comparison found the difference.
     pub at: usize,
-    /// In what they differ.
+    /// The difference.
     pub difference: Difference,
 }
 
@@ -36,9 +36,10 @@ pub struct Summary {
     pub served: u64,
     /// Requests refused.
     pub refused: u64,
-    /// Requests refused that what other CPUs had cached would have served, by a rule that allows it.
+    /// Requests refused that frames cached by other CPUs would have served, by a rule that allows
+    /// it.
     pub missed: u64,
-    /// Platform calls that were made to fail, and did.
+    /// Platform calls that were made to fail, and failed.
     pub faults: u64,
 }
 

@@ -9,13 +9,13 @@
 //!
 //! - [`Machine`]: CPUs, a virtual clock, metadata memory, and the failure of the n-th call of
 //!   anything that the engine asks for. The same calls give the same answers, bit for bit.
-//! - [`Paging`]: such a machine with frames, a page table and a TLB for each CPU, which records each
-//!   use of what is stale.
+//! - [`Paging`]: such a machine with frames, a page table and a TLB for each CPU, which records
+//!   each use of a stale translation.
 //! - [`FrameModel`]: the page-frame allocator's obviously right, slow twin: one state a frame. It
 //!   does not say which block is handed out, only which could be, and when one must be.
 //! - [`RangeModel`](range::RangeModel): that of virtual ranges, a sorted list of the live areas.
 //! - [`ObjectModel`](object::ObjectModel): that of objects, with their bytes.
-//! - [reclaim's](reclaim): that and whose each block is, with its contents, under simulated clients.
+//! - [reclaim's](reclaim): that, and the owner and contents of each block, under simulated clients.
 //! - [reserve's](reserve): what each key was put as last, which may be missed, and what owners have.
 //! - [`Case`]: shape of a zone, policies, CPUs and the mixture of operations; a seed makes it a
 //!   sequence. One `u64` repeats a run. A space has [its own](range::Case), and so have [objects](object::Case).

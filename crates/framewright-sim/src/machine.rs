@@ -5,7 +5,7 @@ use framewright::platform::{Barrier, Clock, Cpus, Relax};
 use std::cell::Cell;
 use std::fmt;
 
-/// What the engine can ask of the machine, each counted apart.
+/// What the engine can ask of the machine; each is counted by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     /// Memory for metadata: [`Machine::metadata`].
@@ -18,7 +18,7 @@ pub enum Call {
     Map,
     /// Unmapping a range.
     Unmap,
-    /// Emptying all CPUs' TLBs. It cannot fail: it takes long.
+    /// Emptying all CPUs' TLBs. It cannot fail, but takes long.
     Flush,
     /// Frames for an area.
     Frames,
@@ -26,9 +26,9 @@ pub enum Call {
     Block,
     /// Compaction or reclaim for a request.
     Relief,
-    /// A cache that is to give frames back.
+    /// A call for a cache to give frames back.
     Shrink,
-    /// Contents that are to move.
+    /// A call for contents to move.
     Migrate,
 }
 
@@ -40,8 +40,8 @@ impl Call {
 /// One machine: CPUs of which one runs at a time, a clock that only work moves, and memory for
 /// metadata.
 ///
-/// For one thread: interleavings are the business of the shuttle tests, which run the engine on
-/// threads of their own.
+/// For one thread: the shuttle tests check interleavings; they run the engine on threads of their
+/// own.
 #[derive(Debug)]
 pub struct Machine {
     cpus: u16,
@@ -53,13 +53,13 @@ pub struct Machine {
     armed: Cell<bool>,
 }
 
-/// After so many waits in a row for CPUs that cannot run, the engine waits for itself.
+/// After this many waits in a row for CPUs that cannot run, the engine waits for itself.
 const RELAX_MAX: u32 = 10_000;
-/// What a wait and a barrier take on the virtual clock.
+/// The time of a wait and of a barrier on the virtual clock.
 const RELAX_NS: u64 = 100;
 const BARRIER_NS: u64 = 2_000;
 
-/// The payload of the panic with which a platform call fails that has no other way to.
+/// The payload of the panic by which a platform call fails that cannot return an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Injected(pub Call);
 
@@ -79,7 +79,7 @@ impl fmt::Display for MetadataError {
 impl std::error::Error for MetadataError {}
 
 impl Machine {
-    /// A machine with that many CPUs, at time 0, on which nothing fails.
+    /// A machine with that many CPUs, at time 0, on which no call fails.
     #[must_use]
     pub const fn new(cpus: u16) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Machine {
         }
     }
 
-    /// From here on `cpu` runs.
+    /// Lets `cpu` run from here on.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -113,7 +113,7 @@ impl Machine {
     }
 
     /// Makes a call fail, once: the first that comes after `after` others of its kind, counted
-    /// while the machine is [armed](Self::arm). What has an error fails with it; a wait and a
+    /// while the machine is [armed](Self::arm). A call with an error returns it; a wait and a
     /// barrier panic with [`Injected`], and a flush takes a thousand times as long.
     pub fn fail(&self, call: Call, after: u64) {
         self.fault.set(Some((call, after)));
@@ -143,7 +143,7 @@ impl Machine {
         }
     }
 
-    /// Counts a call; whether it is the one that fails.
+    /// Counts a call. Returns whether it is the one that fails.
     pub(crate) fn is_hit(&self, call: Call) -> bool {
         let calls = &self.calls[call as usize];
         calls.set(calls.get() + 1);
@@ -159,7 +159,7 @@ impl Machine {
 
     fn fail_by_panic(&self, call: Call) {
         if self.is_hit(call) {
-            // Not `panic_any`: this is no bug, and nothing is to be printed.
+            // Not `panic_any`: this is no bug, so nothing is to be printed.
             std::panic::resume_unwind(Box::new(Injected(call)));
         }
     }

@@ -6,7 +6,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of that seed; any seed is good.
+    /// The generator for that seed; any seed will do.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)

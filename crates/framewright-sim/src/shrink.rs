@@ -1,8 +1,8 @@
-/// Makes a failing sequence short: removes pieces, then single items, as long as `fails` says that
-/// the rest still fails, and returns what is left.
+/// Shortens a failing sequence: removes pieces, then single items, as long as `fails` says that the
+/// rest still fails, and returns the rest.
 ///
-/// What is left fails, and fails no more when any one item is taken out. Delta debugging (Zeller
-/// and Hildebrandt, IEEE TSE 28, 2002), complements only; O(n log n) runs mostly.
+/// The rest fails, but no longer if any one item is taken out. Delta debugging (Zeller and
+/// Hildebrandt, IEEE TSE 28, 2002), complements only; mostly O(n log n) runs.
 pub fn shrink<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut left = items.to_vec();
     let mut piece = left.len().div_ceil(2);
@@ -19,7 +19,7 @@ pub fn shrink<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec
                 at = end;
             }
         }
-        // Single items are gone over again: the loss of one can free another.
+        // Goes over single items again: the loss of one can free another.
         if piece > 1 || !has_shrunk {
             piece /= 2;
         }
@@ -27,10 +27,10 @@ pub fn shrink<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec
     left
 }
 
-/// Makes the items of a failing sequence simpler: each becomes the first of what `simpler` has for
-/// it with which all still fails, until there is none.
+/// Simplifies the items of a failing sequence: each becomes the first of the alternatives in
+/// `simpler` with which all still fails, until no alternative does.
 ///
-/// It ends if what `simpler` says is simpler in some order that ends.
+/// It ends if the alternatives in `simpler` are simpler in some order that ends.
 pub fn simplify<T: Clone>(
     items: &[T],
     simpler: impl Fn(&T) -> Vec<T>,

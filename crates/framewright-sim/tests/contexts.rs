@@ -122,14 +122,14 @@ fn each_inner_call_of_a_request_has_its_callers_context_also_where_one_fails() {
                         served += 1;
                         seat.free_area(at).unwrap();
                     }
-                    // More than there is, and so the last resort of whoever may wait.
+                    // More than there is, and so the last resort of a request that may wait.
                     let none = paging.within(context, || seat.alloc_area(&request(PAGES - 1)));
                     if let Ok(at) = none {
                         seat.free_area(at).unwrap();
                     }
                 }
                 assert!(served > 20, "{context:?}, {fault:?}: {served}");
-                // What a source is asked before it is made to give is for those who may wait.
+                // A source is asked questions before it must give only for requests that may wait.
                 assert_eq!(asked.get() > 0, context.may_block, "{context:?}");
                 let stats = seat.space().stats();
                 assert_eq!(

@@ -2,9 +2,9 @@
 //! reads and writes: `RUSTFLAGS='--cfg lines' cargo test -p framewright-sim --test lines`.
 //! In a normal build this file is empty.
 //!
-//! Of a window in which all CPUs take turns, a line is shared if one of them writes it, and another
-//! reads or writes it. Each write of such a line, and each read by another than who wrote it last,
-//! is one that a real machine pays for by fetching the line from another CPU.
+//! In a window in which all CPUs take turns, a line is shared if one of them writes it, and another
+//! reads or writes it. Each write of such a line, and each read by another CPU than the last
+//! writer, costs a real machine a fetch of the line from another CPU.
 #![cfg(lines)]
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
@@ -22,7 +22,7 @@ struct Simple;
 
 impl Relax for Simple {
     fn relax(&self, _attempt: u32) {
-        panic!("nobody else runs: it would wait for ever");
+        panic!("no other CPU runs: it would wait for ever");
     }
 }
 
@@ -63,7 +63,7 @@ type OwnSeat = KvSeat<'static, 'static, 'static, Simple, NoRelief, Seat<'static,
 struct Machine {
     zone: &'static Zone<'static, Simple>,
     seats: Vec<OwnSeat>,
-    /// Whose metadata lies where: first byte and the one behind the last.
+    /// The metadata of each part: its first byte and the byte behind its last.
     parts: [(&'static str, usize, usize); 3],
 }
 
@@ -117,13 +117,13 @@ struct Count {
     shared_lines: usize,
     /// Accesses that had to fetch a line which another CPU had written, or take it from others.
     transfers: u64,
-    /// The first of these lines: whose metadata, and which byte of it.
+    /// The first of these lines: the part that it belongs to, and its byte there.
     places: Vec<(&'static str, usize)>,
 }
 
 /// The lines that CPUs share in a window of accesses, in the order in which they were made.
 fn count(machine: &Machine, operations: u64, accesses: &[(u16, Access)]) -> Count {
-    // For each line who has written it, who has it, as bits.
+    // For each line its writers, and the CPUs that have it, as bits.
     let mut lines: BTreeMap<usize, (u64, u64, u64)> = BTreeMap::new();
     for &(cpu, access) in accesses {
         let (writers, users, transfers) = lines.entry(access.line()).or_default();
@@ -138,7 +138,7 @@ fn count(machine: &Machine, operations: u64, accesses: &[(u16, Access)]) -> Coun
             *users |= me;
         }
     }
-    // Lines that all only read cost nothing.
+    // Lines that are only read cost nothing.
     lines.retain(|_, (writers, _, transfers)| *writers != 0 && *transfers != 0);
     let place = |line: usize| {
         let at = line * 64;

@@ -1,4 +1,4 @@
-//! A whole space of virtual ranges on threads whose interleaving shuttle chooses:
+//! A whole space of virtual ranges on threads, with interleavings that shuttle chooses:
 //! `RUSTFLAGS='--cfg shuttle' cargo test -p framewright-sim --release --test shuttle_areas`.
 //! In a normal build this file is empty.
 //!
@@ -23,7 +23,7 @@ const START: Page = Page(0x4000);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Free,
-    /// Somebody's.
+    /// A user has it.
     Owned,
     /// Freed by its user, mapped still.
     Lazy,
@@ -207,8 +207,8 @@ fn areas_are_passed_on_and_freed_anywhere() {
 
 #[test]
 fn v8_no_request_fails_while_others_hold_less_than_there_is() {
-    // 32 pages, two who hold at most 8 areas of 2 pages each: never a failure, wherever the rest
-    // is: lazy, waiting, on its way, in a span.
+    // 32 pages, two users that hold at most 8 areas of 2 pages each: never a failure, wherever the
+    // rest is: lazy, waiting, on its way, in a span.
     explore(1200, || {
         let space = space(2, 32, 8, 16);
         on_cpus(space, |seat, cpu| {

@@ -1,4 +1,4 @@
-//! The whole page-frame allocator on threads whose interleaving shuttle chooses:
+//! The whole page-frame allocator on threads, with interleavings that shuttle chooses:
 //! `RUSTFLAGS='--cfg shuttle' cargo test -p framewright-sim --release --test shuttle_frames`.
 //! In a normal build this file is empty.
 //!
@@ -36,7 +36,7 @@ fn explore(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(3, schedules / 2), config).run(move || same());
 }
 
-/// A zone of `frames` frames with three seats, whose caches hold up to a tenth.
+/// A zone of `frames` frames with three seats, and caches that hold up to a tenth.
 fn zone(frames: u64, pageblock: u8, max: u8, fallback: Fallback) -> SharedZone {
     zone_for(3, frames, pageblock, max, fallback)
 }
@@ -56,7 +56,7 @@ fn zone_for(cpus: u16, frames: u64, pageblock: u8, max: u8, fallback: Fallback) 
     Box::leak(Box::new(zone))
 }
 
-/// Who has which frame. Not known to shuttle: it must not change the interleavings.
+/// The owner of each frame. Not known to shuttle: it must not change the interleavings.
 #[derive(Clone)]
 struct Oracle(Arc<Plain<Vec<bool>>>);
 
@@ -107,7 +107,7 @@ impl Oracle {
         seat.free(frame, order).unwrap();
     }
 
-    /// Everything is back: nothing lost, nothing there twice.
+    /// Everything is back: no frame is lost or there twice.
     fn end(&self, zone: SharedZone) {
         let owned = self.0.lock().unwrap();
         let owned = owned.iter().filter(|&&owned| owned).count() as u64;
@@ -177,8 +177,8 @@ fn blocks_above_the_pageblocks_are_handed_out_once() {
 
 #[test]
 fn f8_no_request_fails_while_others_hold_fewer_frames_than_there_are() {
-    // 32 frames, two who hold at most 16 frames each: order 0 can never fail, wherever the rest
-    // is cached, remote, or in a pageblock that somebody works in.
+    // 32 frames, two users that hold at most 16 frames each: order 0 can never fail, wherever the
+    // rest is cached, remote, or in a pageblock that another CPU works in.
     explore(300, || {
         let zone = zone(32, 3, 3, Fallback::Concentrated);
         let oracle = Oracle::new(32);
@@ -189,7 +189,7 @@ fn f8_no_request_fails_while_others_hold_fewer_frames_than_there_are() {
             for _ in 0..24 {
                 if held.len() < 16 && (held.is_empty() || random.chance(70)) {
                     let frame = oracle.alloc(seat, Order::ZERO, Mobility::ALL[held.len() % 3]);
-                    held.push(frame.expect("F8: sixteen frames are nobody's"));
+                    held.push(frame.expect("F8: sixteen frames are free"));
                 } else {
                     let frame = held.swap_remove(random.below(held.len() as u64) as usize);
                     oracle.free(seat, frame, Order::ZERO);
@@ -214,10 +214,10 @@ fn f8_large_requests_find_what_other_caches_hold() {
         on_cpus(zone, 2, move |seat, _| {
             for _ in 0..3 {
                 let frame = oracle.alloc_hard(seat, order(4), MOVABLE);
-                let frame = frame.expect("F8: a whole pageblock is nobody's");
+                let frame = frame.expect("F8: a whole pageblock is free");
                 oracle.free(seat, frame, order(4));
                 let small = oracle.alloc(seat, order(0), MOVABLE);
-                oracle.free(seat, small.expect("F8: most frames are nobody's"), order(0));
+                oracle.free(seat, small.expect("F8: most frames are free"), order(0));
             }
         });
         end.end(zone);
@@ -226,8 +226,9 @@ fn f8_large_requests_find_what_other_caches_hold() {
 
 #[test]
 fn f9_who_waits_for_a_stop_is_answered_by_it_and_never_wrongly() {
-    // A full zone of four pageblocks, of which one comes and goes. Two ask for it again and again: who is
-    // refused was so at a moment at which somebody else had it, whatever a memo or another's stop said.
+    // A full zone of four pageblocks, of which one comes and goes. Two CPUs ask for it again and
+    // again: a CPU that is refused was so at a moment at which the other one had it, whatever a
+    // memo or another's stop said.
     explore(400, || {
         let zone = zone(32, 3, 3, Fallback::Concentrated);
         let oracle = Oracle::new(32);
@@ -256,7 +257,7 @@ fn f9_who_waits_for_a_stop_is_answered_by_it_and_never_wrongly() {
                     }
                     Err(_) => assert!(
                         others > 0 || asking.lock().unwrap().1 > ever,
-                        "F9: cpu {cpu} was refused what nobody else asked for"
+                        "F9: cpu {cpu} was refused a block that no other CPU asked for"
                     ),
                 }
                 asking.lock().unwrap().0 -= 1;
@@ -328,8 +329,8 @@ fn a_block_freed_by_two_cpus_at_once_is_handed_out_once() {
                     oracle.free(seat, frame, order);
                 }
             });
-            // At the very same moment both frees can succeed. Nobody may get anything of it twice,
-            // and it is found out.
+            // At the very same moment both frees can succeed. No CPU may get any of it twice, and
+            // it is found out.
             match *successes.lock().unwrap() {
                 1 => zone.verify().unwrap(),
                 2 => assert!(zone.verify().is_err(), "a racing double free went unseen"),
@@ -420,8 +421,8 @@ fn a_zone_of_one_cpu_is_stopped_under_its_work() {
 
 #[test]
 fn what_is_said_to_be_free_is_never_more_than_there_is() {
-    // Nothing is cached, and nearly everything taken: what one CPU frees another one has at once, and
-    // who counts meanwhile may have seen the one and not yet the other.
+    // No frame is cached, and nearly all are taken: a frame that one CPU frees another one has at
+    // once, and a CPU that counts meanwhile may have seen the one and not yet the other.
     explore(400, || {
         let zone = zone_for(2, 16, 3, 3, Fallback::Concentrated);
         let mut first = zone.seat(CpuId(0)).unwrap();

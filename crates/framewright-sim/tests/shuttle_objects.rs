@@ -1,10 +1,10 @@
-//! A whole object allocator on threads whose interleaving shuttle chooses:
+//! A whole object allocator on threads, with interleavings that shuttle chooses:
 //! `RUSTFLAGS='--cfg shuttle' cargo test -p framewright-sim --release --test shuttle_objects`.
 //! In a normal build this file is empty.
 //!
 //! What must never be seen: a byte that two objects have at a time, a request that fails although
-//! what it needs is free and it may wait, a slot or a frame that is lost, whoever frees where, and
-//! whoever drains and takes slabs over meanwhile.
+//! what it needs is free and it may wait, a slot or a frame that is lost, whichever CPU frees,
+//! drains or takes slabs over meanwhile.
 #![cfg(shuttle)]
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
@@ -364,7 +364,7 @@ fn k9_frames_that_a_drain_gives_back_are_found_on_their_way() {
                     12_288 => shared.kvmalloc(seat, &request),
                     _ => shared.alloc(seat, &request),
                 };
-                shared.free(seat, addr.expect("K9: nobody else has anything"));
+                shared.free(seat, addr.expect("K9: no other CPU has an object"));
             }
         });
     });
@@ -388,8 +388,8 @@ fn of_two_who_free_one_object_at_the_same_moment_nobody_corrupts_anything() {
                     freed.lock().unwrap()[nth] += 1;
                 }
             }
-            // Later it would be the free of somebody's object; and what is on its way when a slot
-            // is handed out again cannot be told from that.
+            // Later it would be the free of another user's object; and a free on its way when a
+            // slot is handed out again cannot be told from that.
             both.wait();
             seat.drain();
             both.wait();

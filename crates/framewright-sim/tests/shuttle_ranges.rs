@@ -15,8 +15,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 use std::sync::Arc;
 
-/// Half of the schedules at random, and half with three changes of who goes first: only those
-/// hold a thread up for long between two of its steps.
+/// Half of the schedules at random, and half with three changes of priority: only those hold a
+/// thread up for long between two of its steps.
 fn explore(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = 1 << 19;
@@ -102,7 +102,7 @@ fn v5_nothing_is_used_again_before_a_flush_that_began_after_its_unmap_has_ended(
 
 #[test]
 fn v8_spans_change_hands_before_a_request_fails() {
-    // Two who hold at most three areas of one page and a guard page.
+    // Two users that hold at most three areas of one page and a guard page.
     static WORK: Work = Work {
         kinds: &[Plain],
         pages_max: 1,

@@ -1,4 +1,4 @@
-//! Reclaim and compaction on threads whose interleaving shuttle chooses:
+//! Reclaim and compaction on threads, with interleavings that shuttle chooses:
 //! `RUSTFLAGS='--cfg shuttle' cargo test -p framewright-sim --release --test shuttle_reclaim`.
 //! In a normal build this file is empty.
 //!
@@ -62,7 +62,7 @@ fn machine(cache_permille: u16) -> (SharedZone, SharedReclaim) {
     (zone, Box::leak(Box::new(reclaim)))
 }
 
-/// Who has which frame. Not known to shuttle: it must not change the interleavings.
+/// The owner of each frame. Not known to shuttle: it must not change the interleavings.
 #[derive(Default)]
 struct State {
     /// Movable single frames and what they hold.
@@ -86,7 +86,7 @@ impl State {
 
 impl Owner {
     /// A movable frame; taken and known in one step, as far as shuttle is concerned, or it could be
-    /// offered to somebody who does not know it yet.
+    /// offered to a client that does not know it yet.
     fn put(&self, seat: &mut OwnSeat) {
         if let Ok(frame) = seat.alloc(Order::ZERO, MOVABLE) {
             self.keep(frame);
@@ -95,7 +95,7 @@ impl Owner {
 
     fn keep(&self, frame: Frame) {
         let mut state = self.0.lock().unwrap();
-        assert!(state.is_free(frame, Order::ZERO), "{frame} is somebody's");
+        assert!(state.is_free(frame, Order::ZERO), "{frame} is in use");
         state.stamps += 1;
         let stamp = state.stamps;
         state.contents.insert(frame, stamp);
@@ -104,7 +104,7 @@ impl Owner {
     fn fix(&self, frame: Frame, order: Order) {
         let mut state = self.0.lock().unwrap();
         assert!(frame.is_aligned(order));
-        assert!(state.is_free(frame, order), "{frame} {order} is somebody's");
+        assert!(state.is_free(frame, order), "{frame} {order} is in use");
         state.fixed.insert(frame, order);
     }
 
@@ -160,7 +160,7 @@ impl Migrate for Owner {
             if let Some(stamp) = state.contents.remove(&of.from) {
                 assert!(
                     state.is_free(of.to, of.order),
-                    "R2: {of:?} is to move to what is somebody's"
+                    "R2: {of:?} is to move to frames in use"
                 );
                 state.contents.insert(of.to, stamp);
                 of.state = MoveState::Moved;
@@ -190,7 +190,7 @@ impl Shrink<OwnSeat> for Owner {
     }
 }
 
-/// Somebody fills memory a little, so that each pageblock has something in it.
+/// Fills memory a little, so that each pageblock has some contents.
 fn fill(zone: SharedZone, owner: &Owner, frames: &[u64]) {
     for &frame in frames {
         zone.alloc_at(Frame(frame), Order::ZERO, MOVABLE).unwrap();
@@ -403,5 +403,5 @@ fn the_background_works_beside_requests() {
         count.fetch_add(stats.pgsteal_kswapd + stats.pgsteal_direct, Relaxed);
         owner.end(zone);
     });
-    assert!(worked.load(Relaxed) > 150, "nobody reclaimed");
+    assert!(worked.load(Relaxed) > 150, "no CPU reclaimed");
 }

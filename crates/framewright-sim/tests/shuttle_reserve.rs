@@ -130,7 +130,7 @@ fn guest_at_work(seat: &mut Seat, pool: PoolId, first: u64, exclusive: bool) {
     }
 }
 
-/// As many schedules at random, and as many with three changes of who goes first: only those hold a
+/// As many schedules at random, and as many with three changes of priority: only those hold a
 /// thread up for long between two of its steps.
 fn explore(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
@@ -250,13 +250,15 @@ fn c3_an_owner_that_waits_with_a_bound_takes_a_reservation_or_changes_nothing() 
                     ends.poison(run);
                     reserve.release(run).unwrap();
                 }
-                // Nothing is an owner's: guests that find otherwise see a torn page.
+                // No frame is an owner's: a guest that finds otherwise would see a torn page.
                 Err(TakeError::WouldWait) => assert_eq!(reserve.occupancy().owned, 0),
                 Err(other) => panic!("{other}"),
             }
         }
         guests.into_iter().for_each(|guest| guest.join().unwrap());
-        let run = reserve.try_take(reservation, 0).expect("nobody is inside");
+        let run = reserve
+            .try_take(reservation, 0)
+            .expect("no guest is inside");
         ends.poison(run);
         reserve.release(run).unwrap();
         reserve.verify().unwrap();

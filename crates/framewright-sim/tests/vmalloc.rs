@@ -46,7 +46,7 @@ impl Bench {
         assert_eq!(self.paging.broken(), None);
     }
 
-    /// Nothing is lost: with everything freed, all frames and all of the window are there.
+    /// No memory is lost: with everything freed, all frames and all of the window are there.
     fn all_is_back(&self, space: &Space<'_, &Paging>, seats: &mut [Seat<'_, '_, '_>]) {
         seats[0].drain();
         space.verify().unwrap();
@@ -410,7 +410,7 @@ fn what_is_built_half_without_waiting_is_bounded() {
         bench.run(|space, seats| {
             let (paging, seat) = (&bench.paging, &mut seats[0]);
             let machine = paging.machine();
-            // Of all frames, every other one is taken: none follow one another.
+            // Every other frame is taken, so none follow one another.
             let mut apart: Vec<_> = (0..512)
                 .map_while(|_| seat.vmalloc(&AreaRequest::new(1)).ok())
                 .collect();

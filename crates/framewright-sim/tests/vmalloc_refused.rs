@@ -1,4 +1,5 @@
-//! What can never be served is refused at once: nothing is taken, moved, purged or drained for it.
+//! A request that can never be served is refused at once: nothing is taken, moved, purged or
+//! drained for it.
 //! And a space has one source of frames.
 
 use framewright::frame::{AllocError, Frames, Zone, ZoneLayout};
@@ -112,7 +113,7 @@ fn a_zone_has_at_most_the_frames_that_exist_in_it() {
     let origins = {
         let (one, other) = (zones[0].seat(CpuId(0)), zones[1].seat(CpuId(0)));
         let (mut one, other) = (one.unwrap(), other.unwrap());
-        // What others have is theirs only for a while.
+        // Frames that others have are theirs only for a while.
         one.alloc_run(64, Context::ANY).unwrap();
         assert_eq!((one.frames_in_all(), other.frames_in_all()), (1024, 512));
         assert_ne!(one.origin(), other.origin());
@@ -148,7 +149,7 @@ fn all_seats_of_a_space_have_frames_of_one_origin() {
     assert!(space.seat(CpuId(0), &mut PoolFrames(&paging)).is_ok());
 }
 
-/// A platform of several CPUs, in which nothing is ever mapped.
+/// A platform of several CPUs that never maps a page.
 struct Unmapped;
 
 impl Relax for Unmapped {

@@ -14,7 +14,7 @@ const START: Page = Page(1 << 20);
 
 type Seat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Paging, PoolFrames<'p>>;
 
-/// A space with spans of 1024 pages, whose TLBs load what is mapped at once.
+/// A space with spans of 1024 pages, and TLBs that load new mappings at once.
 fn run(
     cpus: u16,
     pages: u64,
@@ -126,8 +126,8 @@ fn v9_an_area_whose_unmap_fails_keeps_all_its_frames_until_all_of_it_is_unmapped
 
 #[test]
 fn v10_a_second_free_is_refused_while_the_first_ones_area_is_evicted() {
-    // Lists of two areas of eight pages and a depot of two: each free evicts one. Nothing is
-    // allocated while areas are freed, so that no second free can be of a new area.
+    // Lists of two areas of eight pages and a depot of two: each free evicts one. No area is
+    // allocated while areas are freed, so no second free can be of a new area.
     const AREAS: usize = 400;
     const ROUNDS: usize = 12;
     let layout = SpaceLayout::new(START, 1 << 14).with_cpus(3);

@@ -1,14 +1,15 @@
 //! What compaction costs a migrated page on real memory, while threads write to the pages.
 //!
-//! `cargo bench -p framewright-linux --bench compact` prints a table for memory in huge pages, as far
-//! as the host gives them, and one for base pages; with `-- --quick` of one repetition, with
-//! `-- --only NAME` the layouts whose names start so.
+//! `cargo bench -p framewright-linux --bench compact` prints a table for memory in huge pages, as
+//! far as the host gives them, and one for base pages; with `-- --quick` for one repetition, with
+//! `-- --only NAME` for the layouts with names that start so.
 //!
-//! 130 MiB in pageblocks of 2 MiB are filled with a region's pages, half of which are freed again in
-//! several layouts. Then whole blocks are asked of `Reclaim::compact` until 20 are there. All of the
-//! call is measured: choosing, targets, taking access away, copying, showing, filling page tables,
-//! freeing. After each, as many pages as were moved are copied into the block that was made, through
-//! the same direct map, and nothing else: the copy alone. Beyond it is the difference.
+//! 130 MiB in pageblocks of 2 MiB are filled with a region's pages, half of which are freed again
+//! in several layouts. Then whole blocks are asked of `Reclaim::compact` until 20 are there. All of
+//! the call is measured: choosing, targets, taking access away, copying, showing, filling page
+//! tables, freeing. After each, as many pages as were moved are copied into the block that was
+//! made, through the same direct map, without any other work: the copy alone. "Beyond" is the
+//! difference.
 //!
 //! Time is the calling thread's CPU time, because writers and other programs share its CPUs; the
 //! median over blocks by the clock stands beside it. Writers count in words of their own in random

@@ -187,7 +187,7 @@ impl Memory {
         }
     }
 
-    /// Every word that nobody has written since.
+    /// Checks every word that was not written since.
     pub(crate) fn check(&self) {
         for at in 0..self.live.len() {
             for word in WRITERS..WORDS {

@@ -1,5 +1,5 @@
-//! What a contiguous run costs where what lies in its frames must be copied: in an area that is lent to
-//! memory that moves, and in a guaranteed one whose pages are on no device yet.
+//! What a contiguous run costs if the contents of its frames must be copied: in an area that is
+//! lent to movable memory, and in a guaranteed one with pages that are on no device yet.
 //!
 //! ```sh
 //! cargo bench -p framewright-linux --bench contiguous            # some seconds

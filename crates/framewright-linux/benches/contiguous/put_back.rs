@@ -1,4 +1,5 @@
-//! A run of a guaranteed area whose pages are on no device yet: they are copied into ordinary frames.
+//! A run of a guaranteed area with pages that are on no device yet: they are copied into ordinary
+//! frames.
 
 use crate::{AREA, FRAMES, TheSeat, host, row};
 use framewright::reserve::{

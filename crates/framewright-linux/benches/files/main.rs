@@ -88,7 +88,7 @@ fn read_at_random(cache: &FileCache<'_>, supply: &mut dyn Supply, file: &OpenFil
     }
 }
 
-/// Every page once: `step` apart, so that nothing is read ahead, or in sequence.
+/// Reads every page once: `step` apart, so that no page is read ahead, or in sequence.
 fn read_once(cache: &FileCache<'_>, supply: &mut dyn Supply, file: &OpenFile, step: u64) {
     let mut page = [0; PAGE as usize];
     for nth in 0..PAGES {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! For profiles: `--ours` leaves the rival out; `--only NAME`, `--order N` and `--threads N` choose
-//! the patterns whose names start so, and those of that order and number of threads. `--rounds N`
-//! sets how often all is repeated; of one round, callgrind counts the instructions.
+//! the patterns with names that start so, and those of that order and number of threads. `--rounds
+//! N` sets how often all is repeated; of one round, callgrind counts the instructions.
 //!
 //! 4 GiB of frames of 4 KiB, none of which is touched: what is measured is metadata. Every figure
 //! is nanoseconds for each operation of one thread, the mean over the threads, which start
@@ -26,7 +26,7 @@ use pattern::{FreeOrder, Load, Low, Timing, bulk, low_on_memory, pair};
 use std::fmt::Write;
 use subject::{Engine, Rival, Subject};
 
-/// Threads may miss so much of each other's time before a round says nothing about contention.
+/// How much of each other's time threads may miss before a round says nothing about contention.
 const OVERLAP_MIN: f64 = 0.8;
 
 #[derive(Clone, Copy)]
@@ -115,7 +115,7 @@ impl Column {
         }
     }
 
-    /// The best round and the median one, of those whose threads met; and whether any did.
+    /// The best round and the median one, of those in which the threads met; and whether any did.
     fn best_and_median(&self, part: impl Fn(&Timing) -> f64) -> (f64, f64, bool) {
         let met = |timing: &&Timing| timing.overlap >= OVERLAP_MIN;
         let is_met = self.rounds.iter().any(|timing| met(&timing));

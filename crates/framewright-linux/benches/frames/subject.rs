@@ -75,7 +75,8 @@ impl<B: Barrier + Clone + Sync> Subject for Host<B> {
 pub(crate) struct EngineWorker<'s, B>(Seat<'s, 's, Linux<B>>);
 
 impl<B: Barrier> Worker for EngineWorker<'_, B> {
-    /// The last block too, whoever has it cached, as each of the others is asked for it.
+    /// Gets even the last block, in whichever CPU's cache it is, as each of the others is asked for
+    /// it.
     #[inline]
     fn alloc(&mut self, order: Order) -> u64 {
         let frame = self.0.alloc_hard(order, Mobility::Movable);

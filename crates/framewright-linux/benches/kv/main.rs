@@ -6,7 +6,7 @@
 //! cargo bench -p framewright-linux --bench kv -- --quick # some seconds
 //! ```
 //!
-//! `--only NAME` and `--threads N` choose the patterns whose names start so, and those of that
+//! `--only NAME` and `--threads N` choose the patterns with names that start so, and those of that
 //! number of threads; `--ours` leaves the rivals out; `--rounds N` sets how often all is repeated.
 //!
 //! Every figure is nanoseconds for an allocation and a free together, of one thread, the mean over
@@ -16,9 +16,9 @@
 //! target fails the run.
 //!
 //! `seat` is a thread's seat, handed in, as a kernel has it for each CPU; `Heap` the same as a
-//! global allocator, which finds the thread's seat itself. The rivals have as much memory.
-//! Where memory is fragmented, they have nothing to show: what is not there side by side, they do
-//! not have. The system's malloc takes pages from the kernel, whose memory is not fragmented.
+//! global allocator, which finds the thread's seat itself. The rivals have as much memory. They
+//! have no figure where memory is fragmented, because they only serve contiguous memory. The
+//! system's malloc takes pages from the kernel, whose memory is not fragmented.
 
 #[path = "../frames/machine.rs"]
 mod machine;
@@ -33,7 +33,7 @@ use std::alloc::System;
 use std::fmt::Write;
 use subject::{Engine, Global, Subject};
 
-/// Threads may miss so much of each other's time before a round says nothing about contention.
+/// How much of each other's time threads may miss before a round says nothing about contention.
 const OVERLAP_MIN: f64 = 0.8;
 
 /// How much longer two threads may take than one.
@@ -107,7 +107,7 @@ const CASES: [Case; 16] = [
 
 type Column = Vec<Timing>;
 
-/// The best round and the median one, of those whose threads met; and whether any did.
+/// The best round and the median one, of those in which the threads met; and whether any did.
 fn best_and_median(column: &Column) -> (f64, f64, bool) {
     let met = |timing: &&Timing| timing.overlap >= OVERLAP_MIN;
     let is_met = column.iter().any(|timing| met(&timing));

@@ -41,7 +41,7 @@ pub(crate) struct Load {
     pub(crate) pairs: usize,
 }
 
-/// Every object's first word is written: somebody wants it.
+/// Writes an object's first word, as a user would.
 #[inline]
 fn write(at: usize) {
     // SAFETY: an object of at least 16 bytes, aligned to 8, which is the calling pattern's.

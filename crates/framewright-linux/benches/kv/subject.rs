@@ -152,7 +152,7 @@ fn arena(bytes: usize) -> *mut u8 {
     let at = unsafe { System.alloc(layout) };
     assert!(!at.is_null(), "there is memory");
     // All of it is touched beforehand, as the engine's is.
-    // SAFETY: as long as that, and nobody else's.
+    // SAFETY: as long as that, and no other code has it.
     unsafe { at.write_bytes(1, bytes) };
     at
 }
@@ -162,7 +162,7 @@ pub(crate) type Talc = Global<TalcLock<spin::Mutex<()>, Manual>>;
 /// `talc` behind a spin lock.
 pub(crate) fn talc(bytes: usize) -> Talc {
     let talc = TalcLock::new(Manual);
-    // SAFETY: the memory is as long as that, and nobody else's.
+    // SAFETY: the memory is as long as that, and no other code has it.
     let claimed = unsafe { talc.lock().claim(arena(bytes), bytes) };
     assert!(claimed.is_some(), "it takes the memory");
     Global(talc)
@@ -173,7 +173,7 @@ pub(crate) type Buddy = Global<LockedHeap<32>>;
 /// `buddy_system_allocator` behind its spin lock.
 pub(crate) fn buddy(bytes: usize) -> Buddy {
     let heap = LockedHeap::new();
-    // SAFETY: the memory is as long as that, and nobody else's.
+    // SAFETY: the memory is as long as that, and no other code has it.
     unsafe { heap.lock().init(arena(bytes).addr(), bytes) };
     Global(heap)
 }

@@ -20,7 +20,7 @@ use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_linux::{Host, HostError, Linux, Options};
 use std::time::Instant;
 
-/// Whose contents are nowhere.
+/// A client without contents anywhere.
 struct Nobody;
 
 impl Migrate for Nobody {

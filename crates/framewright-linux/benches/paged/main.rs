@@ -19,7 +19,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The `part`-th of a hundred parts of sorted values; not a number if there are none.
+/// The `part`-th of a hundred parts of sorted values; not a number if there are no values.
 fn part(sorted: &[f64], part: usize) -> f64 {
     let at = sorted.len().saturating_sub(1) * part / 100;
     sorted.get(at).copied().unwrap_or(f64::NAN)

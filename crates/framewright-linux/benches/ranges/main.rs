@@ -1,8 +1,8 @@
 //! What `vmalloc` and `vfree` cost on real memory.
 //!
 //! `cargo bench -p framewright-linux --bench ranges` prints nanoseconds for a pair of calls, the
-//! least and the median of 15 repetitions, and how often anything was torn down. With
-//! `-- --only NAME`, those whose names start so; with `-- --quick`, a hundredth of the calls.
+//! least and the median of 15 repetitions, and how often anything was torn down. With `-- --only
+//! NAME`, those with names that start so; with `-- --quick`, a hundredth of the calls.
 
 use framewright::frame::ZoneLayout;
 use framewright::platform::{Barrier, Fenced};
@@ -100,7 +100,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A host with membarrier, or without where the kernel has none.
+/// A host with membarrier, or without if the kernel does not have it.
 enum Either {
     Plain(HostSpace<Membarrier>),
     Fenced(HostSpace<Fenced>),

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Pages that the guest has of his own: 64 MiB.
+/// The guest's own pages: 64 MiB.
 const OWN: usize = 16_384;
 /// Rounds in which guests' calls and copies alone take turns, so that both see the same machine.
 const ROUNDS: u64 = 10;
@@ -141,7 +141,7 @@ fn calls_of(
         }
         mine[0] = index;
         let start = Instant::now();
-        // Beside nobody else no put is refused; if one is, it counts as well.
+        // Without other guests no put is refused; if one is, it counts as well.
         let _ = guest.put(key(pool, FRAMES + (n >> 20 & 0xff_ffff)), mine);
         times.puts.record(ns(start)).expect("in range");
         if !hit || gone {

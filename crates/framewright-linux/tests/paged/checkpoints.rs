@@ -132,7 +132,7 @@ impl SwapDevice for Disk {
     }
 
     fn discard(&self, slot: u64) {
-        // What lies in a slot that nothing names is anything.
+        // The contents of a slot that nothing names are undefined.
         let inner = &mut *self.inner.lock().unwrap();
         inner.cached.push((slot, [0xd15c; 512]));
     }
@@ -178,7 +178,7 @@ struct Model {
     disk: Disk,
     random: Random,
     values: u64,
-    /// What a restore may find, if anything; `None` stands for nothing.
+    /// What a restore may find; `None` stands for no checkpoint.
     may_be: Vec<Option<Saved>>,
     incarnations: u64,
     is_cut: bool,
@@ -513,7 +513,7 @@ fn forged(incarnation: u64, number: u64, pages: u64, map_sum: u64) -> PageWords 
     words.map(u64::to_le)
 }
 
-/// So many slots of nothing, but for the first two.
+/// So many empty slots, except for the first two.
 struct Sparse(u64, [PageWords; 2]);
 
 impl SwapDevice for Sparse {
@@ -553,9 +553,9 @@ fn f4_what_a_forged_header_claims_is_compared_with_the_device_first() {
             "{refused}"
         );
     }
-    // A sum that is wrong: nothing is allocated for its pages.
+    // A wrong sum: no memory is allocated for its pages.
     assert_eq!(restore(1 << 51, forged(1, 2, 1 << 24, 1)), none);
-    // A device of 8 EiB that has nothing: no memory for its slots is an error, and no abort.
+    // An empty device of 8 EiB: a lack of memory for its slots is an error, and no abort.
     let all = restore(1 << 51, forged(1, 2, 0, sum(&[])));
     assert!(matches!(all, Ok(()) | Err(RestoreError::NoMemory { .. })));
     let many = Frontswap::durable(&Sparse(u64::MAX, [[0; 512]; 2]), 1 << 60).map(drop);
@@ -596,7 +596,7 @@ fn f4_a_slot_that_a_map_has_for_two_pages_is_neither_ones() {
         lost,
     ];
     assert_eq!(all, expected);
-    // Those slots are nobody's.
+    // No page has those slots.
     for at in 0..10 {
         swap.store(&[at], &[page(100 + at)]).unwrap();
     }
@@ -617,7 +617,7 @@ fn f4_a_header_of_an_earlier_incarnation_does_not_count_though_it_is_whole_and_i
     let second = Frontswap::durable(&device, 10).unwrap();
     second.store(&[1], &[page(100)]).unwrap();
     assert_eq!(second.sync(), Ok(1));
-    // As if the device had lost the write that said it had none.
+    // As if the device had lost the write that said it had no checkpoint.
     device.write(0, &eighth).unwrap();
     let (swap, number) = Frontswap::restore(&device).unwrap();
     let mut got = [0; 512];

@@ -74,7 +74,7 @@ fn a_page_that_cannot_be_read_is_an_error_and_is_there_when_the_device_is() {
                 }
             }
         }
-        // Where the one that failed was read ahead nobody was told.
+        // If the failed page was read ahead, no thread was told.
         assert!(errors > 0 && errors <= 20, "{errors}");
         assert_eq!(paged.stats().failed, errors);
         for page in 0..200 {
@@ -186,7 +186,7 @@ fn what_is_pinned_keeps_its_frame_and_a_system_call_gets_at_it() {
         std::fs::write(&path, &bytes).unwrap();
         let mut file = std::fs::File::open(&path).unwrap();
         let address = paged.address(10).unwrap();
-        // SAFETY: pinned for writing, and nobody else's at the moment.
+        // SAFETY: pinned for writing, and no other thread uses it at the moment.
         let target = unsafe { std::slice::from_raw_parts_mut(address, 16_384) };
         std::io::Read::read_exact(&mut file, target).unwrap();
         let discarded = paged.discard(9..12, &mut host.seat().unwrap());

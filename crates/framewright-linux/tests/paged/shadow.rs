@@ -113,11 +113,11 @@ fn a_quarter_of_the_frames_is_enough_on_each_device_under_each_policy_beside_an_
                 }
                 let ram = Arc::clone(host.ram_shared());
                 let paged = Paged::new(ram, swap, PAGES / 4).unwrap();
-                // An owner who puts back copies the guests' dirty pages there first.
+                // An owner that puts back copies the guests' dirty pages there first.
                 let ordinary = Mutex::new(Ordinary::beside(512));
                 served(&host, &paged, || {
                     all_threads(&paged, 3000, || {
-                        // The owner fills what he took: nobody may get that for a page.
+                        // The owner fills what it took: no thread may get that for a page.
                         for frames in [512, 64, 7, 1] {
                             let run = if policy == Some(put_back) {
                                 let supply = &mut *ordinary.lock().unwrap();
@@ -326,7 +326,7 @@ fn no_write_is_lost_while_its_page_moves_or_is_saved_or_goes() {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        // Each time beside users who are at work.
+                        // Each time while users are at work.
                         let seen = rounds.load(Relaxed);
                         while rounds.load(Relaxed) < seen + 2 && losers.load(Relaxed) == 0 {
                             std::thread::yield_now();

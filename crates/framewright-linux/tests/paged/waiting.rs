@@ -1,4 +1,4 @@
-//! Who wants a frame waits for the page in it.
+//! A caller that wants a frame waits for the page in it.
 
 use crate::machine::{host, load, served, store};
 use framewright::Frame;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A device whose writes wait until they are let through.
+/// A device with writes that wait until they are let through.
 struct Held<'d> {
     device: &'d dyn SwapDevice,
     is_open: Mutex<bool>,
@@ -83,7 +83,8 @@ fn who_wants_a_frame_empty_waits_until_its_page_is_swapped_out() {
             while !is_waiting.load(Relaxed) {
                 thread::yield_now();
             }
-            // Who does not wait is done by then; who comes later finds it written, and says so.
+            // A thread that does not wait is done by then; one that comes later finds it written,
+            // and reports that.
             thread::sleep(Duration::from_millis(20));
             is_free.store(true, Relaxed);
             *device.is_open.lock().unwrap() = true;

@@ -75,7 +75,7 @@ pub const CLAUSES: &[Clause] = &[
 
 pub(super) const NEEDS_ONLY_FRAMES: &str = "a put needs nothing but frames";
 const NO_POOL: Verdict = Verdict::NotChecked("there is no such pool");
-const NOBODY: Verdict = Verdict::NotChecked("nobody is let in during a copy");
+const NOBODY: Verdict = Verdict::NotChecked("no thread is let in during a copy");
 const POISON: u64 = 0xdead_beef_dead_beef;
 
 type Checked = Result<(), Verdict>;
@@ -104,7 +104,7 @@ fn open(house: &mut dyn House, pages: Pages) -> Result<PoolId, Verdict> {
     house.open_pool(pages).ok_or(NO_POOL)
 }
 
-/// Puts a page, which has room.
+/// Puts a page, for which there is room.
 fn put(house: &mut dyn House, key: Key, page: &PageWords) -> Checked {
     let put = house.store().put(key, page);
     put.map_err(|reason| {
@@ -112,7 +112,7 @@ fn put(house: &mut dyn House, key: Key, page: &PageWords) -> Checked {
     })
 }
 
-/// What a get returns: whose page, if any; a torn one breaks S5 and every other clause.
+/// The stamp of the page that a get returns, if any; a torn page breaks S5 and every other clause.
 fn get(house: &mut dyn House, key: Key) -> Result<Option<u64>, Verdict> {
     let mut out = [POISON; 512];
     if !house.store().get(key, &mut out) {
@@ -198,7 +198,7 @@ fn last_put(house: &mut dyn House) -> Checked {
 fn misses(house: &mut dyn House) -> Checked {
     let pool = open(house, Pages::Staying)?;
     let frames = house.frames();
-    // Three times as many pages as there are frames: some are gone.
+    // Three times as many pages as there are frames, so some are gone.
     let mut gone = Vec::new();
     for index in 0..3 * frames {
         let _ = house.store().put(key(pool, 0, index), &page(index));
@@ -248,7 +248,7 @@ fn whole(house: &mut dyn House) -> Checked {
             house.release(run);
         }
         if get(house, key(pool, 0, 0))?.is_some() {
-            return broken("a page is found whose frame an owner had");
+            return broken("a page is found although an owner had its frame");
         }
     }
     Ok(())
@@ -376,7 +376,7 @@ fn no_frame_lost(house: &mut dyn House) -> Checked {
         let run = if !beside_a_put {
             house.take(frames / 2)
         } else if house.during_next_copy(Event::Take(frames / 2, POISON)) {
-            // A key that is there already: its old page and its new one are released once each.
+            // A key that exists already: its old page and its new one are released once each.
             let _ = house.store().put(key(pool, 0, frames - 1), &page(1));
             match house.outcome() {
                 Some(Outcome::Taken(run)) => run,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// What the one at work and the one who is let in say to each other.
+/// What the working thread and the one that is let in tell each other.
 #[derive(Default)]
 struct Talk {
     armed: Option<Event>,
@@ -17,7 +17,7 @@ struct Talk {
     is_over: bool,
 }
 
-/// Frames, copied in two halves; between them somebody may be let in.
+/// Frames that are copied in two halves; another thread may be let in between them.
 struct Halves {
     frames: Vec<[AtomicU64; 512]>,
     talk: Mutex<Talk>,
@@ -35,7 +35,7 @@ impl Halves {
         talk.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In the middle of a copy.
+    /// Called in the middle of a copy.
     fn let_in(&self) {
         let mut talk = self.talk();
         let Some(event) = talk.armed.take() else {
@@ -45,7 +45,7 @@ impl Halves {
         (talk.is_running, talk.is_waiting) = (true, false);
         drop(talk);
         self.changed.notify_all();
-        // He ends, or he waits for this copy.
+        // The other thread ends, or waits for this copy.
         drop(self.wait_while(|talk| talk.is_running && !talk.is_waiting));
     }
 
@@ -140,7 +140,7 @@ impl House for Rooms<'_, '_, '_> {
     }
 }
 
-/// Whoever is let in, on a thread of his own.
+/// The thread that is let in.
 fn other(reserve: &Whole<'_, '_>, halves: &Halves) {
     halves.other.get_or_init(|| thread::current().id());
     let mut guest = reserve.guest(CpuId(1)).expect("the second seat");
@@ -180,7 +180,7 @@ fn other(reserve: &Whole<'_, '_>, halves: &Halves) {
     }
 }
 
-/// Ends the other one, also when the work panics.
+/// Ends the other thread, even if the work panics.
 struct Over<'h>(&'h Halves);
 
 impl Drop for Over<'_> {
@@ -190,7 +190,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Runs `work` in the engine's reserve of so many frames, with somebody who can be let in during a copy.
+/// Runs `work` in the engine's reserve of so many frames, with a thread that can be let in during a
+/// copy.
 ///
 /// # Panics
 /// If a reserve cannot have so many frames.

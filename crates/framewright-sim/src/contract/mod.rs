@@ -3,24 +3,24 @@
 //! ```text
 //!     CLAUSES ──each on a new house──▶ House ── store() ─────────────▶ puts, gets, invalidations
 //!                                        ├──── take(), release() ───▶ an owner
-//!                                        └──── during_next_copy() ──▶ somebody else, in the middle of a copy
+//!                                        └──── during_next_copy() ──▶ another thread, in the middle of a copy
 //! ```
 //!
-//! A [`House`] is a store with an owner beside it. The engine's is [`in_reserve`]; whoever wants to know which
-//! clauses another store keeps writes one for it and calls [`verdicts`]. What a house cannot do, such as
-//! to let somebody in during a copy, leaves the clauses that need it [unchecked](Verdict::NotChecked), and
-//! does not pass for kept.
+//! A [`House`] is a store with an owner beside it. The engine's is [`in_reserve`]. To learn which
+//! clauses another store keeps, write a house for it and call [`verdicts`]. What a house cannot do,
+//! such as letting another thread in during a copy, leaves the clauses that need it
+//! [unchecked](Verdict::NotChecked), and these do not count as kept.
 //!
 //! S1 to S8 are the [contract's](framewright::reserve::contract); O1 to O4 are what owners and guests may expect
 //! of the area that the store is in.
 //!
-//! [`poison`] holds a store to the same with guests and owners on threads, at any length.
+//! [`poison`] holds a store to the same contract with guests and owners on threads, at any length.
 //!
-//! What is known to be wrong with the proposal's code (read in it; GCMA v2 of 2015) is found by: an object's
-//! invalidation that does nothing, S7; a store that is refused and leaves the older copy, S2; a retry that
-//! isolates frames beyond the request, and a second release when a key is stored again during a take, O1;
-//! frames owned twice, O2; a frame that is an owner's while a store copies into it, O3; a guest that can only
-//! evict its own and never enters, O4.
+//! The checks find the faults that are known of the proposal's code (from reading it; GCMA v2 of
+//! 2015): an object's invalidation that does nothing, S7; a store that is refused and leaves the
+//! older copy, S2; a retry that isolates frames beyond the request, and a second release when a key
+//! is stored again during a take, O1; frames owned twice, O2; a frame that an owner has while a
+//! store copies into it, O3; a guest that can only evict its own pages and never enters, O4.
 
 mod clauses;
 mod house;
@@ -34,7 +34,7 @@ use framewright::platform::PageWords;
 use framewright::reserve::{Key, PoolId, Store};
 use std::fmt;
 
-/// What pages a pool is for.
+/// The kind of a pool's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
     /// A get takes them away (S4).
@@ -45,7 +45,7 @@ pub enum Pages {
     Dirty,
 }
 
-/// What somebody else does while a page is copied.
+/// What another thread does while a page is copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Forgets a page.
@@ -60,23 +60,23 @@ pub enum Event {
     Take(u64, u64),
 }
 
-/// What came of an [`Event`].
+/// The result of an [`Event`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// An invalidation has returned.
     Done,
     /// Whether a page was stored.
     Stored(bool),
-    /// What an owner has now.
+    /// The run that an owner has now.
     Taken(Option<Run>),
 }
 
 /// A store with an owner beside it. New for each clause.
 pub trait House {
-    /// How many frames the area has that the store is in.
+    /// How many frames the store's area has.
     fn frames(&self) -> u64;
 
-    /// Opens a pool; `None` if the store has none for such pages.
+    /// Opens a pool; `None` if the store has no pool for such pages.
     fn open_pool(&mut self, pages: Pages) -> Option<PoolId>;
 
     /// The store.
@@ -85,26 +85,26 @@ pub trait House {
     /// An owner takes a run of so many frames.
     fn take(&mut self, frames: u64) -> Option<Run>;
 
-    /// He gives it back.
+    /// The owner gives it back.
     fn release(&mut self, run: Run);
 
-    /// Whether every word of his run is `word`.
+    /// Whether every word of the owner's run is `word`.
     fn is_filled(&self, run: Run, word: u64) -> bool;
 
-    /// Has somebody else do `event` in the middle of the next copy of a page, as far as it gets there without waiting for
-    /// the copy's end. `false` if nobody can.
+    /// Has another thread do `event` in the middle of the next copy of a page, as far as it gets
+    /// there without waiting for the copy's end. `false` if that is not possible.
     fn during_next_copy(&mut self, event: Event) -> bool {
         let _ = event;
         false
     }
 
-    /// What came of it, when it has ended. `None` if there was no copy.
+    /// The result of that event, when it has ended. `None` if there was no copy.
     fn outcome(&mut self) -> Option<Outcome> {
         None
     }
 
-    /// Has the next put fail for want of something other than frames, such as memory for an entry. `false` if it needs
-    /// nothing else.
+    /// Has the next put fail for want of something other than frames, such as memory for an entry.
+    /// `false` if it needs only frames.
     fn starve_next_put(&mut self) -> bool {
         false
     }
@@ -125,9 +125,9 @@ pub struct Clause {
 pub enum Verdict {
     /// It does.
     Kept,
-    /// It does not: what was seen.
+    /// It does not; with what was seen.
     Broken(String),
-    /// The house cannot do what the check takes.
+    /// The house cannot do what the check needs.
     NotChecked(&'static str),
 }
 
@@ -151,7 +151,7 @@ impl Clause {
     }
 }
 
-/// The verdict of each clause; `within` calls what it is handed with a new house.
+/// The verdict of each clause; `within` calls its argument with a new house.
 pub fn verdicts(
     mut within: impl FnMut(&mut dyn FnMut(&mut dyn House)),
 ) -> Vec<(&'static Clause, Verdict)> {
@@ -163,13 +163,13 @@ pub fn verdicts(
     CLAUSES.iter().map(verdict).collect()
 }
 
-/// A page that says in every word whose it is; it is no repeated word.
+/// A page that carries its stamp in every word; it is no repeated word.
 #[must_use]
 pub fn page(stamp: u64) -> PageWords {
     std::array::from_fn(|n| stamp << 16 | n as u64)
 }
 
-/// Whose page it is; `None` if it is of two, or nobody's.
+/// The stamp of a page; `None` if the page is a mix, or has none.
 #[must_use]
 pub fn stamp(page: &PageWords) -> Option<u64> {
     let stamp = page[0] >> 16;
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Stores whatever it is given in a map, with one of the faults.
+    /// Stores everything in a map, with one of the faults.
     struct Careless {
         pages: std::collections::BTreeMap<(u16, u64, u64), PageWords>,
         closed: Vec<PoolId>,
@@ -276,7 +276,7 @@ mod tests {
         }
 
         fn take(&mut self, frames: u64) -> Option<Run> {
-            // An owner who always gets the same frames.
+            // An owner that always gets the same frames.
             Run::new(framewright::Frame(0), frames).filter(|_| frames <= 16)
         }
 

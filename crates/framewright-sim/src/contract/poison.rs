@@ -1,23 +1,26 @@
-//! The poison test: guests, owners and a cleaner at once, on threads, with every word looked at.
+//! The poison test: guests, owners and a cleaner at once, on threads, with every word checked.
 //!
 //! ```text
-//!     guest ──put, get, invalidate──▶ Site ◀──take, release── owner: fills what he took, and looks at it
-//!       │ knows what each of its                                      again before he gives it back
+//!     guest ──put, get, invalidate──▶ Site ◀──take, release── owner: fills what it took, and checks it
+//!       │ knows what each of its                                      before it gives it back
 //!       │ pages was put as last ◀──── versions on the device ◀──── cleaner
 //! ```
 //!
-//! Each page says in every word whose it is and which version, so whatever a guest gets that is not what it put last
-//! is seen. What is looked at, by the letters of the [engine's reserve](framewright::reserve):
+//! Each page carries its name and its version in every word, so the test notices every page that a
+//! guest gets and did not put last. It checks, by the letters of the [engine's
+//! reserve](framewright::reserve):
 //!
-//! - C2: a frame is one owner's at a time, and O3: nobody writes to it meanwhile;
+//! - C2: a frame has one owner at a time, and O3: no other thread writes to it meanwhile;
 //! - C3: a reservation is had each time;
-//! - C4, C5: a get returns what was put last, whole, or nothing, and then nothing until the next put;
+//! - C4, C5: a get returns what was put last, whole, or nothing, and then nothing until the next
+//!   put;
 //! - C6: what was invalidated, by page, object or pool, is not found;
 //! - C7: a dirty page is found, unless the cleaner has written this version.
 //!
-//! A [`Site`] is what has a store and owners; the engine's on real memory is in the tests of `framewright-linux`, and
-//! the proposal's is in the laboratory. Calls with one key are one thread's (S8). What each thread asks for is the
-//! seed's; what comes between, and so the report's numbers, is the machine's.
+//! A [`Site`] has a store and owners. The engine's on real memory is in the tests of
+//! `framewright-linux`, and the proposal's is in the laboratory. One thread makes all calls with
+//! one key (S8). The seed decides what each thread asks for; the machine decides the order, and so
+//! the numbers of the report.
 
 use super::{page, stamp};
 use crate::{Difference, Random};
@@ -50,7 +53,7 @@ impl PoolPlan {
     }
 }
 
-/// What has a store for guests, and owners; shared by all threads.
+/// A store for guests, with owners; shared by all threads.
 pub trait Site: Sync {
     /// The frames that owners may get.
     fn frames(&self) -> Run;
@@ -61,46 +64,47 @@ pub trait Site: Sync {
     /// Opens the `nth` of those for a guest; `None` if it cannot be had.
     fn open_pool(&self, nth: usize) -> Option<PoolId>;
 
-    /// The store as the `nth` guest has it: asked for once, on the guest's thread.
+    /// The `nth` guest's store: asked for once, on the guest's thread.
     fn guest(&self, nth: u16) -> Box<dyn Store + '_>;
 
     /// The `nth` owner: asked for once, on the owner's thread.
     fn owner(&self, nth: u16) -> Box<dyn Owner + '_>;
 
-    /// Has up to `pages` dirty pages written: calls `write` with each one's key and contents, which says whether it is
-    /// on its device now.
+    /// Has up to `pages` dirty pages written: calls `write` with the key and contents of each,
+    /// which returns whether the page is on its device now.
     fn clean(&self, pages: u64, write: &mut dyn FnMut(&Key, &PageWords) -> bool) {
         let _ = (pages, write);
     }
 
-    /// Writes `word` into every word of a frame, which is an owner's.
+    /// Writes `word` into every word of a frame that an owner has.
     fn fill(&self, frame: Frame, word: u64);
 
     /// Whether every word of a frame is `word`.
     fn is_filled(&self, frame: Frame, word: u64) -> bool;
 }
 
-/// Whoever takes runs.
+/// An owner: it takes runs.
 pub trait Owner {
     /// A run of so many frames, the first at a multiple of `align`; `None` if there is none.
     fn take(&mut self, frames: u64, align: u64) -> Option<Run>;
 
-    /// How many reservations he has.
+    /// How many reservations it has.
     fn reservations(&self) -> usize {
         0
     }
 
-    /// Takes the `nth` of them, which he does not have at the moment; `None` breaks C3.
+    /// Takes the `nth` of them, which it does not have at the moment; `None` breaks C3.
     fn take_reserved(&mut self, nth: usize) -> Option<Run> {
         let _ = nth;
         None
     }
 
-    /// Gives back what he took, or a part of what was not reserved. Whether that could be.
+    /// Gives back what it took, or a part of what was not reserved. Returns whether that was
+    /// possible.
     fn release(&mut self, run: Run) -> bool;
 }
 
-/// How long it goes on, and with whom.
+/// How long the test goes on, and with how many threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// What all threads' random numbers come from.
@@ -115,14 +119,14 @@ pub struct Plan {
     pub pages: u64,
 }
 
-/// What was done, and nothing of it was wrong.
+/// What was done, without any error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Pages stored.
     pub stored: u64,
     /// Puts that were refused.
     pub refused: u64,
-    /// Gets that found a page, each of which was looked at.
+    /// Gets that found a page, each of which was checked.
     pub hits: u64,
     /// Gets that found none.
     pub misses: u64,
@@ -165,9 +169,10 @@ impl Report {
 const OBJECTS: u64 = 3;
 /// Runs that an owner has at a time.
 const HELD: usize = 4;
-/// Rounds of each owner and of the cleaner at least, also where the guests are done before they begin.
+/// The fewest rounds of each owner and of the cleaner, even if the guests are done before they
+/// begin.
 const ROUNDS_MIN: u64 = 200;
-/// What owners write, but for the low bits: no word of a page of a guest's.
+/// What owners write, except for the low bits: no word of a guest's page has this value.
 const POISON: u64 = 0xdead_beef_dead_0000;
 /// The low bits of a page of one repeated word.
 const REPEATED: u64 = 0xffff;
@@ -203,7 +208,7 @@ impl Name {
         }
     }
 
-    /// Whose page it is; `None` if it is of two, torn, or an owner's.
+    /// The name on a page; `None` if the page is a mix, torn, or an owner's.
     fn read(page: &PageWords) -> Option<Self> {
         let stamp = match page[0] & REPEATED {
             REPEATED => page.iter().all(|w| *w == page[0]).then_some(page[0] >> 16),
@@ -220,7 +225,7 @@ struct Shared<'s> {
     pools: Vec<PoolPlan>,
     /// The version of each page on the device.
     device: Vec<AtomicU64>,
-    /// Whether a frame is an owner's.
+    /// Whether an owner has each frame.
     owned: Vec<AtomicBool>,
     guests_left: AtomicU64,
     is_over: AtomicBool,
@@ -236,7 +241,7 @@ impl Shared<'_> {
         self.is_over.store(true, Relaxed);
     }
 
-    /// Whether owners and the cleaner, after so many rounds, have another one.
+    /// Whether owners and the cleaner, after so many rounds, do another one.
     fn goes_on(&self, rounds: u64) -> bool {
         let is_wanted = rounds < ROUNDS_MIN || self.guests_left.load(Relaxed) > 0;
         is_wanted && !self.is_over.load(Relaxed)
@@ -259,10 +264,10 @@ impl Shared<'_> {
     }
 }
 
-/// What an owner has: the run, what it is filled with, and which reservation it is.
+/// What an owner has: the run, the word that it is filled with, and which reservation it is.
 type Held = (Run, u64, Option<usize>);
 
-/// Looks at what an owner has, and gives it back, in two parts where that may be.
+/// Checks an owner's run, and gives it back, in two parts where that is possible.
 fn give_back(shared: &Shared<'_>, owner: &mut dyn Owner, held: Held) {
     let (run, word, reserved) = held;
     let first = shared.site.frames().start().0;
@@ -311,7 +316,7 @@ fn owner(shared: &Shared<'_>, nth: u16) {
         let run = match reserved {
             Some(which) => owner.take_reserved(which),
             None => {
-                // As many short ones as long ones.
+                // As many short runs as long ones.
                 let most = frames.frames() >> (2 + random.below(8));
                 owner.take(1 + random.below(most.max(1)), 1 << random.below(4))
             }
@@ -382,13 +387,14 @@ fn cleaner(shared: &Shared<'_>) {
     shared.add(&report);
 }
 
-/// Guests, owners and a cleaner on `site`, each on a thread of its own, until the guests have done so many operations.
+/// Runs guests, owners and a cleaner on `site`, each on a thread of its own, until the guests have
+/// done so many operations.
 ///
 /// # Errors
 /// The first thing that was wrong.
 ///
 /// # Panics
-/// If the engine does, or `plan` has a number that cannot be.
+/// If the engine does, or `plan` has an impossible number.
 pub fn run(site: &dyn Site, plan: &Plan) -> Result<Report, Difference> {
     let pools = site.pools();
     let in_range = (1..=16).contains(&plan.guests) && (1..=1 << 16).contains(&plan.pages);
@@ -441,7 +447,7 @@ mod tests {
         Owner,
     }
 
-    /// Has nothing, and one of its threads does not come to work.
+    /// Has no such thing, and one of its threads does not start.
     struct Broken(Fails);
 
     impl Site for Broken {

@@ -1,10 +1,10 @@
-//! What the mixtures of all kinds draw alike.
+//! What the mixtures of all kinds draw in the same way.
 //!
 //! Which numbers are taken from `random`, and in which order, is part of what a seed means.
 
 use crate::Random;
 
-/// One of so many CPUs.
+/// One of `cpus` CPUs.
 pub fn cpu(random: &mut Random, cpus: u16) -> u16 {
     random.below(u64::from(cpus)) as u16
 }
@@ -16,7 +16,7 @@ pub fn is_request(random: &mut Random, nth: u64, phase_ops: u64) -> bool {
     random.chance([75, 52, 20, 45][phase as usize])
 }
 
-/// A length that is seldom asked for: none, nearly 2^64, a power of two, or about `all` there is.
+/// An unusual length: zero, nearly 2^64, a power of two, or about `all` there is.
 pub fn odd_length(random: &mut Random, all: u64) -> u64 {
     match random.below(6) {
         0 => 0,
@@ -26,7 +26,7 @@ pub fn odd_length(random: &mut Random, all: u64) -> u64 {
     }
 }
 
-/// An alignment that is seldom asked for: any power of two, or none of them.
+/// An unusual alignment: any power of two, or a number that is none.
 pub fn odd_alignment(random: &mut Random) -> u64 {
     match random.below(4) {
         0 => random.bits() >> random.below(64),

@@ -15,9 +15,9 @@
 //! - [`Pair`] for the two of them while they run. An operation that the engine and the model answer
 //!   differently is a [`Difference`]; so is a panic. Its CPUs' seats are [`Seats`].
 //!
-//! An operation must mean something in every state (`pick` is a live thing modulo the number of live
-//! ones, and nothing where there are none): only so is any part of a sequence a sequence, which is
-//! what makes it short. What the mixtures draw alike is in [`draw`].
+//! An operation must have a meaning in every state (`pick` is a live thing modulo the number of
+//! live ones, and has no effect if there are none): only so is any part of a sequence a sequence,
+//! which allows it to be shortened. [`draw`] has what the mixtures draw in the same way.
 
 pub mod draw;
 mod seats;
@@ -43,14 +43,14 @@ pub struct Cadence {
 }
 
 impl Cadence {
-    /// All after each operation.
+    /// Everything after each operation.
     pub const EACH: Self = Self {
         compare_every: 1,
         verify_every: 1,
     };
 
     /// So seldom that it does not dominate the time: counters each 32 operations, everything each
-    /// as many as there are pieces, frames or pages, to verify.
+    /// time as many operations passed as there are pieces, frames or pages, to verify.
     #[must_use]
     pub const fn sparse(pieces: u64) -> Self {
         Self {
@@ -60,16 +60,16 @@ impl Cadence {
     }
 }
 
-/// What is run, as plain data: layouts, policies and the mixture of operations. A seed makes it a
-/// sequence, so that a name and a `u64` repeat a run.
+/// What a run is made of, as plain data: layouts, policies and the mixture of operations. A seed
+/// turns it into a sequence, so a name and a `u64` repeat a run.
 pub trait Subject: Copy {
     /// One operation, as plain data.
     type Op: Copy + PartialEq + Debug;
 
-    /// What the engine runs on: the [`Machine`], and what else it is handed.
+    /// The platform of the engine: the [`Machine`], and what else the engine is handed.
     type Platform;
 
-    /// The option with which the example `model` runs this kind; none for the usual one.
+    /// The option with which the example `model` runs this kind; `None` for the usual one.
     const OPTION: Option<&'static str>;
 
     /// The cases that every check runs.
@@ -81,26 +81,26 @@ pub trait Subject: Copy {
     /// How often engine and model are compared.
     fn cadence(&mut self) -> &mut Cadence;
 
-    /// The same, checked so seldom that it does not dominate the time: mostly
+    /// The same, checked so seldom that this does not dominate the time: mostly
     /// [`Cadence::sparse`].
     #[must_use]
     fn sparse(self) -> Self;
 
-    /// The `nth` operation of a sequence, counted from 1, by the numbers of `random` and nothing
-    /// else.
+    /// The `nth` operation of a sequence, counted from 1, from the numbers of `random` alone.
     fn op(&self, random: &mut Random, nth: u64) -> Self::Op;
 
-    /// Operations that may do instead of `op` in a sequence that is made short, the simplest first:
-    /// fewer frames, the first CPU. Each must be simpler in some order that ends; none is.
+    /// Operations that may replace `op` in a sequence that is being shortened, the simplest first:
+    /// fewer frames, the first CPU. Each must be simpler in some order that ends; by default there
+    /// are none.
     fn simpler(&self, op: Self::Op) -> Vec<Self::Op> {
         let _ = op;
         Vec::new()
     }
 
-    /// A new platform, on which nothing fails.
+    /// A new platform, on which no call fails.
     fn platform(&self) -> Self::Platform;
 
-    /// The machine of a platform, whose n-th call can be made to fail.
+    /// The machine of a platform. Its n-th call can be made to fail.
     fn machine(platform: &Self::Platform) -> &Machine;
 
     /// Runs a sequence on engine and model: sets both up, and leaves the rest to [`in_step`].
@@ -129,7 +129,7 @@ pub trait Subject: Copy {
         self
     }
 
-    /// The sequence of that seed; it never ends.
+    /// The sequence for that seed; it never ends.
     fn ops(self, seed: u64) -> impl Iterator<Item = Self::Op> {
         let (mut random, mut nth) = (Random::new(seed), 0);
         std::iter::from_fn(move || {
@@ -144,68 +144,69 @@ pub trait Pair {
     /// One operation.
     type Op;
 
-    /// The machine, whose faults happen during operations only.
+    /// The machine. Its faults happen only during operations.
     fn machine(&self) -> &Machine;
 
-    /// What has been done so far; [`in_step`] counts the operations and, unless
-    /// [`step_or_fault`](Self::step_or_fault) is written anew, the faults. The rest is the pair's.
+    /// What has been done so far. [`in_step`] counts the operations and, unless
+    /// [`step_or_fault`](Self::step_or_fault) is overridden, the faults. The pair counts the rest.
     fn summary(&mut self) -> &mut Summary;
 
-    /// Before the first operation: what cannot be done before engine and model stand side by side.
+    /// Runs before the first operation, for what needs engine and model side by side.
     ///
     /// # Errors
-    /// In what they differ.
+    /// The difference.
     fn begin(&mut self) -> Result<(), Difference> {
         Ok(())
     }
 
-    /// One operation on both; what the engine says and does must be what the model can.
+    /// Runs one operation on both; the engine's answer and its actions must be among those that the
+    /// model allows.
     ///
     /// # Errors
-    /// In what they differ.
+    /// The difference.
     fn step(&mut self, op: Self::Op) -> Result<(), Difference>;
 
     /// Compares the engine's counters with the expected ones; cheap.
     ///
     /// # Errors
-    /// In what they differ.
+    /// The difference.
     fn compare_counters(&mut self) -> Result<(), Difference>;
 
     /// Compares everything that can be, the engine's own `verify` included.
     ///
     /// # Errors
-    /// In what they differ.
+    /// The difference.
     fn verify(&mut self) -> Result<(), Difference>;
 
     /// The law of every allocator: frees everything, after which all must be as at first.
     ///
     /// # Errors
-    /// In what it is not.
+    /// The deviation.
     fn free_everything(&mut self) -> Result<(), Difference>;
 
     /// After each operation: whether the platform was used as it may be.
     ///
     /// # Errors
-    /// How it was misused.
+    /// The misuse.
     fn check_platform(&self) -> Result<(), Difference> {
         Ok(())
     }
 
-    /// Right after an operation in which a call of the platform's failed: everything must be as if
-    /// the call had never been.
+    /// Runs right after an operation in which a call of the platform failed: everything must be as
+    /// if the call had never been.
     ///
     /// # Errors
-    /// In what they differ.
+    /// The difference.
     fn compare_after_fault(&mut self) -> Result<(), Difference> {
         self.compare_counters()?;
         self.verify()
     }
 
-    /// One operation, in which a call of the platform's may be made to fail. It is to be written
-    /// anew only where a failure is a panic that unwinds the operation.
+    /// Runs one operation, in which a call of the platform may be made to fail. To be overridden
+    /// only where a failure is a panic that unwinds the operation.
     ///
     /// # Errors
-    /// In what they differ.
+    /// The difference.
     fn step_or_fault(&mut self, op: Self::Op) -> Result<(), Difference> {
         let had_fault = self.machine().has_fault();
         self.step(op)?;

@@ -12,7 +12,7 @@ impl<T> fmt::Debug for Seats<T> {
 }
 
 impl<T> Seats<T> {
-    /// So many CPUs, of which none has its seat yet.
+    /// Seats for so many CPUs, none of which has its seat yet.
     #[must_use]
     pub fn new(cpus: u16) -> Self {
         Self((0..cpus).map(|_| None).collect())
@@ -24,10 +24,10 @@ impl<T> Seats<T> {
         self.0.len() as u16
     }
 
-    /// From here on `cpu` runs on the machine; its seat.
+    /// Lets `cpu` run on the machine from here on. Returns its seat.
     ///
     /// # Panics
-    /// If it has none: between operations every CPU has.
+    /// If it has no seat: between operations every CPU has one.
     pub fn run_on(&mut self, machine: &Machine, cpu: u16) -> &mut T {
         machine.run_on(CpuId(cpu));
         self.0[usize::from(cpu)]
@@ -35,10 +35,10 @@ impl<T> Seats<T> {
             .expect("every CPU has its seat between operations")
     }
 
-    /// A CPU's seat, whichever CPU runs.
+    /// A CPU's seat, whichever CPU is running.
     ///
     /// # Panics
-    /// If it has none: between operations every CPU has.
+    /// If it has no seat: between operations every CPU has one.
     #[must_use]
     pub fn of(&self, cpu: u16) -> &T {
         self.0[usize::from(cpu)]
@@ -46,12 +46,12 @@ impl<T> Seats<T> {
             .expect("every CPU has its seat between operations")
     }
 
-    /// The CPU has that seat now.
+    /// Gives the CPU that seat.
     pub fn put(&mut self, cpu: u16, seat: T) {
         self.0[usize::from(cpu)] = Some(seat);
     }
 
-    /// Gives a CPU's seat back to the engine, where it has one.
+    /// Gives a CPU's seat back to the engine, if it has one.
     pub fn give_back(&mut self, cpu: u16) {
         self.0[usize::from(cpu)] = None;
     }

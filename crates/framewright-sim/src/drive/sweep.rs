@@ -3,8 +3,8 @@ use crate::Call;
 use crate::difference::{Finding, Summary};
 use crate::shrink::{shrink, simplify};
 
-/// Runs the first `ops` operations of `case` with `seed` on engine and model; what differs is made
-/// short and explained, with the command that repeats it.
+/// Runs the first `ops` operations of `case` with `seed` on engine and model. A sequence that
+/// differs is shortened and explained, with the command that repeats it.
 ///
 /// # Errors
 /// The explanation.
@@ -26,7 +26,7 @@ pub fn check<S: Subject>(case: &S, seed: u64, ops: usize) -> Result<Summary, Str
     })
 }
 
-/// Makes a sequence that differs short, and writes it down with its difference.
+/// Shortens a sequence that differs, and writes it down with its difference.
 pub(crate) fn explain<S: Subject>(case: &S, ops: &[S::Op], finding: &Finding) -> String {
     let thorough = case.checked(Cadence::EACH);
     let again = |ops: &[S::Op]| thorough.run(&thorough.platform(), ops.iter().copied());
@@ -34,7 +34,7 @@ pub(crate) fn explain<S: Subject>(case: &S, ops: &[S::Op], finding: &Finding) ->
     let dropped = shrink(ops, fails);
     let mut short = simplify(&dropped, |&op| thorough.simpler(op), fails);
     if short != dropped {
-        // What has become simpler may no longer need the others.
+        // Items that have become simpler may no longer need the others.
         short = shrink(&short, fails);
     }
     let last = again(&short).map_or_else(|short| short.difference, |_| finding.difference.clone());
@@ -77,16 +77,16 @@ pub struct Failures {
     pub calls: u64,
     /// How many of them were made to fail, each in a run of its own.
     pub runs: u64,
-    /// How many of those failed during an operation. Fewer than `runs`, where some calls are made
-    /// by what frees everything at the end, when nothing fails any more.
+    /// How many of those failed during an operation. Fewer than `runs` if some calls are made by
+    /// the freeing of everything at the end, when calls no longer fail.
     pub met: u64,
 }
 
 /// Runs the first `ops` operations of `case` with `seed` as often as they make such calls, at most
-/// `runs_max` times, with another one failing each time; and once before with none.
+/// `runs_max` times, with another call failing each time; and once before without a failure.
 ///
 /// # Errors
-/// The first difference, or that there is no such call at all: then nothing was checked.
+/// The first difference, or that there is no such call at all, so that nothing was checked.
 pub fn each_failure<S: Subject>(
     case: &S,
     call: Call,

@@ -17,13 +17,13 @@ enum Op {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fault {
     Nothing,
-    /// Of more than six litres one is lost.
+    /// It loses one litre of more than six.
     Leak,
     /// A fill that fails has filled already.
     Half,
     /// Seven litres at once are too much for it.
     Burst,
-    /// A litre is left in it when it is emptied the last time.
+    /// It keeps a litre when it is emptied the last time.
     Rest,
 }
 
@@ -33,7 +33,7 @@ struct Case {
     cadence: Cadence,
 }
 
-/// A machine, and how often what was compared.
+/// A machine, and how often each comparison was made.
 struct Yard {
     machine: Machine,
     compared: Cell<u32>,

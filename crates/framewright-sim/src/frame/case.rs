@@ -5,7 +5,7 @@ use framewright::frame::ZoneLayout;
 use framewright::policy::{Config, Fallback, Label};
 use framewright::{Frame, Mobility, Order};
 
-/// What is run: a zone, its policies, and the mixture of operations.
+/// What a run is made of: a zone, its policies, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The name, for the command that repeats a run.
@@ -20,14 +20,14 @@ pub struct Case {
     pub cadence: Cadence,
 }
 
-/// How often what happens, in a thousand operations; the rest are allocations and frees.
+/// How often each kind happens, in a thousand operations; the rest are allocations and frees.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixture {
-    /// Frees of what is not allocated, not so, or not there.
+    /// Frees of frames that are not allocated, with a wrong order, or outside.
     pub misuse: u64,
     /// Partial, bulk and range operations.
     pub pieces: u64,
-    /// What is done to the zone as a whole: memory that comes and goes, isolation, labels, drains.
+    /// Operations on the zone as a whole: memory that comes and goes, isolation, labels, drains.
     pub zone: u64,
 }
 
@@ -45,7 +45,7 @@ impl Subject for Case {
             pieces: 120,
             zone: 40,
         };
-        // What is done to a large zone as a whole costs as much as thousands of other operations.
+        // Operations on a large zone as a whole cost as much as thousands of others.
         let mostly_plain = Mixture {
             misuse: 30,
             pieces: 60,
@@ -122,7 +122,8 @@ impl Subject for Case {
                 5,
                 mostly_plain,
             ),
-            // So large that its caches have stocks; and so many CPUs that not each look at the limits is due.
+            // So large that its caches have stocks; and with so many CPUs that a look at the limits
+            // is not due each time.
             case(
                 "stock",
                 0,
@@ -135,7 +136,7 @@ impl Subject for Case {
             ),
             case("many", 64, 2048, (6, 8), 8, Concentrated, 100, everything),
         ];
-        // Half of those with several CPUs refuse no order that could be made of what is cached.
+        // Half of those with several CPUs refuse no order that could be made of cached frames.
         for case in &mut cases {
             if matches!(case.name, "eight" | "holes" | "usual") {
                 case.config.stop_order_max = Order::MAX;
@@ -280,7 +281,7 @@ impl Case {
                 frames,
                 mobility: mobility(random),
             },
-            // What can never be is asked for, too.
+            // Requests that can never be served are made, too.
             9 | 10 => Op::AllocContiguous {
                 frames: match random.below(12) {
                     0 => 0,

@@ -3,12 +3,12 @@ use framewright::policy::Label;
 use framewright::{Frame, Mobility, Order};
 use std::ops::Range;
 
-/// What one frame is.
+/// The state of one frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// It does not exist.
     Absent,
-    /// Nobody has it. The model knows no caches: a cached frame is free.
+    /// It is not allocated. The model knows no caches: a cached frame is free.
     Free,
     /// An allocation of that order starts here.
     First(Order, Mobility),
@@ -35,7 +35,7 @@ pub struct FrameModel {
     max_order: Order,
     frames: Vec<State>,
     blocks: Vec<Block>,
-    /// First frames of the allocations, in no order that means anything.
+    /// First frames of the allocations, in an arbitrary order.
     live: Vec<u32>,
     /// Where each first frame stands in `live`.
     place: Vec<u32>,
@@ -46,7 +46,7 @@ pub struct FrameModel {
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// `None` for what the policy may relabel as it likes.
+    /// `None` for a label that the policy may change as it likes.
     kept: Option<Label>,
     isolated: bool,
     free: u32,
@@ -96,7 +96,7 @@ impl FrameModel {
         frame.0.wrapping_sub(self.origin) as usize
     }
 
-    /// Frames that exist and that nobody has.
+    /// Frames that exist and are not allocated.
     #[must_use]
     pub const fn free_frames(&self) -> u64 {
         self.free
@@ -132,7 +132,8 @@ impl FrameModel {
         self.live.len()
     }
 
-    /// The allocation that `pick` names: its offset, order and mobility. `None` if there is none.
+    /// The allocation that `pick` names: its offset, order and mobility. `None` if there are no
+    /// allocations.
     #[must_use]
     pub fn pick(&self, pick: u32) -> Option<(usize, Order, Mobility)> {
         let nth = (pick as usize).checked_rem(self.live.len())?;
@@ -143,7 +144,7 @@ impl FrameModel {
         }
     }
 
-    /// The state of the frame at `offset`; what is not in the zone does not exist.
+    /// The state of the frame at `offset`; a frame outside the zone does not exist.
     #[must_use]
     pub fn state(&self, offset: usize) -> State {
         self.frames.get(offset).copied().unwrap_or(State::Absent)
@@ -172,8 +173,8 @@ impl FrameModel {
             }
     }
 
-    /// Free frames that count for an order and a mobility when a failure is named. Runs are had as
-    /// single frames are.
+    /// Free frames that count for an order and a mobility when a failure is named. Runs count like
+    /// single frames.
     fn usable(&self, order: Order, mobility: Mobility) -> u64 {
         (0..self.blocks.len())
             .filter(|&block| self.may_serve(block, order, mobility))
@@ -185,7 +186,7 @@ impl FrameModel {
         offset >> self.pageblock_order..((offset + frames - 1) >> self.pageblock_order) + 1
     }
 
-    /// Whether exactly this block could be handed out to that request.
+    /// Whether exactly this block could serve that request.
     #[must_use]
     pub fn could_hand_out(&self, offset: usize, order: Order, mobility: Mobility) -> bool {
         let frames = order.frames() as usize;
@@ -202,7 +203,7 @@ impl FrameModel {
         self.frames[range].iter().all(|&state| state == State::Free)
     }
 
-    /// What a request must come to: served, or refused for that reason.
+    /// What the result of a request must be: served, or refused for that reason.
     ///
     /// # Errors
     /// Why it must fail.
@@ -219,7 +220,7 @@ impl FrameModel {
         let mut at = first;
         while at + frames <= self.frames.len() {
             let block = &self.blocks[at >> self.pageblock_order];
-            // Only to be quick: a pageblock with too few free frames has no such block.
+            // A shortcut: a pageblock with too few free frames has no such block.
             let least = (frames as u64).min(1 << self.pageblock_order);
             if u64::from(block.free) < least {
                 let next = ((at >> self.pageblock_order) + 1) << self.pageblock_order;
@@ -237,7 +238,7 @@ impl FrameModel {
         }
     }
 
-    /// The block is allocated now, whatever it was.
+    /// Allocates the block, whatever its state was.
     pub fn alloc(&mut self, offset: usize, order: Order, mobility: Mobility) {
         self.put(offset, order, mobility);
         self.allocated[mobility.index()] += order.frames();
@@ -317,7 +318,7 @@ impl FrameModel {
         self.free(offset, order).is_ok()
     }
 
-    /// The allocations that cover `frames` frames from `offset` exactly, or `None`.
+    /// The allocations that cover exactly `frames` frames from `offset` on, or `None`.
     #[must_use]
     pub fn covering(&self, offset: usize, frames: usize) -> Option<Vec<(usize, Order)>> {
         let mut found = Vec::new();
@@ -373,7 +374,7 @@ impl FrameModel {
         })
     }
 
-    /// The lowest run of free frames that serves, its first frame at a multiple of `align`.
+    /// The lowest run of free frames that serves, with its first frame at a multiple of `align`.
     ///
     /// # Errors
     /// Why there is none.
@@ -384,7 +385,7 @@ impl FrameModel {
         mobility: Mobility,
     ) -> Result<usize, AllocError> {
         // Whole blocks of the reserve for high orders never serve here; an order above the
-        // pageblocks' says so.
+        // pageblocks' expresses that.
         let whole = Order::MAX;
         if frames == 0 || !self.has_run(frames, align) {
             return Err(AllocError::Impossible);
@@ -416,7 +417,7 @@ impl FrameModel {
         frames > 0 && offset >= self.start && offset + frames <= self.end
     }
 
-    /// Makes frames exist; returns whether all were inside and absent. If not, nothing changes.
+    /// Makes frames exist. Returns whether all were inside and absent; if not, nothing changes.
     pub fn add(&mut self, offset: usize, frames: usize) -> bool {
         let can = self.is_inside(offset, frames)
             && self.frames[offset..offset + frames]
@@ -429,7 +430,7 @@ impl FrameModel {
         can
     }
 
-    /// Makes frames stop existing; returns whether all were inside and free. If not, nothing
+    /// Makes frames stop existing. Returns whether all were inside and free; if not, nothing
     /// changes.
     pub fn remove(&mut self, offset: usize, frames: usize) -> bool {
         let can = self.is_inside(offset, frames) && self.all_free(offset..offset + frames);
@@ -445,8 +446,8 @@ impl FrameModel {
         self.is_inside(block << self.pageblock_order, frames)
     }
 
-    /// Isolates pageblocks, or ends it; the allocated frames in them, or `None` if one is outside
-    /// or so already.
+    /// Isolates pageblocks, or ends that. Returns the allocated frames in them, or `None` if one is
+    /// outside or in that state already.
     pub fn set_isolated(&mut self, block: usize, blocks: usize, isolated: bool) -> Option<u64> {
         let range = block..block + blocks;
         let can = self.are_whole(block, blocks)
@@ -477,8 +478,8 @@ impl FrameModel {
         can
     }
 
-    /// Adds a pin to the pageblock of a frame, or takes one back; the pins then, or `None` if the
-    /// frame is not there or no pin is.
+    /// Adds a pin to the pageblock of a frame, or takes one back. Returns the pins then, or `None`
+    /// if the frame does not exist or there is no pin.
     pub fn set_pinned(&mut self, offset: usize, pinned: bool) -> Option<u32> {
         if !(self.start..self.end).contains(&offset) {
             return None;
@@ -506,7 +507,7 @@ impl FrameModel {
     }
 
     /// Whether a pageblock can be set aside for high orders: all of it exists and is free, and it
-    /// is neither isolated nor kept for something.
+    /// is neither isolated nor kept for another use.
     #[must_use]
     pub fn can_reserve(&self, block: usize) -> bool {
         let Block {

@@ -3,9 +3,9 @@ use framewright::policy::Label;
 
 /// One operation on a zone, as plain data.
 ///
-/// Places are offsets from the start of the first pageblock, so that one may lie outside; `pick`
-/// is an allocation, by its number modulo the number of live ones. So an operation means something
-/// in every state, and any subsequence of a sequence is one.
+/// Places are offsets from the start of the first pageblock, so one may lie outside; `pick` is an
+/// allocation, by its number modulo the number of live ones. So an operation has a meaning in every
+/// state, and any subsequence of a sequence is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(
     missing_docs,
@@ -18,20 +18,20 @@ pub enum Op {
         order: u8,
         mobility: Mobility,
     },
-    /// `Seat::free` of something live.
+    /// `Seat::free` of a live allocation.
     Free { cpu: u16, pick: u32 },
-    /// `Seat::free` of whatever is there: mostly misuse.
+    /// `Seat::free` of any place: mostly misuse.
     FreeAny { cpu: u16, at: u32, order: u8 },
-    /// `Seat::free` of something live, twice.
+    /// `Seat::free` of a live allocation, twice.
     FreeTwice { cpu: u16, pick: u32 },
-    /// `Seat::free_part` of something live: its `part`th aligned piece of `order`.
+    /// `Seat::free_part` of a live allocation: its `part`th aligned piece of `order`.
     FreePart {
         cpu: u16,
         pick: u32,
         order: u8,
         part: u32,
     },
-    /// `Seat::free_part` of whatever is there.
+    /// `Seat::free_part` of any place.
     FreePartAny { cpu: u16, at: u32, order: u8 },
     /// `Seat::alloc_bulk`.
     AllocBulk {
@@ -48,9 +48,9 @@ pub enum Op {
         count: u8,
         twice: bool,
     },
-    /// `Seat::free_range` from something live on, over `count` allocations as far as they touch.
+    /// `Seat::free_range` from a live allocation on, over `count` allocations as far as they touch.
     FreeRange { cpu: u16, pick: u32, count: u8 },
-    /// `Seat::free_range` of whatever is there.
+    /// `Seat::free_range` of any place.
     FreeRangeAny { cpu: u16, at: u32, frames: u32 },
     /// `Zone::alloc_at`.
     AllocAt {

@@ -6,7 +6,7 @@ use framewright::vrange::FrameSource;
 use framewright::{Context, Frame, Mobility, Order, Run};
 use std::cell::{Cell, RefCell};
 
-/// Somebody who has frames that he gives back when asked: a cache of clean pages, which can also be
+/// A client with frames that it gives back when asked: a cache of clean pages, which can also be
 /// moved out of the way.
 #[derive(Debug)]
 pub struct Cache<'s> {
@@ -38,7 +38,7 @@ impl<'s> Cache<'s> {
         self.frames.borrow().len() as u64
     }
 
-    /// How often it was asked to compact, and to reclaim, since this was last asked.
+    /// How often it was asked to compact, and to reclaim, since the last call of this.
     pub fn asked(&self) -> (u64, u64) {
         (self.compactions.take(), self.reclaims.take())
     }
@@ -53,19 +53,19 @@ impl<'s> Cache<'s> {
         }
     }
 
-    /// Drops up to `frames` frames: how many.
+    /// Drops up to `frames` frames. Returns how many.
     pub fn drop_some(&self, into: &mut Watched<'_, '_>, frames: u64) -> u64 {
         let frames = frames.min(self.frames());
         for _ in 0..frames {
             let mut all = self.frames.borrow_mut();
-            // Neither the oldest nor the youngest, so that what comes back is scattered.
+            // Neither the oldest nor the youngest, so that frames that come back are scattered.
             let nth = all.len() * 5 / 8;
             into.free_run(one(all.swap_remove(nth)));
         }
         frames
     }
 
-    /// An aligned block of which everything that is taken is in the cache.
+    /// An aligned block, all of whose used frames are in the cache.
     fn movable(&self, order: Order) -> Option<Vec<Frame>> {
         let frames = self.frames.borrow();
         frames.iter().find_map(|frame| {
@@ -89,7 +89,7 @@ impl Relief<Watched<'_, '_>> for Cache<'_> {
         let Some(moved) = self.movable(order) else {
             return false;
         };
-        // Nobody looks at what they hold: instead of moving it, it is dropped.
+        // No test reads their contents, so it drops them instead of moving them.
         self.frames
             .borrow_mut()
             .retain(|frame| !moved.contains(frame));
@@ -107,7 +107,7 @@ impl Relief<Watched<'_, '_>> for Cache<'_> {
         if self.ram.machine().is_hit(Call::Relief) {
             return 0;
         }
-        // As reclaim goes: what was asked for, or a batch of it.
+        // As reclaim does: as many as were asked for, or a batch.
         self.drop_some(frames, wanted.min(24))
     }
 }

@@ -7,7 +7,7 @@ use framewright::policy::Effort;
 use framewright::vrange::SpaceLayout;
 use framewright::{Addr, Context, Frame, Page};
 
-/// What is run: a machine, and the mixture of operations.
+/// What a run is made of: a machine, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The name, for the command that repeats a run.
@@ -22,16 +22,17 @@ pub struct Case {
     pub slabs_max: u64,
     /// The mixture of operations.
     pub mixture: Mixture,
-    /// Of an object's bytes each so many is written and read, besides those at its ends.
+    /// Besides those at its ends, one in this many of an object's bytes is written and read.
     pub stride: u64,
     /// How often engine and model are compared.
     pub cadence: Cadence,
 }
 
-/// How often what happens, in a thousand operations; the rest are requests and frees.
+/// How often each kind happens, in a thousand operations; the rest are requests and frees.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixture {
-    /// Frees of what is not allocated, not so, or not there; requests that nobody can serve.
+    /// Frees of objects that do not exist, with wrong arguments, or outside; requests that can
+    /// never be served.
     pub misuse: u64,
     /// Changes of length.
     pub realloc: u64,
@@ -290,7 +291,7 @@ impl Case {
         }
     }
 
-    /// By the mixture small, of any length; or about as long as usual; seldom up to all of memory.
+    /// Small by the mixture, of any length; or about as long as usual; seldom up to all of memory.
     fn bytes(&self, random: &mut Random) -> u64 {
         if random.below(1000) < self.mixture.small {
             let most = 1 << random.below(12);
@@ -314,7 +315,7 @@ impl Case {
         }
     }
 
-    /// Mostly none, sometimes up to a page, seldom more.
+    /// Mostly no alignment, sometimes up to a page, seldom more.
     fn align_bytes(&self, random: &mut Random) -> u64 {
         match random.below(32) {
             0 => 1 << random.below(18),

@@ -3,7 +3,7 @@ use framewright::policy::Effort;
 use framewright::{Addr, Order, Page};
 use std::collections::BTreeMap;
 
-/// Which call made an object.
+/// The call that made an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Made {
     /// It must be contiguous.
@@ -12,7 +12,7 @@ pub enum Made {
     Kvmalloc,
     /// It must be mapped.
     Vmalloc,
-    /// It was there, and has another length now.
+    /// It existed, and has another length now.
     Kept,
 }
 
@@ -23,17 +23,17 @@ pub struct Object {
     pub addr: Addr,
     /// Its length, as it was asked for.
     pub bytes: u64,
-    /// The bytes that it could have.
+    /// The bytes that it has room for.
     pub covers: u64,
     /// Whether its request, and all that changed its length, asked for zeroes.
     pub is_zeroed: bool,
-    /// Which of all objects that ever were: what its bytes hold follows from it.
+    /// Its number among all objects ever made, which determines its bytes.
     pub id: u64,
     place: usize,
 }
 
 impl Object {
-    /// What the byte at `offset` must be: nothing that memory holds by itself.
+    /// What the byte at `offset` must be: a value that unused memory never holds.
     #[must_use]
     pub const fn byte(&self, offset: u64) -> u8 {
         byte(self.id, offset)
@@ -47,14 +47,14 @@ pub(super) const fn byte(id: u64, offset: u64) -> u8 {
 
 /// The objects' obviously right, slow twin: the live objects, sorted by address.
 ///
-/// It knows no classes, slabs and magazines; of lengths only that what is handed out holds what was
-/// asked for.
+/// It knows no classes, slabs and magazines, and of lengths only that an object has at least as
+/// many bytes as asked for.
 ///
 /// # Invariants
-/// - No two objects overlap, with all the bytes that they could have.
-/// - An object is aligned as asked for, to 16 bytes, and if its length is a power of two, to that or
-///   to a page; except where it got that length by `kvrealloc` and did not move.
-/// - `kmalloc`'s lie in the direct map, `vmalloc`'s in the window, `kvmalloc`'s in one of both.
+/// - No two objects overlap, with all the bytes that they have room for.
+/// - An object is aligned as asked for, to 16 bytes, and if its length is a power of two, to that
+///   or to a page; except if it got that length by `kvrealloc` and did not move.
+/// - `kmalloc`'s lie in the direct map, `vmalloc`'s in the window, `kvmalloc`'s in either.
 /// - A free succeeds if and only if an object starts there.
 #[derive(Clone, Debug)]
 pub struct ObjectModel {
@@ -65,14 +65,14 @@ pub struct ObjectModel {
     direct: u64,
     max_order: Order,
     objects: BTreeMap<u64, Object>,
-    /// Addresses of the objects, in no order that means anything.
+    /// Addresses of the objects, in an arbitrary order.
     live: Vec<u64>,
     next_id: u64,
 }
 
 impl ObjectModel {
-    /// No objects, in memory and window as bytes from and to, where a zone serves blocks up to
-    /// `max_order`.
+    /// No objects. Memory and window are given as first byte and the byte behind the last; a zone
+    /// serves blocks up to `max_order`.
     #[must_use]
     pub const fn new(
         memory: (u64, u64),
@@ -102,14 +102,14 @@ impl ObjectModel {
         self.objects.values()
     }
 
-    /// The object that `pick` names. `None` if there is none.
+    /// The object that `pick` names. `None` if there are no objects.
     #[must_use]
     pub fn pick(&self, pick: u32) -> Option<Object> {
         let nth = (pick as usize).checked_rem(self.live.len())?;
         Some(self.objects[&self.live[nth]])
     }
 
-    /// Whether the address is mapped pages' and not memory's.
+    /// Whether the address belongs to mapped pages and not to memory.
     #[must_use]
     pub const fn is_mapped(&self, addr: Addr) -> bool {
         !(self.memory.0 <= addr.0 && addr.0 < self.memory.1)
@@ -139,7 +139,7 @@ impl ObjectModel {
             .flatten()
     }
 
-    /// What a request must come to if there is memory enough.
+    /// What the result of a request must be if there is enough memory.
     ///
     /// # Errors
     /// Why it must fail.
@@ -219,7 +219,7 @@ impl ObjectModel {
             .map(|(_, object)| format!("K5: {covers} bytes at {addr} overlap {object:?}"))
     }
 
-    /// It is an object now.
+    /// Records a new object.
     pub fn insert(&mut self, addr: Addr, bytes: u64, covers: u64, is_zeroed: bool) -> Object {
         let object = Object {
             addr,
@@ -235,7 +235,7 @@ impl ObjectModel {
         object
     }
 
-    /// A block that now needs only so many bytes may be cut to what they need.
+    /// Records that a block that now needs only so many bytes may be cut.
     ///
     /// # Panics
     /// If no object starts there.
@@ -247,10 +247,10 @@ impl ObjectModel {
         }
     }
 
-    /// The object is no more.
+    /// Removes an object.
     ///
     /// # Panics
-    /// If none starts there.
+    /// If no object starts there.
     pub fn remove(&mut self, addr: Addr) -> Object {
         let object = self.objects.remove(&addr.0).expect("a live object");
         self.live.swap_remove(object.place);
@@ -276,7 +276,7 @@ impl ObjectModel {
         if is_outside {
             return error == Outside(addr);
         }
-        // Of mapped pages the guard page belongs to the object too.
+        // The guard page of mapped pages belongs to the object too.
         let guard = if is_mapped { Page::BYTES } else { 0 };
         let before = self.objects.range(..=addr.0).next_back();
         let covering = before.filter(|(_, object)| addr.0 < object.addr.0 + object.covers + guard);
@@ -288,7 +288,7 @@ impl ObjectModel {
             (Some((_, object)), NotTheFirst { addr: at, start }) => {
                 at == addr && start == object.addr
             }
-            // A block's frames but the first say nothing.
+            // The entries of a block's frames, except for the first, are empty.
             (Some((_, object)), NotAllocated(at)) => {
                 at == addr && !is_mapped && object.covers >= Page::BYTES
             }

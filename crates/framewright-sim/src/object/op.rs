@@ -1,7 +1,7 @@
 use framewright::Context;
 use framewright::policy::Effort;
 
-/// How an object is made.
+/// The call that makes an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     /// `KvSeat::kmalloc`.
@@ -17,15 +17,15 @@ pub enum Call {
 /// One operation on objects, as plain data.
 ///
 /// `pick` is a live object, by its number modulo the number of live ones; `at` is a byte of the
-/// direct map, then of the window, then of neither. So an operation means something in every
-/// state, and any subsequence of a sequence is one.
+/// direct map, then of the window, then of neither. So an operation has a meaning in every state,
+/// and any subsequence of a sequence is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the arguments of the engine's calls"
 )]
 pub enum Op {
-    /// An object is made, its bytes looked at and written.
+    /// Makes an object, checks its bytes and writes them.
     Alloc {
         cpu: u16,
         call: Call,
@@ -35,20 +35,20 @@ pub enum Op {
         effort: Effort,
         context: Context,
     },
-    /// `kvfree`, or `kfree` if that is the right one as well; its bytes are read before.
+    /// `kvfree`, or `kfree` if that is right as well; reads its bytes before.
     Free { cpu: u16, pick: u32, kfree: bool },
     /// The same, twice.
     FreeTwice { cpu: u16, pick: u32, kfree: bool },
-    /// `kvfree` or `kfree` of something live, so many bytes off.
+    /// `kvfree` or `kfree` of a live object, so many bytes off.
     FreeWrong {
         cpu: u16,
         pick: u32,
         offset: u64,
         kfree: bool,
     },
-    /// `kvfree` or `kfree` of whatever is there: mostly misuse.
+    /// `kvfree` or `kfree` of any place: mostly misuse.
     FreeAny { cpu: u16, at: u64, kfree: bool },
-    /// `kvrealloc` of something live.
+    /// `kvrealloc` of a live object.
     Realloc {
         cpu: u16,
         pick: u32,
@@ -58,15 +58,15 @@ pub enum Op {
         effort: Effort,
         context: Context,
     },
-    /// `kvrealloc` of whatever is there: mostly misuse.
+    /// `kvrealloc` of any place: mostly misuse.
     ReallocAny { cpu: u16, at: u64, bytes: u64 },
-    /// Reads the bytes of something live.
+    /// Reads the bytes of a live object.
     Touch { cpu: u16, pick: u32 },
     /// The cache takes frames.
     Fill { cpu: u16, frames: u64 },
     /// The cache drops frames.
     Drop { cpu: u16, frames: u64 },
-    /// Everything that is kept for nobody goes back.
+    /// Gives back all memory that is kept unused.
     Drain { cpu: u16 },
     /// Gives a CPU's seat back and takes it again.
     Reseat { cpu: u16 },

@@ -3,10 +3,10 @@ use framewright::platform::{Barrier, Clock, Cpus, Direct, Map, MapError, Relax, 
 use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
 use std::cell::RefCell;
 
-/// A [`Paging`] whose frames have bytes, and a direct map to them.
+/// A [`Paging`] with bytes in its frames, and a direct map to them.
 ///
-/// Which frames are taken from the zone is noted, so that a byte that is written in a frame of
-/// nobody's is found, as what breaks one of [`Paging`]'s rules is.
+/// It records which frames are taken from the zone, so it finds a write to a frame that is not
+/// taken, like a break of one of [`Paging`]'s rules.
 #[derive(Debug)]
 pub struct Ram {
     paging: Paging,
@@ -23,7 +23,7 @@ struct State {
 }
 
 const BYTES: usize = Page::BYTES as usize;
-/// What free memory holds.
+/// The contents of free memory.
 const NOISE: u8 = 0xdb;
 
 impl Ram {
@@ -43,7 +43,7 @@ impl Ram {
     ) -> Self {
         let all = u32::try_from(first.0 + frames).expect("less than 2^32 frames");
         Self {
-            // All frames are their users' business, and none a pool's.
+            // All frames are handled by their users, and none by a pool.
             paging: Paging::new(cpus, start, pages, 0, all).eager(true),
             first,
             direct,
@@ -80,7 +80,7 @@ impl Ram {
         self.state.borrow().taken.get(place) == Some(&true)
     }
 
-    /// The frames were taken from the zone.
+    /// Records that the frames were taken from the zone.
     pub(super) fn take(&self, frames: Run) {
         let state = &mut *self.state.borrow_mut();
         for frame in frames.start().0..frames.end().0 {
@@ -97,7 +97,7 @@ impl Ram {
         state.taken_frames += frames.frames();
     }
 
-    /// The frames go back to the zone.
+    /// Records that the frames go back to the zone.
     pub(super) fn give(&self, frames: Run) {
         let state = &mut *self.state.borrow_mut();
         for number in frames.start().0..frames.end().0 {
@@ -119,7 +119,7 @@ impl Ram {
         state.taken_frames = state.taken_frames.wrapping_sub(frames.frames());
     }
 
-    /// Where in RAM the byte at `addr` lies as `cpu` sees it, if anywhere.
+    /// The place in RAM of the byte at `addr`, as `cpu` sees it, if there is one.
     fn place(&self, state: &State, cpu: CpuId, addr: Addr) -> Option<usize> {
         let in_direct = addr.0.wrapping_sub(self.direct.0);
         let frame = match Frame(in_direct / Page::BYTES) {
@@ -129,12 +129,12 @@ impl Ram {
         let place = frame.0.wrapping_sub(self.first.0) as usize;
         if state.taken.get(place) != Some(&true) {
             self.paging
-                .record(|| format!("byte {addr} of {frame} is used, which nobody has taken"));
+                .record(|| format!("byte {addr} of {frame} is used, but the frame is not taken"));
         }
         Some(place * BYTES + addr.in_page() as usize)
     }
 
-    /// The byte at `addr` as `cpu` sees it. `None`: a fault.
+    /// The byte at `addr` as `cpu` sees it. `None` means a fault.
     #[must_use]
     pub fn read(&self, cpu: CpuId, addr: Addr) -> Option<u8> {
         let state = self.state.borrow();
@@ -142,7 +142,7 @@ impl Ram {
         state.bytes.get(place).copied()
     }
 
-    /// Writes the byte at `addr` as `cpu` sees it; whether there is one.
+    /// Writes the byte at `addr` as `cpu` sees it. Returns whether there is one.
     #[must_use]
     pub fn write(&self, cpu: CpuId, addr: Addr, byte: u8) -> bool {
         let state = &mut *self.state.borrow_mut();
@@ -155,8 +155,8 @@ impl Ram {
         }
     }
 
-    /// The parts of an object that lie in one page each, as the running CPU sees them: where in
-    /// RAM, and how long.
+    /// The parts of an object that lie in one page each, as the running CPU sees them: their places
+    /// in RAM, and their lengths.
     fn parts(&self, state: &State, addr: Addr, bytes: u64) -> Vec<(usize, usize)> {
         let (mut at, end) = (addr.0, addr.0 + bytes);
         let mut parts = Vec::new();
@@ -207,7 +207,7 @@ impl Zero for Ram {
         for frame in frames.start().0 + skip..frames.end().0 {
             if !self.is_taken(Frame(frame)) {
                 self.paging
-                    .record(|| format!("{} was zeroed, and nobody has taken it", Frame(frame)));
+                    .record(|| format!("{} was zeroed, but is not taken", Frame(frame)));
                 continue;
             }
             let place = (frame - self.first.0) as usize * BYTES;
@@ -221,7 +221,7 @@ impl Map for Ram {
         for frame in frames.start().0..frames.end().0 {
             if !self.is_taken(Frame(frame)) {
                 self.paging
-                    .record(|| format!("{} was mapped, and nobody has taken it", Frame(frame)));
+                    .record(|| format!("{} was mapped, but is not taken", Frame(frame)));
             }
         }
         self.paging.map(at, frames, context)

@@ -4,7 +4,7 @@ use framewright::frame::{AllocError, Blocks, FreeError, Seat};
 use framewright::vrange::{FrameSource, Origin};
 use framewright::{Context, Frame, Mobility, Order, Run};
 
-/// A CPU's seat in the zone: what goes through it is noted in the RAM, and can be made to fail.
+/// A CPU's seat in the zone. It records its calls in the RAM, and they can be made to fail.
 #[derive(Debug)]
 pub struct Watched<'s, 'm> {
     pub(super) seat: Seat<'s, 'm, &'s Ram>,

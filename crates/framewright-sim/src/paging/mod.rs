@@ -1,4 +1,4 @@
-//! The simulated page table, with TLBs that keep what was unmapped until they are flushed.
+//! The simulated page table, with TLBs that keep old translations until they are flushed.
 
 mod pool;
 mod shared;
@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 /// A [`Machine`] with frames, one page table for a window of pages, and a TLB for each CPU.
 ///
 /// ```text
-///   access(cpu, page) ──▶ TLB(cpu) ──hit──▶ frame, also one that is mapped there no more
+///   access(cpu, page) ──▶ TLB(cpu) ──hit──▶ frame, even one that is no longer mapped there
 ///                            │ miss
 ///                            ▼
 ///                        page table ──▶ frame, kept in the TLB until flush_all
@@ -22,10 +22,10 @@ use std::cell::{Cell, RefCell};
 ///
 /// Frames below [`pool_frames`](Self::pool_frames) belong to a pool, from which [`PoolFrames`]
 /// takes them; those above are the callers' own, for `map_ram`. Each frame has one word of
-/// contents, so that what is written through one mapping is read through another.
+/// contents, so a write through one mapping can be read through another.
 ///
-/// What a platform may not be asked for is not an error of the call, but
-/// [recorded](Self::broken): the first broken rule is kept, in words.
+/// A call that the rules forbid does not return an error, but is [recorded](Self::broken): the
+/// first broken rule is kept, in words.
 ///
 /// # Rules
 /// - A page is mapped only if it is not mapped, and no CPU has an old translation of it.
@@ -37,8 +37,8 @@ pub struct Paging {
     machine: Machine,
     start: Page,
     pool_frames: u32,
-    /// A translation is loaded by all CPUs as soon as it exists: a CPU may do that, and nothing
-    /// that is stale stays unseen for want of an access.
+    /// All CPUs load a translation as soon as it exists. A CPU may do that, and so no stale
+    /// translation stays unseen for want of an access.
     is_eager: bool,
     mapped_max: u64,
     lie: Cell<Option<Lie>>,
@@ -46,20 +46,20 @@ pub struct Paging {
     state: RefCell<State>,
 }
 
-/// How the platform breaks its promises, so that a test can show that it is found out.
+/// How the platform breaks its promises, so that a test can show that this is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lie {
-    /// A flush leaves all TLBs as they are.
+    /// A flush leaves all TLBs unchanged.
     FlushNothing,
-    /// Unmapping leaves the first page mapped that is.
+    /// Unmapping leaves the first mapped page mapped.
     UnmapAllButOne,
-    /// Unmapping does nothing.
+    /// An unmap changes nothing.
     UnmapNothing,
     /// The first of the frames is not filled with zeroes.
     ZeroAllButOne,
     /// The frames are mapped in reverse.
     MapReversed,
-    /// A frame that was given back is taken by somebody who has nothing to do with it.
+    /// A frame that was given back is taken by an unrelated user.
     LoseFrames,
 }
 
@@ -85,7 +85,7 @@ struct Physical {
     is_taken: bool,
 }
 
-/// What one CPU keeps of the page table. It forgets all of it by moving its epoch on.
+/// What one CPU keeps of the page table. Moving its epoch on makes it forget all of it.
 #[derive(Debug)]
 struct Tlb {
     epoch: u32,
@@ -178,7 +178,7 @@ impl Paging {
         &self.machine
     }
 
-    /// From here on the platform breaks that promise.
+    /// Makes the platform break that promise from here on.
     pub fn lie(&self, lie: Lie) {
         self.lie.set(Some(lie));
     }
@@ -187,7 +187,8 @@ impl Paging {
         self.lie.get() == Some(lie)
     }
 
-    /// Within `work` the engine serves a request in that context, and asks for nothing else.
+    /// Runs `work`, during which the engine serves a request in that context, and may ask for no
+    /// more than that allows.
     pub fn within<T>(&self, context: Context, work: impl FnOnce() -> T) -> T {
         self.expected.set(Some(context));
         let result = work();
@@ -207,7 +208,7 @@ impl Paging {
         self.pool_frames
     }
 
-    /// Frames of the pool that nobody has taken.
+    /// Frames of the pool that are not taken.
     #[must_use]
     pub fn free_frames(&self) -> u64 {
         self.state.borrow().free_frames
@@ -219,7 +220,7 @@ impl Paging {
         self.state.borrow().mapped_pages
     }
 
-    /// Calls of `map` that had an error.
+    /// Calls of `map` that returned an error.
     #[must_use]
     pub fn failed_maps(&self) -> u64 {
         self.state.borrow().failed_maps
@@ -233,7 +234,7 @@ impl Paging {
         frame_of(*state.table.get(at as usize)?)
     }
 
-    /// A frame that some CPU reaches through the page, by the page table or by what its TLB keeps.
+    /// A frame that any CPU reaches through the page, by the page table or by its TLB.
     #[must_use]
     pub fn reached(&self, page: Page) -> Option<Frame> {
         let state = self.state.borrow();
@@ -241,8 +242,8 @@ impl Paging {
         frame_of(state.table[at]).or_else(|| state.tlbs.iter().find_map(|tlb| tlb.translation(at)))
     }
 
-    /// The frame that an access by `cpu` through `page` reaches, by the translation that its TLB
-    /// keeps, or else by the page table's, which it keeps from now on. `None`: a fault.
+    /// The frame that an access by `cpu` through `page` reaches, by the translation in its TLB, or
+    /// else by the page table's, which the TLB keeps from now on. `None` means a fault.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -261,13 +262,13 @@ impl Paging {
         Some(frame)
     }
 
-    /// Reads the word behind the page as `cpu` sees it. `None`: a fault.
+    /// Reads the word behind the page as `cpu` sees it. `None` means a fault.
     pub fn read(&self, cpu: CpuId, page: Page) -> Option<u64> {
         let frame = self.access(cpu, page)?;
         Some(self.state.borrow().frames[frame.0 as usize].contents)
     }
 
-    /// Writes the word behind the page as `cpu` sees it; whether there is one.
+    /// Writes the word behind the page as `cpu` sees it. Returns whether there is one.
     pub fn write(&self, cpu: CpuId, page: Page, word: u64) -> bool {
         let Some(frame) = self.access(cpu, page) else {
             return false;
@@ -293,7 +294,7 @@ impl Paging {
         self.state.borrow_mut().frames[frame.0 as usize].contents = word;
     }
 
-    /// Maps one page for its user: neither counted, nor made to fail, nor ever wrong.
+    /// Maps one page for its user. This is not counted, never fails, and is never wrong.
     ///
     /// # Panics
     /// If the page is not in the window, or there is no such frame.
@@ -303,7 +304,7 @@ impl Paging {
         state.map(page, at, frame);
     }
 
-    /// Empties one CPU's TLB; to flush all of them is to do that for each, from CPU 0 on.
+    /// Empties one CPU's TLB; flushing all of them means doing that for each, from CPU 0 on.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -323,7 +324,7 @@ impl Paging {
         }
     }
 
-    /// Whether a page table entry or what a TLB keeps reaches the frame.
+    /// Whether a page table entry or a TLB reaches the frame.
     #[must_use]
     pub fn is_reached(&self, frame: Frame) -> bool {
         let state = self.state.borrow();
@@ -332,18 +333,18 @@ impl Paging {
             || state.tlbs.iter().any(|tlb| tlb.reaches(frame))
     }
 
-    /// Notes a rule that was broken, if it is the first.
+    /// Records a broken rule, if it is the first.
     pub(crate) fn record(&self, what: impl FnOnce() -> String) {
         self.state.borrow_mut().record(what);
     }
 
-    /// A call that says within which context it is made.
+    /// Records a call that is made within a context.
     pub(crate) fn note_context(&self, call: &str, context: Context) {
         let state = &mut *self.state.borrow_mut();
         self.check_context(state, call, Some(context));
     }
 
-    /// A call for which its caller must be allowed to wait.
+    /// Records a call that needs a caller that may wait.
     pub(crate) fn note_wait(&self, call: &str) {
         let state = &mut *self.state.borrow_mut();
         self.check_context(state, call, None);
@@ -359,7 +360,8 @@ impl Paging {
         let Some(expected) = self.expected.get() else {
             return;
         };
-        // What need not wait may be asked for at once; all else is passed on as it is.
+        // A part that need not wait may be asked for at once; all else of the context is passed on
+        // as it is.
         let is_within = |context: Context| {
             let may_block = context.may_block || expected.may_block;
             may_block == expected.may_block
@@ -396,7 +398,7 @@ impl State {
 
     fn map(&mut self, page: Page, at: usize, frame: Frame) {
         if !self.frames[frame.0 as usize].is_taken {
-            self.record(|| format!("{frame} was mapped at {page}, and nobody has taken it"));
+            self.record(|| format!("{frame} was mapped at {page}, but is not taken"));
         }
         if self.table[at] != 0 {
             self.record(|| format!("page {page} was mapped, and is mapped already"));
@@ -474,7 +476,7 @@ impl Map for Paging {
         };
         for at in pages.filter(|&at| Some(at) != skipped) {
             if let (true, Some(frame)) = (self.is_eager, frame_of(state.table[at])) {
-                // It was there until now, so that each CPU may have loaded it since the last flush.
+                // It was mapped until now, so each CPU may have loaded it since the last flush.
                 for tlb in &mut state.tlbs {
                     tlb.load(at, frame);
                 }

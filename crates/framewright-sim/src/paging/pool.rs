@@ -28,7 +28,7 @@ impl FrameSource for PoolFrames<'_> {
             return Err(AllocError::Exhausted);
         }
         let pool = paging.pool_frames as usize;
-        // Somewhere else each time, so that what is given back is not what is taken next.
+        // Each time at another place, so that frames that come back are not taken next.
         state.cursor = (state.cursor + 1 + state.random.below(16) as usize) % pool;
         let is_free = |at: &usize| !state.frames[*at].is_taken;
         let start = (state.cursor..pool)

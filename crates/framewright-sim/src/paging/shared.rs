@@ -5,9 +5,9 @@ use framewright::vrange::{FrameSource, Origin};
 use framewright::{Context, CpuId, Page, PageRange, Run};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A [`Paging`] for several threads, behind a lock that is not the engine's business.
+/// A [`Paging`] for several threads, behind a lock that the engine does not know.
 ///
-/// Before each of its calls, and between the CPUs of one flush, `pause` is called: a place where
+/// It calls `pause` before each of its calls, and between the CPUs of one flush: a place where
 /// other threads may go on.
 #[derive(Debug)]
 pub struct SharedPaging {
@@ -25,7 +25,7 @@ impl SharedPaging {
         }
     }
 
-    /// The machine, for as long as nobody else is to use it.
+    /// Locks the machine for the caller alone.
     pub fn lock(&self) -> MutexGuard<'_, Paging> {
         self.paging.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -39,7 +39,7 @@ impl SharedPaging {
 impl Relax for SharedPaging {
     fn relax(&self, attempt: u32) {
         Fenced.relax(attempt);
-        // The one waited for may have no CPU.
+        // The thread that it waits for may have no CPU.
         (self.pause)();
     }
 }

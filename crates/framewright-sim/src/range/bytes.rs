@@ -7,8 +7,8 @@ use framewright::{Context, Page};
 /// Windows above this make a run of random bytes too slow.
 const PAGES_MAX: u64 = 512;
 
-/// Runs what the bytes say on engine and model, for a fuzzer: any bytes are a case, a call of the
-/// platform's that is made to fail, and a sequence of operations.
+/// Runs a sequence that the bytes describe on engine and model, for a fuzzer: any bytes are a case,
+/// a call of the platform that is made to fail, and a sequence of operations.
 ///
 /// | bytes | |
 /// |---|---|
@@ -17,7 +17,7 @@ const PAGES_MAX: u64 = 512;
 /// | six each | an operation: which, by which CPU; and its numbers |
 ///
 /// # Errors
-/// In what they differ, and after which operations, made short.
+/// The difference, and the shortened sequence of operations that leads to it.
 pub fn run_bytes(bytes: &[u8]) -> Result<Summary, String> {
     let Some((&[case, fault, after], rest)) = bytes.split_first_chunk() else {
         return Ok(Summary::default());
@@ -37,8 +37,8 @@ pub fn run_bytes(bytes: &[u8]) -> Result<Summary, String> {
         [Call::Map, Call::Unmap, Call::Flush, Call::Frames].get(usize::from(fault % 8))
     {
         paging.machine().fail(call, u64::from(after));
-        // What an operation does when a call fails depends on how many there were before: such a
-        // sequence is not made short.
+        // What an operation does when a call fails depends on how many there were before, so such a
+        // sequence cannot be shortened.
         return run(&case, &paging, ops.iter().copied()).map_err(|finding| {
             format!(
                 "{}, {call:?} {after} fails, operation {}: {}\n  after {:#?}",
@@ -66,7 +66,7 @@ fn op(case: &Case, [what, by, a, b, c, d]: [u8; 6]) -> Op {
             cpu,
             kind,
             pages: match a {
-                // The lengths at the ends of everything.
+                // The lengths at all limits.
                 255 => u64::MAX - u64::from(b),
                 254 => 1 << (b % 64),
                 253 => (case.layout.pages + 2).saturating_sub(u64::from(b % 4)),

@@ -8,7 +8,7 @@ use framewright::vrange::{
 };
 use framewright::{Context, CpuId, Frame, Page};
 
-/// Frames that are the callers' own, for what they map themselves.
+/// Frames that are the callers' own, which they map themselves.
 pub(super) const OWN_FRAMES: u32 = 256;
 
 /// A request, as the engine gets it.
@@ -28,8 +28,8 @@ pub(super) struct Request {
 /// The most frames that are listed for one request of `map_ram`.
 pub(super) const LISTED_MAX: u64 = 200_000;
 
-/// What of the window belongs to an area of so many pages: of all that `map_ram` does not map also
-/// a guard page. How far its slots are rounded up is the engine's business.
+/// How many pages of the window belong to an area of so many pages: except for `map_ram`, a guard
+/// page too. How far the engine rounds slots up does not matter here.
 pub(super) fn covers(kind: AreaKind, pages: u64) -> u64 {
     match kind {
         AreaKind::Plain | AreaKind::Vmalloc => pages.saturating_add(1),
@@ -53,7 +53,7 @@ pub(super) fn alloc<P: Relax + Barrier + Map + Zero, F: FrameSource>(
         AreaKind::Plain => seat.alloc_area(&area),
         AreaKind::Vmalloc => seat.vmalloc(&area),
         AreaKind::Ram => {
-            // More than any window has need not all be there.
+            // A request for more than any window has need not list all frames.
             let frames: Vec<Frame> = (0..request.pages.min(LISTED_MAX))
                 .map(|nth| own_frame(pool_frames, request.id, nth))
                 .collect();
@@ -75,8 +75,8 @@ pub(super) fn free<P: Relax + Barrier + Map + Zero, F: FrameSource>(
     }
 }
 
-/// The callers' own frame behind a page of an area that they map themselves: of each third area one
-/// behind the other, of the others by two, or all apart.
+/// The callers' own frame behind a page of an area that they map themselves: in each third area one
+/// behind the other, in the others by two, or all apart.
 pub(super) fn own_frame(pool_frames: u32, id: u64, nth: u64) -> Frame {
     let place = match id % 3 {
         0 => nth,
@@ -92,7 +92,7 @@ pub(super) const fn word(id: u64, nth: u64) -> u64 {
 }
 
 impl Area {
-    /// Whether the engine says the same of it.
+    /// Whether the engine reports the same of it.
     pub(super) fn is(&self, info: &AreaInfo) -> bool {
         (info.start, info.pages, info.kind, info.tag)
             == (self.start, self.pages, self.kind, self.tag)
@@ -107,8 +107,8 @@ impl Area {
         }
     }
 
-    /// What the pages of a new area reach: nothing but what was mapped there, and zeroes if they
-    /// were asked for. Then the area is used for the first time.
+    /// Checks what the pages of a new area reach: only frames that were mapped there, and zeroes if
+    /// they were asked for. Then uses the area for the first time.
     pub(super) fn inspect(
         &self,
         paging: &Paging,
@@ -176,7 +176,7 @@ impl Area {
                 if frame != own {
                     return Err(format!("page {page} of {self:?} is {frame}, not {own}"));
                 }
-                // What is written through this mapping is read in the frame.
+                // A write through this mapping must be visible in the frame.
                 paging.write(cpu, page, expected);
                 if paging.contents(own) != expected {
                     return Err(format!(

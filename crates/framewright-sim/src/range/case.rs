@@ -5,7 +5,7 @@ use framewright::policy::{Insert, RangeConfig};
 use framewright::vrange::{AreaKind, SpaceLayout};
 use framewright::{Context, Page};
 
-/// What is run: a space, its policies, and the mixture of operations.
+/// What a run is made of: a space, its policies, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The name, for the command that repeats a run.
@@ -26,10 +26,11 @@ pub struct Case {
     pub cadence: Cadence,
 }
 
-/// How often what happens, in a thousand operations; the rest are requests and frees.
+/// How often each kind happens, in a thousand operations; the rest are requests and frees.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixture {
-    /// Frees of what is not allocated, not so, or not there; requests that nobody can serve.
+    /// Frees of areas that do not exist, with wrong arguments, or outside; requests that can never
+    /// be served.
     pub misuse: u64,
     /// Reads and writes, lookups.
     pub touch: u64,
@@ -41,7 +42,7 @@ pub struct Mixture {
     pub kinds: [u64; 3],
     /// The longest of the usual requests, in pages.
     pub usual_pages: u64,
-    /// How many operations a phase has that fills, stays or empties.
+    /// How many operations each phase has, in which the run fills, stays or empties.
     pub phase_ops: u64,
 }
 
@@ -73,8 +74,8 @@ impl Subject for Case {
             phase_ops: 0,
         };
         // Areas of several pages, most of them with frames, and phases in which half of a window is
-        // freed: so that a pass of the purge has more to do than it does at once, wherever it ends
-        // in a span, and so that lists and depot overflow.
+        // freed. So a pass of the purge has more to do than it does at once, wherever it ends in a
+        // span, and lists and depot overflow.
         let freeing = Mixture {
             misuse: 20,
             touch: 5,
@@ -118,7 +119,7 @@ impl Subject for Case {
             case("usual", (1 << 30, 8192, 1024), 4, 2000, 300),
             case("large", (1 << 22, 100_000, 512), 2, 8192, 1024),
             case("large-arena", (1024, 50_000, 1024), 1, 1000, 0),
-            // Nothing is kept, so that passes meet more separate areas than one of them unmaps.
+            // No area is kept, so passes meet more separate areas than one of them unmaps.
             case("strict", (1 << 26, 16_384, 1024), 2, 8192, 0),
             case("whole", (1 << 20, 32_768, 1024), 1, 4000, 0),
             case("whole-sent", (1 << 20, 32_768, 1024), 2, 4000, 0),
@@ -141,7 +142,7 @@ impl Subject for Case {
                 "few-frames" => case.pool_frames = 60,
                 "limit" => {
                     case.mapped_max = 70;
-                    // What their users map themselves counts too, and is not the model's business.
+                    // Pages that users map themselves count too, but the model does not know them.
                     case.mixture.kinds = [0, 4, 5];
                 }
                 "access" => case.is_eager = false,
@@ -297,7 +298,8 @@ impl Case {
     /// Mostly small, sometimes about a span, seldom up to the whole window.
     fn pages(&self, random: &mut Random) -> u64 {
         let bound = match random.below(64) {
-            // Each page of an area is used: few are so long that nothing else would be done.
+            // Each page of an area is used, so few areas are so long that they would take all the
+            // time.
             0 if self.layout.pages > 4096 && !random.chance(2) => self.layout.pages / 64,
             0 => self.layout.pages,
             1..4 => u64::from(self.layout.span_pages) * 2,
@@ -307,7 +309,7 @@ impl Case {
         1 + random.below(bound.min(self.layout.pages))
     }
 
-    /// Mostly none, sometimes up to a span's, seldom more.
+    /// Mostly no alignment, sometimes up to a span's, seldom more.
     fn align_bytes(&self, random: &mut Random) -> u64 {
         let span_shift = u64::from(self.layout.span_pages.trailing_zeros());
         match random.below(32) {

@@ -6,18 +6,18 @@ use framewright::vrange::{AreaKind, RangeError, RangeSeat, Space, SpaceLayout, T
 use framewright::{Context, CpuId, Page};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Several threads in one space: who has which page is known to a model that no interleaving
-/// depends on, and every mapping and word is checked.
+/// Several threads in one space. A model on which no interleaving depends knows which thread has
+/// which page, and every mapping and word is checked.
 #[derive(Debug)]
 pub struct Hammer<'s, 'm> {
     space: &'s Space<'m, &'s SharedPaging>,
     paging: &'s SharedPaging,
     model: Mutex<RangeModel>,
-    /// Areas that anybody may free.
+    /// Areas that any thread may free.
     shared: Mutex<Vec<Area>>,
 }
 
-/// What one thread does.
+/// The work of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// The kinds of areas it makes, one chosen at random each time.
@@ -26,11 +26,11 @@ pub struct Work {
     pub pages_max: u64,
     /// How many it holds at most.
     pub held_max: usize,
-    /// How many in a hundred it leaves to others to free.
+    /// How many in a hundred it leaves to other threads to free.
     pub shared_percent: u64,
     /// Purges and drains in a hundred operations.
     pub purge_percent: u64,
-    /// Whether each request must be served, because the window is large enough for whatever the
+    /// Whether each request must be served, because the window is large enough for all that the
     /// threads hold, wherever it lies.
     pub must_serve: bool,
 }
@@ -40,7 +40,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'s, 'm> Hammer<'s, 'm> {
-    /// Nothing is allocated in the space yet.
+    /// No area is allocated in the space yet.
     #[must_use]
     pub fn new(
         space: &'s Space<'m, &'s SharedPaging>,
@@ -61,8 +61,8 @@ impl<'s, 'm> Hammer<'s, 'm> {
             .expect("one thread a CPU")
     }
 
-    /// What a thread on `cpu` does: `ops` operations by the numbers of `seed`; in the end it frees
-    /// what it still has.
+    /// Runs a thread on `cpu`: `ops` operations by the numbers of `seed`; in the end it frees what
+    /// it still has.
     ///
     /// # Panics
     /// If anything is not as it must be.
@@ -94,7 +94,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
             if random.chance(work.shared_percent) {
                 let taken = {
                     let mut shared = lock(&self.shared);
-                    // Not what this thread has just left there.
+                    // Not the area that this thread has just left there.
                     (shared.len() > 1).then(|| shared.remove(0))
                 };
                 if let Some(area) = taken {
@@ -118,8 +118,8 @@ impl<'s, 'm> Hammer<'s, 'm> {
             1 + random.below(work.pages_max),
             Tag(random.below(9) as u32),
         );
-        // The number is the model's to give, which the engine must not wait for: frames that are
-        // the callers' own are chosen by another.
+        // The model gives the number, and the engine must not wait for the model: so another number
+        // chooses the callers' own frames.
         let request = Request {
             cpu: seat.cpu().0,
             kind,
@@ -170,7 +170,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
         }
         self.check(&paging);
         drop(paging);
-        // Before: another thread may get the pages as soon as they are free.
+        // Before the free: another thread may get the pages as soon as they are free.
         lock(&self.model).free(area.start);
         match calls::free(seat, area.start, area.kind, area.pages) {
             Ok(pages) => assert_eq!(pages, area.pages),
@@ -184,7 +184,8 @@ impl<'s, 'm> Hammer<'s, 'm> {
         }
     }
 
-    /// When all threads are done: frees what is left, drains, and finds everything as at first.
+    /// When all threads are done: frees the rest, drains, and checks that everything is as at
+    /// first.
     ///
     /// # Panics
     /// If anything is not.

@@ -9,20 +9,21 @@ pub struct Area {
     pub start: Page,
     /// Its length, as it was asked for.
     pub pages: u64,
-    /// What of the window belongs to it: with the guard page, or rounded up to a slot.
+    /// The pages of the window that belong to it: with the guard page, or rounded up to a slot.
     pub covers: u64,
-    /// Who made it.
+    /// The call that made it.
     pub kind: AreaKind,
     /// The caller's number.
     pub tag: Tag,
-    /// Which of all areas that ever were: what its pages hold follows from it.
+    /// Its number among all areas ever made, which determines the contents of its pages.
     pub id: u64,
     place: usize,
 }
 
 /// The virtual ranges' obviously right, slow twin: the live areas, sorted by address.
 ///
-/// What is not a live area's is free: the twin knows nothing lazy, kept or waiting, and no spans.
+/// All pages outside live areas are free: the twin knows no lazy, kept or waiting pages, and no
+/// spans.
 ///
 /// # Invariants
 /// - A request is served if and only if a free range of its length and alignment exists.
@@ -32,10 +33,10 @@ pub struct Area {
 pub struct RangeModel {
     window: (u64, u64),
     areas: BTreeMap<u64, Area>,
-    /// First pages of the areas, in no order that means anything.
+    /// First pages of the areas, in an arbitrary order.
     live: Vec<u64>,
-    /// Where areas were that were freed, by first page, and what they covered; as long as nothing
-    /// has been handed out over them.
+    /// Freed areas, by first page, with the pages that they covered, until one of these is handed
+    /// out again.
     freed: BTreeMap<u64, u64>,
     live_pages: u64,
     next_id: u64,
@@ -73,7 +74,7 @@ impl RangeModel {
         self.live_pages
     }
 
-    /// The area that `pick` names. `None` if there is none.
+    /// The area that `pick` names. `None` if there are no areas.
     #[must_use]
     pub fn pick(&self, pick: u32) -> Option<Area> {
         let nth = (pick as usize).checked_rem(self.live.len())?;
@@ -115,7 +116,7 @@ impl RangeModel {
         fits(from, end)
     }
 
-    /// Whether a request is one that some window of this length can serve.
+    /// Checks whether some window of this length can serve a request.
     ///
     /// # Errors
     /// Why not.
@@ -132,7 +133,7 @@ impl RangeModel {
         Ok(())
     }
 
-    /// Whether a window of this length and place serves such a request while nothing is allocated.
+    /// Whether a window of this length and place serves such a request while no area is allocated.
     #[must_use]
     pub fn could_serve(&self, pages: u64, covers: u64, align_bytes: u64) -> bool {
         let (start, end) = self.window;
@@ -141,7 +142,7 @@ impl RangeModel {
         self.check(pages, align_bytes).is_ok() && last.is_some_and(|last| last <= end)
     }
 
-    /// What a request of `covers` pages must come to: served, or refused for that reason.
+    /// What the result of a request of `covers` pages must be: served, or refused for that reason.
     ///
     /// # Errors
     /// Why it must fail.
@@ -174,7 +175,7 @@ impl RangeModel {
             .map(|(_, area)| format!("{covers} pages at {start} overlap {area:?}"))
     }
 
-    /// The range is an area now.
+    /// Records that the range is an area now.
     pub fn alloc(
         &mut self,
         start: Page,
@@ -205,7 +206,7 @@ impl RangeModel {
         area
     }
 
-    /// What a free must come to; the length only matters to `unmap_ram`.
+    /// What the result of a free must be; the length only matters to `unmap_ram`.
     ///
     /// # Errors
     /// All the reasons for which it may be refused, if it must be.
@@ -219,7 +220,7 @@ impl RangeModel {
             return Err(vec![RangeFreeError::Outside(page)]);
         }
         let Some(area) = self.covering(page) else {
-            // How long it is known that the area was there is the engine's business.
+            // The engine may forget a freed area at any time.
             let mut reasons = vec![RangeFreeError::NotAllocated(page)];
             match self.freed.range(..=page.0).next_back() {
                 Some((&start, _)) if start == page.0 => {
@@ -251,10 +252,10 @@ impl RangeModel {
         Ok(())
     }
 
-    /// The area is no more.
+    /// Removes an area.
     ///
     /// # Panics
-    /// If none starts there.
+    /// If no area starts there.
     pub fn free(&mut self, start: Page) -> Area {
         let area = self.areas.remove(&start.0).expect("a live area");
         self.live.swap_remove(area.place);
@@ -267,7 +268,7 @@ impl RangeModel {
         area
     }
 
-    /// Everything freed is a gap now, and nobody knows what was there.
+    /// Makes all freed areas gaps, and forgets what was there.
     pub fn forget_freed(&mut self) {
         self.freed.clear();
     }
@@ -346,7 +347,7 @@ mod tests {
         assert!(wrong(&model, 1026, 2).contains(&NotTheFirst { page, start }));
         model.alloc(Page(1024), 2, 3, AreaKind::Plain, Tag(0));
         model.free(Page(1024));
-        // What was freed there before is forgotten, not that it was inside of what was freed since.
+        // Older freed areas are forgotten, but not that the page was inside of one freed since.
         let inside = NotTheFirst {
             page: start,
             start: Page(1024),

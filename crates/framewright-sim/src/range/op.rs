@@ -3,17 +3,17 @@ use framewright::vrange::AreaKind;
 
 /// One operation on a space, as plain data.
 ///
-/// Places are offsets from the window's first page, so that one may lie outside; `pick` is a live
-/// area, by its number modulo the number of live ones. So an operation means something in every
-/// state, and any subsequence of a sequence is one.
+/// Places are offsets from the window's first page, so one may lie outside; `pick` is a live area,
+/// by its number modulo the number of live ones. So an operation has a meaning in every state, and
+/// any subsequence of a sequence is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(
     missing_docs,
     reason = "the fields are the arguments of the engine's calls"
 )]
 pub enum Op {
-    /// `alloc_area`, `vmalloc` or `map_ram`, each page then written. What it does not have (zeroes,
-    /// an alignment) is left out.
+    /// `alloc_area`, `vmalloc` or `map_ram`, each page then written. Options that a call does not
+    /// have (zeroes, an alignment) are left out.
     Alloc {
         cpu: u16,
         kind: AreaKind,
@@ -22,11 +22,11 @@ pub enum Op {
         zero: bool,
         context: Context,
     },
-    /// The right call for something live, each page read before.
+    /// The right call for a live area, after reading each page.
     Free { cpu: u16, pick: u32 },
     /// The same, twice.
     FreeTwice { cpu: u16, pick: u32 },
-    /// Any of the three calls for any page of something live, and as many pages more or fewer.
+    /// Any of the three calls for any page of a live area, and as many pages more or fewer.
     FreeWrong {
         cpu: u16,
         pick: u32,
@@ -34,18 +34,18 @@ pub enum Op {
         offset: u64,
         more: i8,
     },
-    /// Any of the three calls for whatever is there: mostly misuse.
+    /// Any of the three calls for any place: mostly misuse.
     FreeAny {
         cpu: u16,
         at: u64,
         kind: AreaKind,
         pages: u64,
     },
-    /// Reads a page of something live, and writes it anew.
+    /// Reads a page of a live area, and writes it anew.
     Touch { cpu: u16, pick: u32, nth: u64 },
-    /// Reads whatever is there, as who uses it after it was freed.
+    /// Reads any place, like a use after free.
     TouchAny { cpu: u16, at: u64 },
-    /// `Space::find` of whatever is there.
+    /// `Space::find` of any place.
     Find { at: u64 },
     /// `RangeSeat::purge`.
     Purge { cpu: u16 },

@@ -6,7 +6,8 @@ use framewright::frame::ZoneLayout;
 use framewright::policy::{Config, Fallback, Label, ReclaimConfig};
 use framewright::{Frame, Mobility, Order};
 
-/// What is run: a zone, its policies, what reclaim is told, and the mixture of operations.
+/// What a run is made of: a zone, its policies, reclaim's configuration, and the mixture of
+/// operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The name, for the command that repeats a run.
@@ -17,42 +18,43 @@ pub struct Case {
     pub config: Config,
     /// How it reclaims.
     pub reclaim: ReclaimConfig,
-    /// Nothing goes below a watermark but by its right: only requests that may reclaim, clients that do
-    /// nothing else besides, and no caches of CPUs. Then watermarks hold, on one CPU exactly.
+    /// Free memory goes below a watermark only by right: there are only requests that may reclaim,
+    /// clients without side effects, and no caches of CPUs. Then watermarks hold, on one CPU
+    /// exactly.
     pub is_calm: bool,
     /// Pageblocks are labelled for contiguous areas and for high orders.
     pub has_labels: bool,
-    /// What is to be found.
+    /// The fault that must be found.
     pub lie: Lie,
     /// How often engine and model are compared.
     pub cadence: Cadence,
 }
 
-/// What is wrong, so that it must be found.
+/// A planted fault, which must be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lie {
-    /// Nothing.
+    /// No fault.
     Nothing,
-    /// Contents are said to have moved, and were not copied.
+    /// A client says that contents have moved, and did not copy them.
     MoveWithoutContents,
-    /// Contents are said to have moved, and their owner uses the old block.
+    /// A client says that contents have moved, and goes on using the old block.
     SayMovedAndStay,
-    /// What is pinned is moved all the same.
+    /// A client moves pinned contents.
     MovePinned,
-    /// What has moved is taken for busy.
+    /// The engine takes moved contents for busy.
     HearBusy,
-    /// What was busy is taken for moved.
+    /// The engine takes busy contents for moved.
     HearMoved,
-    /// A cache says that it gave back what it still has.
+    /// A cache says that it gave back frames that it still has.
     Overstate,
     /// A pageblock stays isolated after compaction.
     LeaveIsolated,
-    /// A frame is taken, and nobody has it.
+    /// A frame is taken, and has no owner.
     LoseFrame,
 }
 
 impl Case {
-    /// Whether CPUs cache nothing, so that what is free is in the pageblocks.
+    /// Whether CPUs cache no frames, so that all free frames are in the pageblocks.
     #[must_use]
     pub const fn is_uncached(&self) -> bool {
         self.config.cache_permille == 0
@@ -71,7 +73,7 @@ impl Subject for Case {
     const OPTION: Option<&'static str> = Some("--reclaim");
 
     /// The cases that every check runs: from four pageblocks to some more, with and without caches,
-    /// under each fallback; one in which nothing but watermarks decides.
+    /// under each fallback; and one in which only watermarks decide.
     fn all() -> Vec<Self> {
         let order = |order| Order::new(order).expect("a small order");
         let case = |name, start, frames, (pageblock, max), fallback, cache_permille| Self {
@@ -130,8 +132,8 @@ impl Subject for Case {
             },
             case("cached", 16, 256, (4, 6), Concentrated, 100),
             {
-                // Much is cached, also where little is free, and who must not wait misses it: all orders
-                // but one are costly.
+                // Much is cached, even if little is free, and a request that must not wait misses
+                // it: all orders but one are costly.
                 let mut hoarded = case("hoarded", 0, 1024, (6, 8), Concentrated, 100);
                 hoarded.config.stop_order_max = Order::ZERO;
                 hoarded
@@ -231,7 +233,7 @@ impl Case {
         }
         let order = self.order(random);
         let owner = random.below(CLIENTS as u64 + 1) as u8;
-        // What clients hold moves mostly; what users hold mostly does not.
+        // Frames that clients hold mostly move; those that users hold mostly do not.
         let mobility = if random.chance(if usize::from(owner) < CLIENTS { 85 } else { 20 }) {
             Mobility::Movable
         } else {
@@ -254,7 +256,7 @@ impl Case {
         }
     }
 
-    /// Something about who holds memory.
+    /// An operation on the holders of memory.
     fn of_client(&self, random: &mut Random) -> Op {
         let pick = random.bits() as u32;
         match random.below(8) {

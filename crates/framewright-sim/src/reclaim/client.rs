@@ -4,13 +4,13 @@ use framewright::reclaim::{
     Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Shrink, Shrunk,
 };
 
-/// A simulated client: what it holds are the objects of that owner.
+/// A simulated client: it holds the objects of that owner.
 pub(super) struct Client<'w, 'z, 'm> {
     pub(super) world: &'w World<'z, 'm>,
     pub(super) nth: usize,
 }
 
-/// It is asked first, knows nothing, and sees everything.
+/// A client that is asked first, knows no frame, and sees all moves.
 pub(super) struct Watch<'w, 'z, 'm>(pub(super) &'w World<'z, 'm>);
 
 impl<'z, 'm> Shrink<Own<'z, 'm>> for Client<'_, 'z, 'm> {

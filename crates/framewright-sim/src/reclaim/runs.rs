@@ -1,4 +1,4 @@
-//! What clients drop where a run is taken, and the run itself.
+//! What clients drop when a run is taken, and the run itself.
 
 use super::op::{USER, mood};
 use super::world::{Model, POISON, World};
@@ -8,8 +8,8 @@ use framewright::Mobility;
 use framewright::reclaim::Discard;
 
 impl World<'_, '_> {
-    /// A client drops what is clean: every third of its blocks, by their stamps. The engine frees it
-    /// before anybody else is called.
+    /// A client drops clean contents: every third of its blocks, by their stamps. The engine frees
+    /// them before it calls any other client.
     pub(super) fn discard(&self, client: usize, blocks: &mut [Discard]) {
         let is = self.enter(client, false);
         let mut model = self.model();
@@ -52,7 +52,7 @@ impl World<'_, '_> {
 }
 
 impl Model {
-    /// A run was taken: as the fewest aligned blocks, each of which is a user's.
+    /// Records a run that was taken: as the fewest aligned blocks, each of which is a user's.
     pub(super) fn own_run(&mut self, at: usize, frames: usize) {
         let mobility = Mobility::Unmovable;
         self.frames.alloc_run(at, frames, mobility);

@@ -24,45 +24,45 @@ pub(super) struct Object {
     pub(super) pinned: Option<usize>,
 }
 
-/// What was seen of the running operation.
+/// The observations during the running operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     /// What the request may wait for.
     pub(super) context: Option<Context>,
     /// The largest block that may be made.
     pub(super) made: Option<Order>,
-    /// Pageblocks that are to be emptied for good: targets may lie anywhere else.
+    /// Pageblocks are to be emptied for good: targets may lie anywhere else.
     pub(super) evacuates: bool,
     pub(super) is_background: bool,
     pub(super) shrinks: u64,
     pub(super) batches: u64,
     pub(super) scanned: u64,
     pub(super) freed: u64,
-    /// What was asked of a client the last time was everything that it held.
+    /// Whether the client was last asked for everything that it held.
     pub(super) was_full: [bool; CLIENTS],
     /// Frames of sources offered, of those that moved, and of those that stayed.
     pub(super) offered: u64,
     pub(super) moved: u64,
     pub(super) stayed: u64,
-    /// Frames whose contents clients dropped.
+    /// Frames with contents that clients dropped.
     pub(super) dropped: u64,
-    /// Clients did something else besides, so that what was known before is not known any more.
+    /// Clients had side effects, so facts from before no longer hold.
     pub(super) meddled: bool,
 }
 
 /// Everything that the model knows.
 pub(super) struct Model {
     pub(super) frames: FrameModel,
-    /// What lies in each frame.
+    /// The contents of each frame.
     pub(super) ram: Vec<u64>,
     pub(super) objects: BTreeMap<usize, Object>,
     stamps: u64,
     /// How each client behaves, and for how many calls.
     pub(super) moods: [(u8, u8); CLIENTS],
     pub(super) calls: Calls,
-    /// The moves that clients see at the moment, as they stand.
+    /// The moves that clients see at the moment, in their current order.
     batch: Vec<Move>,
-    /// Of these, the sources that somebody freed meanwhile.
+    /// Of these, the sources that were freed meanwhile.
     gone: BTreeSet<usize>,
     is_called: bool,
     is_migrating: bool,
@@ -88,7 +88,7 @@ fn word(stamp: u64, nth: usize) -> u64 {
     stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ nth as u64
 }
 
-/// What free frames hold.
+/// The contents of free frames.
 pub(super) const POISON: u64 = !0;
 
 impl Model {
@@ -113,14 +113,14 @@ impl Model {
         }
     }
 
-    /// Remembers the first rule that was broken.
+    /// Remembers the first broken rule.
     pub(super) fn say(&mut self, result: Result<(), Difference>) {
         if let (Err(difference), None) = (result, &self.broken) {
             self.broken = Some(difference);
         }
     }
 
-    /// The block is its owner's, who writes to it.
+    /// Gives the block to its owner, which writes to it.
     pub(super) fn put(&mut self, at: usize, order: Order, mobility: Mobility, owner: u8) {
         self.stamps += 1;
         let stamp = self.stamps;
@@ -138,7 +138,7 @@ impl Model {
         self.objects.insert(at, object);
     }
 
-    /// Whether the contents of the block are there.
+    /// Checks that the contents of the block are there.
     pub(super) fn check_contents(&self, at: usize, object: &Object) -> Result<(), Difference> {
         let frames = object.order.frames() as usize;
         match (0..frames).find(|&nth| self.ram[at + nth] != word(object.stamp, nth)) {
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// A request came to a block.
+    /// Checks the block that a request got, and records it.
     fn take(
         &mut self,
         frame: Frame,
@@ -171,7 +171,7 @@ impl Model {
         Ok(at)
     }
 
-    /// Whether the block touches a pageblock of which something is just to move.
+    /// Whether the block touches a pageblock whose contents are just moving.
     fn is_in_apart(&self, at: usize, order: Order) -> bool {
         let last = at + order.frames() as usize - 1;
         let of = self.frames.block_of(at)..=self.frames.block_of(last);
@@ -183,7 +183,7 @@ impl Model {
         self.batch.iter().any(apart)
     }
 
-    /// What the engine must have done with the moves that clients saw last.
+    /// Checks and records what the engine must have done with the moves that clients saw last.
     fn settle(&mut self) {
         let gone = std::mem::take(&mut self.gone);
         for of in std::mem::take(&mut self.batch) {
@@ -196,7 +196,9 @@ impl Model {
             } else {
                 self.calls.stayed += of.order.frames();
                 if !self.objects.contains_key(&from) && !gone.contains(&from) {
-                    self.say(differ!("R2: nobody has the source of {of:?}, which stays"));
+                    self.say(differ!(
+                        "R2: no client has the source of {of:?}, which stays"
+                    ));
                 }
                 self.frames.free(to, of.order)
             };
@@ -206,7 +208,7 @@ impl Model {
         }
     }
 
-    /// What engine and clients see next: sources that may move, targets that were free.
+    /// Checks what engine and clients see next: sources that may move, targets that were free.
     fn begin_batch(&mut self, moves: &[Move], is_uncached: bool) -> Result<(), Difference> {
         self.settle();
         self.calls.batches += 1;
@@ -219,7 +221,8 @@ impl Model {
                 return differ!("{of:?} is to move, which is {state:?}");
             }
             let made = self.calls.made.unwrap_or(Order::MAX);
-            // What is lent to what moves is no use to who wants the block, and is room for anything.
+            // Lent frames are no use to the request that wants the block, and are room for
+            // anything.
             let to_block = self.frames.kept_label(self.frames.block_of(to));
             let is_lent = to_block == Some(Label::Contiguous);
             if of.order > made || of.order == made && !is_lent {
@@ -266,7 +269,7 @@ impl Model {
         Ok(())
     }
 
-    /// The moves as a client left them.
+    /// Records the moves as a client left them.
     fn note(&mut self, moves: &[Move]) {
         for of in moves {
             match self.batch.iter_mut().find(|known| known.from == of.from) {
@@ -276,7 +279,7 @@ impl Model {
         }
     }
 
-    /// The client copies the contents, and has them there from now on.
+    /// Has the client copy the contents, and record their new place.
     fn carry(&mut self, of: &Move, lie: Lie) {
         let (from, to) = (self.frames.offset(of.from), self.frames.offset(of.to));
         let frames = of.order.frames() as usize;
@@ -303,7 +306,7 @@ impl Model {
             .sum()
     }
 
-    /// Of what a client could give back, where the coldest is: what it has for longest.
+    /// What a client could give back, coldest first: the oldest.
     fn coldest(&self, client: usize) -> Vec<(usize, Object)> {
         let mut of: Vec<(usize, Object)> = self
             .objects
@@ -317,7 +320,7 @@ impl Model {
         of
     }
 
-    /// R6: what was said to be pinned is.
+    /// R6: checks that a block that the client called pinned is.
     pub(super) fn check_pinned(&self, frame: Frame) -> Result<(), Difference> {
         let at = self.frames.offset(frame);
         let object = self.objects.get(&at);
@@ -330,11 +333,11 @@ impl Model {
         differ!("{frame} is said to be pinned, which is {object:?}")
     }
 
-    /// All that must hold of contents and owners.
+    /// Checks all laws of contents and owners.
     pub(super) fn check_all_contents(&self) -> Result<(), Difference> {
         for (&at, object) in &self.objects {
             let FrameState::First(order, mobility) = self.frames.state(at) else {
-                return differ!("a block that is somebody's at {at} is not live");
+                return differ!("the client's block at {at} is not live");
             };
             if (order, mobility) != (object.order, object.mobility) {
                 return differ!("the block at {at} is {order} for {mobility}, not {object:?}");
@@ -373,19 +376,19 @@ impl<'z, 'm> World<'z, 'm> {
         self.model.borrow_mut()
     }
 
-    /// Before an operation: nothing has been seen of it.
+    /// Begins an operation, without any observation yet.
     pub(super) fn begin(&self, calls: Calls) {
         self.model().calls = calls;
     }
 
-    /// After an operation: what clients saw last is settled; the first rule that was broken.
+    /// Ends an operation: settles the moves that clients saw last. Returns the first broken rule.
     pub(super) fn end(&self) -> Result<(), Difference> {
         let mut model = self.model();
         model.settle();
         model.broken.take().map_or(Ok(()), Err)
     }
 
-    /// A block from a frames' own seat, judged. `exact` where nothing is apart meanwhile.
+    /// Checks a block from a frames' own seat. `exact` if nothing is apart meanwhile.
     pub(super) fn alloc_from(
         &self,
         seat: &mut Own<'z, 'm>,
@@ -393,7 +396,7 @@ impl<'z, 'm> World<'z, 'm> {
         owner: u8,
         exact: bool,
     ) -> Result<Option<usize>, Difference> {
-        // Only who asks hard is answered exactly, whatever the order (F8).
+        // Only a request that tries hard is answered exactly, whatever the order (F8).
         let got = if exact {
             seat.alloc_hard(order, mobility)
         } else {
@@ -415,7 +418,7 @@ impl<'z, 'm> World<'z, 'm> {
         }
     }
 
-    /// What a request came to in the end.
+    /// Checks and records the final result of a request.
     pub(super) fn take(
         &self,
         frame: Frame,
@@ -447,7 +450,7 @@ impl<'z, 'm> World<'z, 'm> {
         Ok(())
     }
 
-    /// A client is called: nobody else is at the moment.
+    /// A client is called; no other one is at the moment.
     pub(super) fn enter(&self, client: usize, migrates: bool) -> u8 {
         let mut model = self.model();
         if model.is_called {
@@ -480,7 +483,7 @@ impl<'z, 'm> World<'z, 'm> {
         model.is_migrating = false;
     }
 
-    /// On the side, on another CPU.
+    /// Does work on another CPU.
     pub(super) fn aside(&self, work: impl FnOnce(&mut Own<'z, 'm>) -> Result<(), Difference>) {
         use framewright::platform::Cpus;
         let before = self.machine.current();
@@ -492,7 +495,7 @@ impl<'z, 'm> World<'z, 'm> {
         model.say(done);
     }
 
-    /// All moves of a batch, before any client sees them.
+    /// Checks all moves of a batch, before any client sees them.
     pub(super) fn see_first(&self, moves: &[Move]) {
         let is_uncached = self.case.is_uncached();
         let mut model = self.model();
@@ -537,7 +540,7 @@ impl<'z, 'm> World<'z, 'm> {
         model.note(moves);
         drop(model);
         match self.case.lie {
-            // As if the engine heard something else than was said.
+            // As if the engine heard another answer than was given.
             Lie::HearBusy => moves
                 .iter_mut()
                 .filter(|of| of.state == MoveState::Moved)
@@ -580,7 +583,7 @@ impl<'z, 'm> World<'z, 'm> {
         }
     }
 
-    /// What a client does when it is to give back; what it looked at and gave back.
+    /// A client gives frames back. Returns what it looked at and gave back.
     pub(super) fn shrink(
         &self,
         client: usize,
@@ -645,7 +648,7 @@ impl<'z, 'm> World<'z, 'm> {
         (scanned, freed)
     }
 
-    /// A client takes a frame where it gives others back; the one that it will give back, too.
+    /// A client takes a frame before it gives others back; the taken one goes back, too.
     fn alloc_within(&self, is: u8, seat: &mut Own<'z, 'm>) -> Option<usize> {
         let mut own = None;
         for (bit, gives_back) in [(mood::ALLOCATES, true), (mood::HOARDS, false)] {

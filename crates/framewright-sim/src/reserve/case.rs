@@ -2,8 +2,8 @@ use super::{Ground, POOLS, run};
 use crate::drive::{Cadence, Subject, draw};
 use crate::{Finding, Machine, Random, Summary};
 
-/// By how much frames age: so that the next page's generation has the lower half of the last one's, or nearly, and
-/// so that the whole comes round.
+/// By how much frames age: so that the next page's generation has the lower half of the last one's,
+/// or nearly, and so that the whole comes round.
 const AGES: [u64; 5] = [
     (1 << 32) - 2,
     (1 << 32) - 3,
@@ -47,7 +47,8 @@ pub enum Op {
     InvalidateObject { cpu: u16, pool: u8, object: u8 },
     /// `Guest::invalidate_pool`, and `Reserve::open_pool` of the same.
     InvalidatePool { cpu: u16, pool: u8 },
-    /// `Guest::clean` of so many pages, of which each so many cannot be written; 0: none.
+    /// `Guest::clean` of so many pages, of which each `fail_each`-th cannot be written; with 0 all
+    /// can.
     Clean { cpu: u16, pages: u8, fail_each: u8 },
     /// `Reserve::alloc_contig`, or where `put_back` `alloc_contig_with`.
     Alloc {
@@ -65,11 +66,11 @@ pub enum Op {
     Unreserve { pick: u32 },
     /// `Reserve::collect`.
     Collect,
-    /// So many ordinary frames can be had from now on.
+    /// From now on so many ordinary frames can be had.
     Stock { frames: u8 },
     /// `run_of`, `take` and `unreserve` with a reservation of another reserve.
     Cross { pick: u32 },
-    /// `Reserve::for_each_reservation`, whose callback asks the reserve.
+    /// `Reserve::for_each_reservation`, with a callback that asks the reserve.
     List,
     /// Free frames have counted so many generations more.
     AgeFrames { generations: u64 },
@@ -77,7 +78,7 @@ pub enum Op {
     AgePools { times: u64 },
 }
 
-/// What is run: a reserve, and the mixture of operations.
+/// What a run is made of: a reserve, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The name, for the command that repeats a run.
@@ -86,20 +87,20 @@ pub struct Case {
     pub frames: u64,
     /// Pages that may be without a frame.
     pub values: u32,
-    /// Pages that may be in ordinary frames; so many of these there are.
+    /// Pages that may be in ordinary frames; there are as many such frames.
     pub ordinary: u32,
     /// Pages in an object, of which each pool has four.
     pub pages: u8,
-    /// What is to be found.
+    /// The fault that must be found.
     pub lie: Lie,
     /// How often engine and model are compared.
     pub cadence: Cadence,
 }
 
-/// What is wrong, so that it must be found.
+/// A planted fault, which must be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lie {
-    /// Nothing.
+    /// No fault.
     Nothing,
     /// An object is not invalidated.
     KeepObject,

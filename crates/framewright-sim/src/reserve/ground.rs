@@ -6,10 +6,10 @@ use framewright::{Frame, Run};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// What an owner's frames are filled with.
+/// The word that an owner's frames are filled with.
 const POISON: [u64; 2] = [0xdead_beef_dead_beef; 2];
 
-/// The frames of a reserve and the ordinary ones behind it, of each of which the two ends are kept, and a
+/// The frames of a reserve and the ordinary ones behind it, with the two ends of each, and a
 /// [`Machine`].
 #[derive(Debug)]
 pub struct Ground {
@@ -20,10 +20,10 @@ pub struct Ground {
 #[derive(Debug)]
 struct State {
     ends: Vec<[u64; 2]>,
-    /// Frames that no guest may write: an owner's, and ordinary ones that are not lent.
+    /// Frames that no guest may write: those of owners, and ordinary ones that are not lent.
     closed: Vec<bool>,
     ordinary: Range<u64>,
-    /// How many ordinary frames there are to be had.
+    /// How many ordinary frames can be had.
     stock: usize,
     wrong: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Ground {
         page
     }
 
-    /// What was put as [`page`](Self::page), or as a repeated word.
+    /// The stamp of a page that was made by [`page`](Self::page), or as a repeated word.
     pub(super) fn stamp(page: &PageWords) -> Option<u64> {
         (page[0] | 1 == page[511] || page[0] == page[511]).then_some(page[0] >> 1)
     }
@@ -70,7 +70,7 @@ impl Ground {
         Self::stamp(&page)
     }
 
-    /// An owner has it, and fills it; or has it no longer.
+    /// Records that an owner has the run, and fills it; or that it has it no longer.
     pub(super) fn own(&self, run: Run, owned: bool) {
         let mut state = self.state.borrow_mut();
         for frame in run.start().0..run.end().0 {
@@ -98,7 +98,7 @@ impl Ground {
         state.ordinary.clone().filter(open).count() as u64
     }
 
-    /// What was done that may not be done.
+    /// The forbidden operation that was done, if any.
     pub(super) fn wrong(&self) -> Option<String> {
         self.state.borrow_mut().wrong.take()
     }
@@ -106,7 +106,7 @@ impl Ground {
 
 impl Relax for Ground {
     fn relax(&self, attempt: u32) {
-        // One thread: what is waited for never comes, except where a bound ends it.
+        // With one thread, what it waits for never comes, except where a bound ends the wait.
         assert!(attempt < 2_000, "waits for itself");
     }
 }

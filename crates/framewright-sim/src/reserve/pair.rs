@@ -35,11 +35,11 @@ struct Pair<'r, 'm, 'g> {
     guests: [Guest<'r, 'm, &'g Ground>; 2],
     pools: Vec<framewright::reserve::PoolId>,
     pages: BTreeMap<Place, Page>,
-    /// Of each pool, dirty pages that died with one of its predecessors, at most so many are there yet.
+    /// How many dirty pages that died with a predecessor of each pool may still be there.
     dead: [u64; POOLS.len()],
     owned: Vec<Run>,
     reservations: Vec<Held>,
-    /// Another reserve's.
+    /// Reservations of another reserve.
     strangers: Vec<Reservation>,
     put_back_pages: u64,
     stamps: u64,
@@ -53,7 +53,7 @@ struct Pair<'r, 'm, 'g> {
 /// The first difference.
 ///
 /// # Panics
-/// If the case's layout is not one that a reserve can have.
+/// If no reserve can have the case's layout.
 pub fn run(
     case: &Case,
     ground: &Ground,
@@ -107,7 +107,7 @@ impl Pair<'_, '_, '_> {
         }
     }
 
-    /// Whether the lie is to be told now: once.
+    /// Whether to tell the lie now; it is told once.
     fn lies(&mut self, lie: Lie) -> bool {
         let now = self.case.lie == lie && !self.lied;
         self.lied |= now;
@@ -174,14 +174,15 @@ impl Pair<'_, '_, '_> {
             && self.case.lie == Lie::KeepRefused
             && !self.lied
         {
-            // Told once it is: the older version may be refused, too.
+            // It counts as told when that succeeds: the older version may be refused, too.
             self.lied = self.guests[0].put(key, &Ground::page(old.stamp)).is_ok();
         }
         Ok(())
     }
 
-    /// Whether every frame can be an owner's, a reservation's for a dirty page, a dirty page's, or another pool's
-    /// least; or the pool has its most, perhaps all of it without frames where one is wanted.
+    /// Whether every frame can be an owner's, a reservation's for a dirty page, a dirty page's, or
+    /// among another pool's least; or the pool has its most, perhaps all of it without frames if
+    /// one is wanted.
     fn may_be_full(&self, pool: usize, is_dirty: bool) -> bool {
         let others = POOLS.iter().enumerate().filter(|(nth, _)| *nth != pool);
         let least: u64 = others.map(|(_, config)| config.min_pages).sum();
@@ -192,7 +193,7 @@ impl Pair<'_, '_, '_> {
             .filter(|held| held.taken || is_dirty);
         let held: u64 = held.map(|held| held.run.frames()).sum();
         let dead: u64 = self.dead.iter().sum();
-        // The hand goes round twice in a small reserve, and gives up before in a large one.
+        // The hand goes round twice in a small reserve, and gives up earlier in a large one.
         self.case.frames > 32
             || POOLS[pool].max_pages != u64::MAX
             || owned + held + self.dirty() + dead + least >= self.case.frames
@@ -250,7 +251,8 @@ impl Pair<'_, '_, '_> {
                 match self.reserve.open_pool(&POOLS[at.0]) {
                     Some(pool) => {
                         self.pools[at.0] = pool;
-                        // What died with its predecessor is dropped, and counts no more.
+                        // The pages that died with its predecessor are dropped, and count no
+                        // longer.
                         self.dead[at.0] = 0;
                     }
                     None => return differ!("pool {} is not opened again", at.0),
@@ -273,7 +275,7 @@ impl Pair<'_, '_, '_> {
                     let fails = fail_each != 0 && calls % fail_each == 0;
                     page.is_dirty = fails;
                     written += u64::from(!fails);
-                    // Who lies says that it was not, and has it written once more.
+                    // The lie says that it was not written, and has it written once more.
                     !fails && !again
                 }
                 _ => {
@@ -357,7 +359,7 @@ impl Pair<'_, '_, '_> {
             None => self.owned.swap_remove(pick),
         };
         if !self.ground.is_filled(run) {
-            return differ!("somebody wrote in {run:?}, which is an owner's");
+            return differ!("{run:?} is an owner's, but was written");
         }
         self.ground.own(run, false);
         let released = self.reserve.release(run);
@@ -393,7 +395,7 @@ impl Pair<'_, '_, '_> {
         let Some(held) = self.reservations.get_mut(pick as usize % len.max(1)) else {
             return Ok(());
         };
-        // Nobody is at work meanwhile, so nobody is waited for.
+        // No guest is at work meanwhile, so nothing has to be waited for.
         let taken = if pick.is_multiple_of(2) {
             self.reserve.take(held.reservation)
         } else {
@@ -430,7 +432,7 @@ impl Pair<'_, '_, '_> {
         Ok(())
     }
 
-    /// What is another reserve's is none of this one's.
+    /// Checks that a reservation of another reserve is unknown to this one.
     fn cross(&mut self, pick: u32) -> Checked {
         let stranger = self.strangers[pick as usize % self.strangers.len()];
         let run = self.reserve.run_of(stranger);
@@ -444,7 +446,7 @@ impl Pair<'_, '_, '_> {
         Ok(())
     }
 
-    /// Every reservation is listed once, and the listing is in nobody's way.
+    /// Checks that every reservation is listed once, and that the callback may ask the reserve.
     fn list(&self) -> Checked {
         let mut left: Vec<&Held> = self.reservations.iter().collect();
         let mut wrong = None;
@@ -465,7 +467,7 @@ impl Pair<'_, '_, '_> {
         }
     }
 
-    /// What a year brings.
+    /// Ages the pools by what a year brings.
     fn age_pools(&mut self, times: u64) {
         self.reserve.age_pools(times);
         for pool in 0..POOLS.len() {
@@ -474,7 +476,7 @@ impl Pair<'_, '_, '_> {
         self.pages.clear();
     }
 
-    /// Every ordinary frame that is lent has a page, once they are collected.
+    /// Checks that every ordinary frame that is lent has a page, after collecting them.
     fn collect(&mut self) -> Checked {
         let mut supply = self.ground;
         self.reserve.collect(&mut supply);
@@ -607,7 +609,7 @@ impl InStep for Pair<'_, '_, '_> {
             .copied()
             .chain(reserved.map(|held| held.run));
         match owned.find(|run| !self.ground.is_filled(*run)) {
-            Some(run) => differ!("somebody wrote in {run:?}, which is an owner's"),
+            Some(run) => differ!("{run:?} is an owner's, but was written"),
             None => Ok(()),
         }
     }

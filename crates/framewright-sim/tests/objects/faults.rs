@@ -1,5 +1,5 @@
-//! The n-th call of anything made to fail: nothing is lost, the state is as before, and life goes
-//! on.
+//! The n-th call of anything is made to fail: nothing is lost, the state is as before, and life
+//! goes on.
 
 use framewright_sim::Call;
 use framewright_sim::drive::{Failures, each_failure};

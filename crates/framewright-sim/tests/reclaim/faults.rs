@@ -1,4 +1,4 @@
-//! The n-th call of any client made to fail: nothing is lost, and life goes on.
+//! The n-th call of any client is made to fail: nothing is lost, and life goes on.
 
 use framewright_sim::Call;
 use framewright_sim::drive::{Failures, each_failure};

@@ -116,8 +116,8 @@ fn each_planted_fault_is_found() {
     ] {
         let mut case = Case::named("sixteen").unwrap();
         case.lie = lie;
-        // Told once in a run, where it may not be seen: a page that is kept may be evicted before
-        // anybody gets it.
+        // Told once in a run, where it may go unseen: a page that is kept may be evicted before any
+        // get.
         let found = (0..100).any(|seed| {
             let platform = case.platform();
             case.run(&platform, case.ops(seed).take(600)).is_err()

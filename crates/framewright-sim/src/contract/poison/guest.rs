@@ -21,7 +21,7 @@ struct GuestAtWork<'s> {
     nth: u64,
     store: Box<dyn Store + 's>,
     pools: Vec<PoolId>,
-    /// Of each pool, of each page: what is known, and its version.
+    /// For each page of each pool: what is known of it, and its version.
     pages: Vec<Vec<(Known, u64)>>,
     report: Report,
 }
@@ -144,7 +144,7 @@ impl GuestAtWork<'_> {
 }
 
 pub(super) fn guest(shared: &Shared<'_>, nth: u16) {
-    /// Also if the engine panics: the others do not wait for ever.
+    /// Even if the engine panics, the others must not wait for ever.
     struct Left<'a>(&'a AtomicU64);
     impl Drop for Left<'_> {
         fn drop(&mut self) {
@@ -152,7 +152,7 @@ pub(super) fn guest(shared: &Shared<'_>, nth: u16) {
         }
     }
     let _left = Left(&shared.guests_left);
-    // Before anything that may panic, for who waits here waits for all.
+    // Before anything that may panic, because a thread here waits for all.
     shared.start.wait();
     let pools: Option<Vec<_>> = (0..shared.pools.len())
         .map(|pool| shared.site.open_pool(pool))
@@ -176,7 +176,7 @@ pub(super) fn guest(shared: &Shared<'_>, nth: u16) {
         }
         guest.step(&mut random);
     }
-    // What is still there, too.
+    // Includes the pages that are still there.
     for pool in 0..guest.pools.len() {
         (0..shared.plan.pages).for_each(|index| guest.get(pool, index));
     }

@@ -8,7 +8,7 @@ impl Pair<'_, '_> {
         let stats = self.zone.stats();
         let mut expected = self.expected;
         expected.nr_free_pages = self.model.free_frames();
-        // What the model does not know: which way things went inside.
+        // The model does not know how a request was served inside.
         let got = FrameStats {
             steals: expected.steals,
             relabels: expected.relabels,
@@ -46,7 +46,7 @@ impl Pair<'_, '_> {
         }
     }
 
-    /// Each pageblock's counts and label; only after a drain, when nothing is cached.
+    /// Compares each pageblock's counts and label; only after a drain, when no frame is cached.
     pub(super) fn compare_pageblocks(&self) -> Result<(), Difference> {
         for block in 0..self.model.pageblocks() {
             let facts = self.zone.pageblock(block);

@@ -22,18 +22,18 @@ struct Pair<'z, 'm> {
     summary: Summary,
 }
 
-/// Runs a sequence on engine and model: each operation's result, the counters and the engine's own
+/// Runs a sequence on engine and model. Each operation's result, the counters and the engine's own
 /// `verify` are compared as often as `case` says. At the end everything is freed, and each
 /// pageblock must be one block again.
 ///
-/// A panic of the engine is a difference too. A platform call that `machine` makes fail must leave
-/// everything as it was before the operation.
+/// A panic of the engine is a difference too. After a platform call that `machine` makes fail,
+/// everything must be as it was before the operation.
 ///
 /// # Errors
 /// The first difference.
 ///
 /// # Panics
-/// If the layout or the configuration of the case is not one a zone can have.
+/// If no zone can have the layout or the configuration of the case.
 pub fn run(
     case: &Case,
     machine: &Machine,
@@ -78,7 +78,7 @@ impl drive::Pair for Pair<'_, '_> {
         &mut self.summary
     }
 
-    /// All of the zone's frames are there.
+    /// All of the zone's frames exist.
     fn begin(&mut self) -> Result<(), Difference> {
         let layout = &self.case.layout;
         let offset = layout.start.0 % layout.pageblock_order.frames();
@@ -179,8 +179,8 @@ impl drive::Pair for Pair<'_, '_> {
         match catch_unwind(AssertUnwindSafe(|| self.step(op))) {
             Ok(result) => result,
             Err(payload) if payload.is::<Injected>() => {
-                // As if the operation had not been: the model has not seen it, and what follows
-                // shows whether the engine thinks so too.
+                // As if the operation had not happened: the model has not seen it, and later
+                // operations show whether the engine agrees.
                 self.summary.faults += 1;
                 Ok(())
             }
@@ -238,7 +238,7 @@ impl<'z, 'm> Pair<'z, 'm> {
         }
     }
 
-    /// Judges what a request for one block came to, and lets the model follow.
+    /// Judges the result of a request for one block, and updates the model.
     fn judge(
         &mut self,
         order: Order,
@@ -283,7 +283,7 @@ impl<'z, 'm> Pair<'z, 'm> {
                 let got = self.seat(0).alloc_hard(order, mobility);
                 if got.is_err() {
                     return differ!(
-                        "F8: {order} for {mobility}: {got:?} of who tries hard, the model {must:?}"
+                        "F8: {order} for {mobility}: {got:?} for a request that tries hard, the model {must:?}"
                     );
                 }
                 self.judge(order, mobility, got)
@@ -291,8 +291,8 @@ impl<'z, 'm> Pair<'z, 'm> {
         }
     }
 
-    /// Whether the engine stops all CPUs before it refuses that order: if not, it may refuse what could be
-    /// made of what other CPUs have cached.
+    /// Whether the engine stops all CPUs before it refuses that order. If not, it may refuse a
+    /// block that could be made of frames that other CPUs have cached.
     fn is_exact(&self, order: Order) -> bool {
         self.case.layout.cpus == 1 || order <= self.case.config.stop_order_max
     }
@@ -338,7 +338,7 @@ impl<'z, 'm> Pair<'z, 'm> {
             let must = self.model.must_alloc(order, mobility);
             let mut error = error.or(must.err());
             if !self.is_exact(order) {
-                // Why it ended, only the counters tell.
+                // Only the counters tell why it ended.
                 let (got, sofar) = (self.zone.stats(), &self.expected);
                 let is_exhausted = got.exhausted[order.index()] > sofar.exhausted[order.index()];
                 error = Some(match error {

@@ -3,7 +3,7 @@ use crate::frame::Op;
 use framewright::Run;
 use framewright::policy::Label;
 
-/// What is done to the zone as a whole.
+/// Operations on the zone as a whole.
 impl Pair<'_, '_> {
     pub(super) fn step_zone(&mut self, op: Op) -> Result<(), Difference> {
         let zone = self.zone;

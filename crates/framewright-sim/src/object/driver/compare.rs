@@ -2,7 +2,7 @@ use super::{Difference, Object, Pair, differ};
 use crate::drive::Pair as _;
 use framewright::{Addr, CpuId, Page};
 
-/// So many bytes at each end of an object are always used.
+/// This many bytes at each end of an object are always used.
 const ENDS: u64 = 16;
 
 /// The places of an object's bytes that are used.
@@ -12,12 +12,13 @@ fn places(bytes: u64, stride: u64) -> impl Iterator<Item = u64> {
 }
 
 impl Pair<'_, '_> {
-    /// The first `bytes` bytes of the object are what its user wrote, as that CPU sees them.
+    /// Checks that the first `bytes` bytes of the object are what its user wrote, as that CPU sees
+    /// them.
     pub(super) fn read(&self, cpu: u16, object: &Object, bytes: u64) -> Result<(), Difference> {
         self.read_at(cpu, object, object.addr, bytes)
     }
 
-    /// The same where they are copied to.
+    /// The same at the place that they were copied to.
     pub(super) fn read_at(
         &self,
         cpu: u16,
@@ -27,7 +28,7 @@ impl Pair<'_, '_> {
     ) -> Result<(), Difference> {
         for offset in places(bytes, self.case.stride).filter(|offset| *offset < object.bytes) {
             let found = self.ram.read(CpuId(cpu), Addr(addr.0 + offset));
-            // What was written at the end of a longer length is used too.
+            // Bytes at the end of a longer length are used, too.
             if !is_used(offset, object.bytes, self.case.stride) {
                 continue;
             }
@@ -41,7 +42,7 @@ impl Pair<'_, '_> {
         self.check_platform()
     }
 
-    /// All bytes of the object from `from` on are zero.
+    /// Checks that all bytes of the object from `from` on are zero.
     pub(super) fn is_zero(&self, cpu: u16, object: &Object, from: u64) -> Result<(), Difference> {
         for offset in places(object.bytes, self.case.stride).filter(|offset| *offset >= from) {
             let found = self.ram.read(CpuId(cpu), Addr(object.addr.0 + offset));
@@ -52,7 +53,7 @@ impl Pair<'_, '_> {
         Ok(())
     }
 
-    /// The object's user writes it.
+    /// Writes the object, as its user does.
     pub(super) fn write(&self, cpu: u16, object: &Object) -> Result<(), Difference> {
         for offset in places(object.bytes, self.case.stride) {
             let addr = Addr(object.addr.0 + offset);
@@ -121,13 +122,13 @@ impl Pair<'_, '_> {
         self.check_platform()
     }
 
-    /// Everything that is kept for nobody goes back, and nothing is left of it.
+    /// Drains, and checks that no memory is kept unused.
     pub(super) fn drained(&mut self, cpu: u16) -> Result<(), Difference> {
         self.drain(cpu);
         self.compare_drained()
     }
 
-    /// What is taken is the live objects', the slabs' and the cache's.
+    /// Checks that all frames in use are the live objects', the slabs' or the cache's.
     pub(super) fn compare_drained(&mut self) -> Result<(), Difference> {
         self.ranges.forget_freed();
         let lazy = self.space.stats().vmap_lazy_nr;

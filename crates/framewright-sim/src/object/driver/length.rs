@@ -3,7 +3,7 @@ use framewright::kv::{KvError, KvRequest};
 use framewright::{Addr, Context};
 
 impl Pair<'_, '_> {
-    /// `kvrealloc` of something live.
+    /// `kvrealloc` of a live object.
     pub(super) fn change_length(
         &mut self,
         cpu: u16,
@@ -45,7 +45,7 @@ impl Pair<'_, '_> {
                 self.ranges.free(addr.page());
             }
         } else {
-            // Both were there at once, the old one perhaps without its tail.
+            // Both existed at once, the old one perhaps without its tail.
             self.model.cut(object.addr, asked.request.bytes);
             self.count_obtained(asked.made, addr);
         }
@@ -76,7 +76,7 @@ impl Pair<'_, '_> {
         self.write(asked.cpu, &new)
     }
 
-    /// What failed changed nothing, and it had a reason to fail.
+    /// Checks that a failed call changed nothing, and that it had a reason to fail.
     fn unchanged(
         &self,
         object: &Object,
@@ -87,8 +87,8 @@ impl Pair<'_, '_> {
         if covers != Ok(object.covers) {
             return differ!("{object:?} has {covers:?} bytes after {request:?}: {error}");
         }
-        // As its own request it was one that there can be; of the new one only that matters which
-        // has nothing to do with memory.
+        // Its own request was a possible one; of the new one only the part matters that has nothing
+        // to do with memory.
         let is_sound = !matches!(
             self.model.must_alloc(request, Made::Kvmalloc),
             Err(KvError::Empty | KvError::Align { .. } | KvError::MustNotWait)
@@ -109,7 +109,7 @@ impl Pair<'_, '_> {
         differ!("{object:?} may move within {context:?}, and did not")
     }
 
-    /// `kvrealloc` of whatever is there.
+    /// `kvrealloc` of any place.
     pub(super) fn change_any(&mut self, cpu: u16, at: u64, bytes: u64) -> Result<(), Difference> {
         let (addr, request) = (self.model.address(at), KvRequest::new(bytes));
         if let Some(object) = self.model.get(addr) {

@@ -32,11 +32,11 @@ struct Pair<'s, 'm> {
     summary: Summary,
 }
 
-/// Of so many refusals one is looked at for what a drain would still have brought (K9), where engine and
-/// model are compared seldom.
+/// One in this many refusals is checked for what a drain would still have brought (K9), if engine
+/// and model are compared seldom.
 const COLLECTED: u64 = 64;
 
-/// A request, and who makes it.
+/// A request and its call.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     cpu: u16,
@@ -44,18 +44,18 @@ struct Asked {
     request: KvRequest,
 }
 
-/// Runs a sequence on engine and model: each operation's result, the bytes of objects, the
+/// Runs a sequence on engine and model. Each operation's result, the bytes of objects, the
 /// counters, and what the engine's parts verify of themselves are compared as often as `case` says.
 /// At the end everything is freed and drained, and all frames must be back.
 ///
-/// A panic of the engine is a difference too. What `ram`'s machine makes fail must leave everything
-/// as it was before the operation.
+/// A panic of the engine is a difference too. After a call that `ram`'s machine makes fail,
+/// everything must be as it was before the operation.
 ///
 /// # Errors
 /// The first difference.
 ///
 /// # Panics
-/// If a layout of the case is none.
+/// If a layout of the case is impossible.
 pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<Summary, Finding> {
     let words = [
         case.zone.words_needed().expect("a zone's layout"),
@@ -199,7 +199,7 @@ impl drive::Pair for Pair<'_, '_> {
             Op::Drain { cpu } => {
                 let had_fault = self.ram.machine().has_fault();
                 self.drain(cpu);
-                // What could not be unmapped is lazy still.
+                // Pages that could not be unmapped are still lazy.
                 if self.was_hit(had_fault) {
                     return Ok(());
                 }
@@ -244,7 +244,7 @@ impl drive::Pair for Pair<'_, '_> {
             cpu: 0,
             frames: u64::MAX,
         })?;
-        // Twice: a call that was made to fail may have left something for the next time.
+        // Twice: a call that was made to fail may have left work for the next time.
         self.drain(0);
         self.drained(0)?;
         self.check_platform()?;
@@ -287,7 +287,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         had_fault && !self.ram.machine().has_fault()
     }
 
-    /// Asks of the engine what an effort allows, and no more.
+    /// Checks that a request asked of the engine no more than its effort allows.
     fn check_effort(&mut self, request: &KvRequest) -> Result<(), Difference> {
         let asked = self.cache.asked();
         self.expected.compact_stall += asked.0;
@@ -346,7 +346,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         self.write(asked.cpu, &object)
     }
 
-    /// A new object, if it is what was asked for.
+    /// Checks that a new object is what was asked for.
     fn obtained(&mut self, asked: &Asked, addr: Addr) -> Result<Object, Difference> {
         let Asked { made, request, .. } = asked;
         let covers = match self.size_of(asked.cpu, addr) {
@@ -354,7 +354,7 @@ impl<'s, 'm> Pair<'s, 'm> {
             Err(error) => return differ!("{asked:?} was served at {addr}: {error}"),
         };
         let must = match made {
-            // It is there, and so it can be.
+            // It exists, and so it is possible.
             Made::Kept => Ok(()),
             _ => self.model.must_alloc(request, *made),
         };
@@ -388,12 +388,12 @@ impl<'s, 'm> Pair<'s, 'm> {
             self.expected.mapped_allocs += 1;
             self.expected.spills += u64::from(made != Made::Vmalloc);
         } else {
-            // Of runs and slots the sum.
+            // For runs and slots only the sum is known.
             self.expected.run_allocs += 1;
         }
     }
 
-    /// A request that the engine refused: whether it may.
+    /// Checks whether the engine may refuse a request.
     fn refused(
         &mut self,
         asked: &Asked,
@@ -445,10 +445,11 @@ impl<'s, 'm> Pair<'s, 'm> {
         self.check_last_resort(request, had_fault)
     }
 
-    /// Before a request that may wait failed for want of frames, all empty slabs went back.
+    /// Checks that all empty slabs went back before a request that may wait failed for want of
+    /// frames.
     fn check_collected(&mut self, cpu: u16) -> Result<(), Difference> {
         if self.case.cadence.compare_every > 1 && !self.summary.refused.is_multiple_of(COLLECTED) {
-            // It would spoil what the next operations meet.
+            // It would change what the next operations meet.
             return Ok(());
         }
         match self.seat(cpu).drain() {
@@ -457,7 +458,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         }
     }
 
-    /// What must succeed fails only when nobody gives anything any more.
+    /// Checks that a request that must succeed failed only when the clients had no frames to give.
     fn check_last_resort(&self, request: &KvRequest, had_fault: bool) -> Result<(), Difference> {
         let cached = self.cache.frames();
         if request.effort == Effort::MustSucceed && cached > 0 && !self.was_hit(had_fault) {
@@ -466,7 +467,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         Ok(())
     }
 
-    /// The space did not map a request that it could have: whether it may.
+    /// Checks whether the space may refuse to map a request that it could have mapped.
     fn not_mapped(
         &mut self,
         request: &KvRequest,
@@ -533,7 +534,7 @@ impl<'s, 'm> Pair<'s, 'm> {
                     && at == addr
                     && self.ram.paging().failed_maps() > 0 =>
             {
-                // Of an area that could not be mapped.
+                // It is that of an area that could not be mapped.
                 self.expected.bad_frees += 1;
                 Ok(())
             }
@@ -541,7 +542,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         }
     }
 
-    /// The object is no more.
+    /// Records that the object is gone.
     fn freed(&mut self, addr: Addr) -> Object {
         if self.model.is_mapped(addr) {
             self.expected.mapped_frees += 1;

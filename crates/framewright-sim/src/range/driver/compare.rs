@@ -12,11 +12,11 @@ impl Pair<'_, '_> {
     pub(super) fn compare_stats(&mut self) -> Result<(), Difference> {
         let (found, expected) = (self.space.stats(), &self.expected);
         let calls = |call| self.paging.machine().calls(call);
-        // An area of `vmalloc` whose mapping failed half way goes the way of all areas.
+        // An area of `vmalloc` with a mapping that failed half way is freed like all areas.
         let undone = found.area_frees.saturating_sub(expected.area_frees);
         // Each request tries twice.
         if undone > 2 * self.vmalloc_calls {
-            return differ!("{undone} areas were freed by nobody");
+            return differ!("{undone} areas were freed without a call");
         }
         let pairs = [
             ("live_pages", found.live_pages, expected.live_pages),
@@ -45,7 +45,7 @@ impl Pair<'_, '_> {
         if lazy > peak {
             return differ!("{lazy} pages are lazy, and the most ever are {peak}");
         }
-        // A platform that fails to unmap leaves more lazy than may be; `verify` knows how much.
+        // If the platform fails to unmap, more stays lazy than is allowed; `verify` knows how much.
         let bound = self.case.config.lazy_pages_max
             + u64::from(self.case.layout.cpus) * self.space.lazy_batch_pages();
         if peak > bound && found.unmap_failures == 0 {
@@ -73,7 +73,8 @@ impl Pair<'_, '_> {
         self.check_platform()
     }
 
-    /// The listing has all live areas as they are, by address, and what else it has lies between.
+    /// Checks that the listing has all live areas as they are, by address, and that its other
+    /// entries lie between.
     fn compare_areas(&self) -> Result<(), Difference> {
         let mut areas = self.model.areas();
         let (mut end, mut wrong) = (0, None);
@@ -115,7 +116,7 @@ impl Pair<'_, '_> {
         }
     }
 
-    /// Nothing is lazy, kept or waiting.
+    /// Checks that no page is lazy, kept or waiting.
     pub(super) fn compare_drained(&mut self) -> Result<(), Difference> {
         self.model.forget_freed();
         let lazy = self.space.stats().vmap_lazy_nr;

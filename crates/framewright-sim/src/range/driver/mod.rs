@@ -45,18 +45,18 @@ impl Case {
     }
 }
 
-/// Runs a sequence on engine and model: each operation's result, the counters, every translation
+/// Runs a sequence on engine and model. Each operation's result, the counters, every translation
 /// and word, and the engine's own `verify` are compared as often as `case` says. At the end
 /// everything is freed and drained, and the window must be one gap again, with all frames back.
 ///
-/// A panic of the engine is a difference too. What `paging`'s machine makes fail must leave
-/// everything as it was before the operation.
+/// A panic of the engine is a difference too. After a call that `paging`'s machine makes fail,
+/// everything must be as it was before the operation.
 ///
 /// # Errors
 /// The first difference.
 ///
 /// # Panics
-/// If the layout of the case is not one a space can have.
+/// If no space can have the layout of the case.
 pub fn run(
     case: &Case,
     paging: &Paging,
@@ -120,7 +120,7 @@ impl drive::Pair for Pair<'_, '_> {
                     align_bytes: if is_ram { Page::BYTES } else { align_bytes },
                     zero: zero && kind == AreaKind::Vmalloc,
                     context,
-                    // `map_ram` has none.
+                    // `map_ram` has no tag.
                     tag: Tag(if is_ram {
                         0
                     } else {
@@ -186,7 +186,7 @@ impl drive::Pair for Pair<'_, '_> {
             Op::Drain { cpu } => {
                 let had_fault = self.paging.machine().has_fault();
                 self.seat(cpu).drain();
-                // What could not be unmapped is lazy still.
+                // Pages that could not be unmapped are still lazy.
                 if had_fault && !self.paging.machine().has_fault() {
                     return Ok(());
                 }
@@ -218,7 +218,7 @@ impl drive::Pair for Pair<'_, '_> {
             let cpu = (area.start.0 % cpus) as u16;
             self.free(cpu, area.start, area.kind, area.pages)?;
         }
-        // Twice: a call that was made to fail may have left something for the next time.
+        // Twice: a call that was made to fail may have left work for the next time.
         self.step(Op::Drain { cpu: 0 })?;
         self.step(Op::Drain { cpu: 0 })?;
         self.check_platform()?;
@@ -284,7 +284,7 @@ impl<'s, 'm> Pair<'s, 'm> {
             tag,
             ..
         } = request;
-        // Where it was served there was room, so that only the request itself can be wrong.
+        // If it was served there was room, so only the request itself can be wrong.
         let must = self.model.check(pages, align_bytes);
         if let Some(objection) = self.model.objection(start, covers, align_bytes) {
             return differ!("{request:?} was served: {objection}; the model says {must:?}");
@@ -301,7 +301,7 @@ impl<'s, 'm> Pair<'s, 'm> {
             }
             AreaKind::Ram => self.expected.vm_map_ram += 1,
         }
-        // As its user would: it maps what is its own, sometimes only a part.
+        // As its user would: maps its own frames, sometimes only a part.
         let own_pages = area.pages - self.random.below(2) * self.random.below(area.pages);
         area.inspect(self.paging, request.cpu, request.zero, own_pages)
             .map_err(Difference)
@@ -326,7 +326,8 @@ impl<'s, 'm> Pair<'s, 'm> {
         let has_blocks = request.kind == AreaKind::Ram || self.expected.vm_map_ram > 0;
         let pins = !self.case.config.recycle && has_blocks;
         let frames_left = u64::from(self.case.pool_frames) - self.vmalloc_pages;
-        // Of what the window could serve, more pages than there are frames are not even looked for.
+        // The engine does not even look for more pages than there are frames, even if the window
+        // could serve them.
         let pool = u64::from(self.case.pool_frames);
         let is_beyond = request.kind == AreaKind::Vmalloc
             && request.pages > pool
@@ -339,8 +340,8 @@ impl<'s, 'm> Pair<'s, 'm> {
             }
             _ if is_beyond => false,
             (Err(must), _) if must == error => true,
-            // What may not wait does not purge, what failed to be unmapped is not free, and without
-            // recycling slots need a whole block, and keep all of it.
+            // A request that may not wait does not purge, pages that failed to be unmapped are not
+            // free, and without recycling slots need a whole block, and keep all of it.
             (Ok(()), RangeError::NoSpace { pages, align_bytes }) => {
                 (pages, align_bytes) == (request.pages, request.align_bytes)
                     && (!may_wait || was_hit || self.summary.faults > 0 || pins)
@@ -351,7 +352,7 @@ impl<'s, 'm> Pair<'s, 'm> {
                     && (!may_wait || was_hit || frames_left < request.pages)
             }
             (Ok(()), RangeError::Map(MapError::Limit { max })) => {
-                // Of plain areas all may be mapped; where there are none, this is exact.
+                // All pages of plain areas may be mapped; without plain areas, this is exact.
                 let mapped = self.model.live_pages() + request.pages;
                 max == self.case.mapped_max
                     && (!may_wait || was_hit || mapped > max || self.summary.faults > 0)
@@ -401,8 +402,8 @@ impl<'s, 'm> Pair<'s, 'm> {
         }
     }
 
-    /// Whether a page may have been of an area that could not be mapped: nobody has ever had it, but
-    /// it went the way of all areas.
+    /// Whether a page may be of an area that could not be mapped: it was never handed out, but was
+    /// freed like all areas.
     fn may_be_undone(&self, page: Page, error: RangeFreeError, reasons: &[RangeFreeError]) -> bool {
         let is_such = match error {
             RangeFreeError::AlreadyFree(at) => at == page,
@@ -414,7 +415,7 @@ impl<'s, 'm> Pair<'s, 'm> {
             && self.paging.failed_maps() > 0
     }
 
-    /// The window is one gap: all but the guard page can be had at once.
+    /// Checks that the window is one gap: all but the guard page can be had at once.
     fn whole_window(&mut self) -> Result<(), Difference> {
         let pages = self.case.layout.pages - 1;
         if pages == 0 {

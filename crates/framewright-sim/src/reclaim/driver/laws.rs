@@ -1,4 +1,4 @@
-//! What must hold after every operation.
+//! The laws that must hold after every operation.
 
 use super::Pair;
 use crate::difference::{Difference, differ};
@@ -9,7 +9,7 @@ use framewright::stats::{FrameStats, ReclaimStats};
 use framewright::{Mobility, Order};
 use std::ops::Range;
 
-/// What engine and model had counted before an operation.
+/// The counters of engine and model before an operation.
 pub(super) struct Before {
     frames: FrameStats,
     pub(super) reclaim: ReclaimStats,
@@ -19,11 +19,12 @@ pub(super) struct Before {
     failed: [u64; 2],
 }
 
-/// In one attempt of compaction: pageblocks, or runs of them, and how often each is gone through.
+/// How many pageblocks, or runs of them, one attempt of compaction tries, and how often it goes
+/// through each.
 const TRIES: u64 = 16;
 const PASSES: u64 = 3;
 const BATCH: u64 = 64;
-/// What is made where whole pageblocks cannot be, for what cannot move.
+/// The order of the block that is made for unmovable contents where whole pageblocks cannot be had.
 const PIECE: Order = Order::new(5).expect("a small order");
 
 impl Pair<'_, '_, '_, '_> {
@@ -39,8 +40,8 @@ impl Pair<'_, '_, '_, '_> {
         }
     }
 
-    /// How many frames are missing for a request to leave the min watermark free, as its documentation
-    /// says: of what it may have; what CPUs cache does not count.
+    /// How many frames are missing for a request to leave the min watermark free, as the
+    /// documentation says: of those that it may have; frames that CPUs cache do not count.
     pub(super) fn lacking(&self, order: Order, mobility: Mobility) -> u64 {
         let zone = self.world.zone;
         let needed = zone.watermarks().min + order.frames();
@@ -59,9 +60,9 @@ impl Pair<'_, '_, '_, '_> {
         needed.saturating_sub(free)
     }
 
-    /// Every counter has grown by what the model counted. Targets that no client saw, because not all
-    /// were found, were taken and freed again; and of a `request` a larger block may have been made, a
-    /// pageblock at most, of which it kept the front.
+    /// Checks that every counter has grown by what the model counted. Targets that no client saw,
+    /// because not all were found, were taken and freed again. For a `request` a larger block may
+    /// have been made, at most a pageblock, of which it kept the front.
     pub(super) fn check_counts(
         &self,
         before: &Before,
@@ -110,7 +111,8 @@ impl Pair<'_, '_, '_, '_> {
                 let made = more + order.frames();
                 of == *mobility && made.is_power_of_two() && made <= whole.frames()
             });
-            // The background has whole pageblocks made, and pieces for what cannot move, and frees them.
+            // The background has whole pageblocks made, and pieces for unmovable contents, and
+            // frees them.
             let made = if mobility.is_movable() { whole } else { piece };
             let of_background =
                 request.is_none() && calls.is_background && more.is_multiple_of(made.frames());
@@ -134,7 +136,7 @@ impl Pair<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// R3: clients are called so often at most.
+    /// R3: checks that clients were called no more often than allowed.
     pub(super) fn check_bounds(&self, compactions: u64) -> Result<(), Difference> {
         let case = &self.world.case;
         let calls = self.world.model().calls.clone();
@@ -182,7 +184,7 @@ impl Pair<'_, '_, '_, '_> {
         let naps = is.kswapd_high_wmark_hit_quickly > was.kswapd_high_wmark_hit_quickly;
         if !was_wanted && !naps && (got != Background::Sleeps || calls.shrinks + calls.batches > 0)
         {
-            return differ!("nobody wanted the background, and it {got:?}");
+            return differ!("the background was not wanted, and it {got:?}");
         }
         if got == Background::Naps {
             return self.check_targets();
@@ -190,7 +192,7 @@ impl Pair<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// When the background says that it is done, it is.
+    /// Checks that the background is done when it says so.
     fn check_targets(&self) -> Result<(), Difference> {
         let zone = self.world.zone;
         let standing = zone.standing();
@@ -204,8 +206,8 @@ impl Pair<'_, '_, '_, '_> {
         differ!("the background is done at {standing:?}, its targets are {targets:?}")
     }
 
-    /// Whether nothing may be in the way of emptying these pageblocks: all in them moves, is known and
-    /// free to move, and there is room for it. Only where one CPU and no cache makes that certain.
+    /// Whether these pageblocks must be possible to empty: all in them can move, is known and free
+    /// to move, and there is room for it. Only certain with one CPU and no cache.
     pub(super) fn can_evacuate(&self, block: usize, blocks: usize) -> bool {
         let world = self.world;
         let model = world.model();
@@ -296,7 +298,7 @@ impl Pair<'_, '_, '_, '_> {
         model.check_all_contents()
     }
 
-    /// Each pageblock's counts and label; only after a drain, when nothing is cached.
+    /// Compares each pageblock's counts and label; only after a drain, when no frame is cached.
     pub(super) fn compare_pageblocks(&self) -> Result<(), Difference> {
         let model = self.world.model();
         for block in 0..model.frames.pageblocks() {

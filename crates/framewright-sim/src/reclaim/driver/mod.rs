@@ -24,11 +24,12 @@ struct Pair<'w, 'r, 'z, 'm> {
     summary: Summary,
 }
 
-/// Runs a sequence on engine and model: each operation's result and what it counted, what clients see
-/// meanwhile, and as often as `case` says everything that can be. At the end everything is freed.
+/// Runs a sequence on engine and model. Each operation's result and counts and what clients see
+/// meanwhile are checked, and everything else as often as `case` says. At the end everything is
+/// freed.
 ///
-/// A panic of the engine is a difference too. A client's call that `machine` makes fail must leave
-/// everything as it was, but for what the call did not do.
+/// A panic of the engine is a difference too. After a client's call that `machine` makes fail,
+/// everything must be as it was, except for what the call did not do.
 ///
 /// # Errors
 /// The first difference.
@@ -80,7 +81,7 @@ impl drive::Pair for Pair<'_, '_, '_, '_> {
         &mut self.summary
     }
 
-    /// All of the zone's frames are there.
+    /// All of the zone's frames exist.
     fn begin(&mut self) -> Result<(), Difference> {
         let layout = self.world.case.layout;
         let run = Run::new(layout.start, layout.frames).expect("small numbers");
@@ -296,7 +297,7 @@ impl Pair<'_, '_, '_, '_> {
         }
     }
 
-    /// After compaction, in a run in which something is wrong.
+    /// After compaction, plants the fault of a run that has one.
     fn plant(&mut self, cpu: u16) {
         match self.world.case.lie {
             Lie::LeaveIsolated => {
@@ -446,7 +447,7 @@ impl Pair<'_, '_, '_, '_> {
 }
 
 impl Before {
-    /// What was free in pageblocks.
+    /// The frames that were free in pageblocks.
     const fn free(&self) -> u64 {
         self.free
     }

@@ -36,8 +36,8 @@ impl Pair<'_, '_, '_, '_> {
         let may = context.may_block && context.may_reclaim;
         let is_quiet = {
             let calls = &world.model().calls;
-            // For a request that cannot move a pageblock may be emptied first, in vain, into the block that
-            // was there; clients may take something meanwhile.
+            // For an unmovable request a pageblock may be emptied first, without use, into the
+            // block that was there; clients may take frames meanwhile.
             let is_still = match mobility {
                 Mobility::Movable => calls.shrinks == 0 && calls.batches == 0,
                 _ => calls.shrinks == 0 || calls.batches > 0,
@@ -85,15 +85,16 @@ impl Pair<'_, '_, '_, '_> {
         self.check_bounds(u64::from(config.compactions_max) + 2 + clears)
     }
 
-    /// Whether the engine may refuse that order to who must not wait, although there is a block: one that
-    /// could be made of what other CPUs have cached, for whom nobody is stopped.
+    /// Whether the engine may refuse that order to a request that must not wait, although there is
+    /// a block: one that could be made of frames that other CPUs have cached, for which no CPU is
+    /// stopped.
     fn may_miss(&self, order: Order) -> bool {
         let is_costly = order > self.world.case.config.stop_order_max;
         is_costly && self.world.zone.recount().cached != 0
     }
 
-    /// After a request that was served: the min watermark holds, unless the request brought what it
-    /// took; but for what others may take before they look again.
+    /// After a request that was served: checks that the min watermark holds, unless the request
+    /// brought the frames that it took; except for what others may take before they look again.
     fn check_marks(&self, before: &Before, order: Order) -> Result<(), Difference> {
         let marks = self.world.zone.watermarks();
         let free = self.world.zone.standing().free_frames;
@@ -110,7 +111,8 @@ impl Pair<'_, '_, '_, '_> {
         )
     }
 
-    /// A request may fail only for what is so, and after everybody was asked for everything (R7).
+    /// Checks that a request failed only for a true reason, and after all clients were asked for
+    /// everything (R7).
     fn check_failure(
         &self,
         (order, mobility): (Order, Mobility),
@@ -144,15 +146,15 @@ impl Pair<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// How many settled pageblocks a request may clear of what moves before it is served: one, if it
-    /// cannot move and is small, where a stock is kept.
+    /// How many settled pageblocks a request may clear of movable contents before it is served:
+    /// one, if it is unmovable and small, and a stock is kept.
     fn clears(&self, order: Order, mobility: Mobility) -> u64 {
         let keeps_stock = self.world.case.reclaim.stock_percent > 0
             && self.world.case.config.fallback == Fallback::Concentrated;
         u64::from(keeps_stock && order.get() <= 1 && !mobility.is_movable())
     }
 
-    /// The stalls that a request may be counted as.
+    /// Checks the stalls that a request may be counted as.
     fn check_stalls(
         &self,
         before: &Before,
@@ -193,7 +195,7 @@ impl Pair<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// What somebody else's request asks for.
+    /// Has relief bring frames, as for another allocator's request.
     pub(super) fn relieve(&mut self, cpu: u16, wanted: u64) -> Result<(), Difference> {
         let before = self.before();
         let context = Context::NOFS;
