@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs, io};
 
-/// Each file with programs, what a test's name calls it, and how many programs it has: none drops out unseen.
+/// Each file with programs, its name in a test's name, and how many programs it has, so that none
+/// drops out unseen.
 const FILES: [(&str, &str, usize); 2] = [
     ("README.md", "the_readme", 1),
     ("docs/library.md", "the_library_page", 3),

@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         anon.discard(&mut seat, one)?;
     }
 
-    // 4 MiB beside it, full of pages that somebody can do without.
+    // 4 MiB beside it, full of pages that a guest can do without.
     let run = Run::new(Frame(0), 1024).ok_or("a run ends inside the numbers")?;
     let ram = Arc::new(Ram::new(run, Pages::Base)?);
     let platform = Stored::new(Linux::fenced(Slots::new(1)), ram);
@@ -62,7 +62,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         guest.put(key, &page).map_err(|why| format!("{why:?}"))?;
     }
 
-    // The same owner in front of both, while somebody has pinned all that moves and after.
+    // The same owner in front of both, first while a client has pinned all movable pages, and then
+    // after that.
     let movers: [&dyn Migrate; 1] = [&anon];
     let clients = Clients {
         shrink: &[],

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     frames.iter_mut().step_by(2).for_each(|frame| *frame = None);
 
-    // Nothing contiguous is there: the buffers are mapped pages, at once, and nobody had to wait.
+    // No contiguous block is free: the buffers get mapped pages at once, without a wait.
     let mut buffers = KVVec::new(&heap);
     for number in 0..16u8 {
         let mut buffer = KVVec::try_with_capacity(65536, &heap)?;

@@ -38,7 +38,8 @@ impl Shrink<Seat<'_, '_, SingleThread>> for Cache {
     }
 }
 
-/// Somebody who knows where his pages are, so that they can be moved. Here a page is only its frame.
+/// A client that knows where its pages are, so that they can be moved. Here a page is only its
+/// frame.
 #[derive(Default)]
 struct Pages(RefCell<BTreeSet<Frame>>);
 
@@ -86,7 +87,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stats = reclaim.stats();
     println!("given back by the cache: {}", stats.pgsteal_direct > 0);
 
-    // Two MiB in one piece: there is none, so what is in the way moves.
+    // Two MiB in one piece: no such block is free, so the engine moves the pages that are in the
+    // way.
     let huge = Order::new(9).ok_or("9 is an order")?;
     let block = seat.alloc(huge, Mobility::Movable, Context::ANY, &clients)?;
     println!("aligned: {}", block.is_aligned(huge));
@@ -95,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("stalls: {}", stats.compact_stall > 0);
     seat.free(block, huge)?;
 
-    // Somebody who may not wait gets what is there, or an error.
+    // A request that may not wait gets a free block, or an error.
     match seat.alloc(Order::MAX, Mobility::Unmovable, Context::NOWAIT, &clients) {
         Ok(_) => return Err("there is no such block".into()),
         Err(error) => println!("refused: {error}"),

@@ -56,7 +56,7 @@ fn run<B: Barrier + Clone>(host: &HostSpace<B>) -> Result<(), Box<dyn Error>> {
         println!("0x...-0x...{}", line.get(37..).unwrap_or_default());
     });
 
-    // What is wrong is said, and changes nothing.
+    // A wrong free is an error, and changes nothing.
     if let Err(error) = seat.vfree(other) {
         println!(
             "refused: {}",

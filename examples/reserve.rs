@@ -1,4 +1,4 @@
-//! A reserve: a guest's pages lie in it until the owner takes his frames.
+//! A reserve: a guest's pages lie in it until the owner takes its frames.
 //!
 //! `cargo run -p framewright-examples --bin reserve`
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let reserve = Reserve::new(&layout, &mut metadata, platform)?;
     let camera = reserve.reserve("camera", 1024, 1024)?;
 
-    // Until then, pages that somebody can do without are kept in it.
+    // Until then the reserve keeps pages there that the guest can do without.
     let pool = reserve.open_pool(&PoolConfig::SWAP).ok_or("no pool")?;
     let mut guest = reserve.guest(CpuId(0)).ok_or("no seat")?;
     let key = |index| Key {
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     println!("pages: {}", found(&mut guest, &mut page));
 
-    // Nobody is asked, and nothing can fail.
+    // This asks no guest, and cannot fail.
     let frames = reserve.take(camera)?;
     println!("the camera has {} frames", frames.frames());
     println!("pages: {}", found(&mut guest, &mut page));

@@ -1,4 +1,4 @@
-//! Objects whose memory others give back: `kvmalloc` over the engine's own reclaim.
+//! Objects with memory that other clients give back: `kvmalloc` over the engine's own reclaim.
 
 use framewright::frame::{Blocks, Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
@@ -12,7 +12,7 @@ use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange,
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Pages are mapped somewhere; nobody looks at what is in them.
+/// Maps no page; the tests do not look at the contents.
 #[derive(Clone, Copy, Debug)]
 struct Plain;
 
@@ -143,7 +143,11 @@ fn an_object_is_mapped_over_frames_that_a_cache_gave_back() {
     let before = cache.0.borrow().len();
     let request = KvRequest::new(600 * Page::BYTES);
     assert!(seat.kvmalloc(&request).is_err(), "nothing is free");
-    assert_eq!(cache.0.borrow().len(), before, "and nobody was asked");
+    assert_eq!(
+        cache.0.borrow().len(),
+        before,
+        "and the cache was not asked"
+    );
     let request = request.with(Effort::MustSucceed);
     let addr = seat.kvmalloc(&request).unwrap();
     let stats = reclaim.stats();

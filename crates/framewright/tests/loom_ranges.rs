@@ -87,7 +87,7 @@ fn seat(space: TestSpace, cpu: u16) -> Seat {
     space.seat(CpuId(cpu), NoFrames).unwrap()
 }
 
-/// An area of one page and its guard page, used by its owner: nobody else's, nowhere cached.
+/// An area of one page and its guard page: no other owner has them, and they are nowhere cached.
 fn alloc(seat: &mut Seat) -> Option<Page> {
     let at = seat.alloc_area(&AreaRequest::new(1)).ok()?;
     let both = mask(PageRange::new(at, 2).unwrap());

@@ -1,8 +1,9 @@
 //! Which branches of purge, drain, release and eviction CI hardly takes.
 //!
-//! The models are built with LLVM's counters and run with a tenth of CI's operations, which count ten
-//! times; so are the tests whose schedules and failures the models do not have. A place must then be
-//! reached often enough. What is not stands in `coverage.toml` with its reason, or the command fails.
+//! The models are built with LLVM's counters and run with a tenth of CI's operations, which count
+//! ten times. So are the tests with schedules and failures that the models do not have. These runs
+//! must then reach each place often enough. A place that they do not reach stands in
+//! `coverage.toml` with its reason, or the command fails.
 
 mod counts;
 mod spec;
@@ -34,7 +35,7 @@ pub(crate) fn command(mut arguments: impl Iterator<Item = String>) -> Result<boo
     let (mut seed, mut is_again) = (1, false);
     while let Some(name) = arguments.next() {
         match name.as_str() {
-            // Not built and run again: for whoever writes excuses.
+            // Neither builds nor runs again: for an author of excuses.
             "--again" => is_again = true,
             "--seed" => {
                 let value = arguments.next().and_then(|value| value.parse().ok());
@@ -288,7 +289,7 @@ fn report(root: &Path, spec: &Spec, counts: &Counts) -> Result<bool, String> {
     for (nth, excuse) in spec.excuses.iter().enumerate() {
         if !used.contains(&nth) {
             println!(
-                "{}: `{}` needs no excuse any more",
+                "{}: `{}` no longer needs its excuse",
                 excuse.file,
                 excuse.at.trim()
             );

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A check that has not failed by then has not noticed. Processor time: what else the machine does is not
 /// the check's.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// What a check may take that runs to its end because nothing is missing.
+/// What a check may take that runs to its end, because no rule's keeper is missing.
 pub(crate) const PLAIN_LIMIT: Duration = Duration::from_secs(300);
 /// What any run may take on the clock: some wait for what never comes.
 const CLOCK_LIMIT: Duration = Duration::from_secs(600);
@@ -78,7 +78,7 @@ pub(crate) fn build(tree: &Path, targets: &Path, checks: &[&Check]) -> Result<Pr
         cargo.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "256");
         cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "0");
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        // The questions are no code that anybody reads.
+        // A question's code may be ugly, so its warnings do not matter.
         cargo.env("RUSTFLAGS", format!("-Awarnings {}", build.flags()));
         cargo.env("CARGO_TARGET_DIR", targets.join(build.folder()));
         cargo.current_dir(tree).stdout(Stdio::piped());
@@ -163,7 +163,7 @@ pub(crate) fn run(
             return Ok((ended, took));
         }
         if took > limit || start.elapsed() > CLOCK_LIMIT {
-            // It may have ended just now; then there is nothing to end.
+            // The process may have ended just now; then `kill` has no effect.
             _ = child.kill();
             _ = child.wait();
             return Ok((Ended::Late, took));
@@ -172,7 +172,7 @@ pub(crate) fn run(
     }
 }
 
-/// What a process has had of the processors, until it is waited for: `/proc/PID/stat`, whose times are in
+/// The processor time that a process has used, until it is waited for: from `/proc/PID/stat`, in
 /// hundredths of a second.
 fn processor_time(id: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;

@@ -81,8 +81,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// The document, with what it said before of mutants that were not run. Who escaped is said where a run had
-/// the whole of their checks.
+/// The document. For mutants that did not run, it keeps what it said before. It names a mutant as
+/// escaped only where the run had all of its checks.
 pub(crate) fn text(
     mutants: &[Mutant],
     rows: &[Row],

@@ -163,7 +163,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
-/// Removes what is not in the workspace any more.
+/// Removes files that the workspace no longer has.
 fn sweep(tree: &Path, folder: &Path, files: &BTreeSet<String>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
