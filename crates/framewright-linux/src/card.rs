@@ -7,7 +7,7 @@
 //!                        └──▶ the host's device: what is really transferred
 //! ```
 //!
-//! Contents lie where they would lie without it. A transfer takes its turn behind all that came
+//! It changes no contents, and not where they lie. A transfer takes its turn behind all that came
 //! before it, with a latency and its bytes over a rate; the thread that asked sleeps until then. So
 //! all share the bandwidth as on one card, and a write takes as long as it would there.
 //!

@@ -5,9 +5,9 @@
 //!
 //! One handler for the process, installed with the first region and never removed. It looks the
 //! address up in a table of regions, has the region handle the touch (mostly: wait), and returns:
-//! the access is made again. For every other address it does what was to be done before it was
-//! installed: it calls the handler that it found with the same arguments; if there was none, the
-//! default action takes place.
+//! the access is made again. For every other address it does what the earlier handler did: it calls
+//! the handler that it found with the same arguments; if there was none, the default action takes
+//! place.
 //!
 //! It is async-signal-safe: it loads and stores atomics, and makes system calls. It allocates
 //! nothing, takes no lock of the language, and leaves errno unchanged. A thread that touches a
@@ -233,7 +233,7 @@ fn is_write(_context: *mut c_void) -> Option<bool> {
     None
 }
 
-/// Does what was to be done before this handler was installed.
+/// Does what the earlier handler did.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // Only missing between the installation and its end: then the access is made again.
     let Some(Ok(before)) = BEFORE.get() else {

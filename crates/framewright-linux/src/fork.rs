@@ -1,7 +1,7 @@
 // UNSAFETY: a page is asked of the kernel that it wipes in a child, and a function of C's is called by fork(3), in which
 // address space is hidden; neither has a safe form.
 
-//! What a forked process has of its parent's memory: nothing that it could harm.
+//! A forked process and its parent's memory: nothing that it could harm.
 //!
 //! ```text
 //!                          parent     fork(3)                      clone(2) by hand
@@ -17,8 +17,8 @@
 //! that shares the address space (vfork(2), posix_spawn(3), clone(2) with CLONE_VM) is no child in
 //! this sense.
 //!
-//! A child can read a heap's memory, because a program with that heap finds there what it starts
-//! another program with, as [`Command`](std::process::Command) does.
+//! A child can read a heap's memory, because a program with that heap keeps there the arguments
+//! with which it starts another program, as [`Command`](std::process::Command) does.
 //!
 //! A child may make hosts of its own.
 //!

@@ -151,7 +151,7 @@ impl Host<Membarrier> {
     /// A host with all frames free.
     ///
     /// # Errors
-    /// What could not be had.
+    /// The part that could not be made.
     pub fn new(options: &Options) -> Result<Self, HostError> {
         let platform = Linux::new(Slots::new(options.layout.cpus));
         Self::with_platform(
@@ -165,7 +165,7 @@ impl Host<Fenced> {
     /// The same without membarrier: each operation costs about 10 ns more.
     ///
     /// # Errors
-    /// What could not be had.
+    /// The part that could not be made.
     pub fn fenced(options: &Options) -> Result<Self, HostError> {
         Self::with_platform(options, Linux::fenced(Slots::new(options.layout.cpus)))
     }

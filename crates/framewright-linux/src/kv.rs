@@ -62,7 +62,7 @@ impl HostKv<Membarrier> {
     /// A host with nothing allocated, and without relief.
     ///
     /// # Errors
-    /// What could not be had.
+    /// The part that could not be made.
     pub fn new(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
         Self::over(HostSpace::new(options, ranges)?, NoRelief)
     }
@@ -72,7 +72,7 @@ impl HostKv<Fenced> {
     /// The same without membarrier: each operation costs about 10 ns more.
     ///
     /// # Errors
-    /// What could not be had.
+    /// The part that could not be made.
     pub fn fenced(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
         Self::over(HostSpace::fenced(options, ranges)?, NoRelief)
     }
@@ -83,7 +83,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
     /// gives memory back.
     ///
     /// # Errors
-    /// What could not be had; the space is dropped then.
+    /// The part that could not be made; the space is dropped then.
     pub fn over(space: HostSpace<B>, relief: R) -> Result<Self, HostError> {
         let frames = space.window().ram().frames();
         let layout = KvLayout::new(frames.start(), frames.frames());

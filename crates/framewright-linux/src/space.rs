@@ -47,8 +47,8 @@ pub type HostRangeSeat<'h, B> = RangeSeat<'h, 'h, Paged<B>, Seat<'h, 'h, Linux<B
 /// A forked process gets no seat, and has no access to the window or the [`Host`]; only a child
 /// that clone(2) makes without fork(3) shares with its parent what the window shows.
 ///
-/// The space's metadata is memory of its own, and only used parts cost memory: less than 1 % of
-/// what is mapped, once that is more than a few MiB, however long the window.
+/// The space's metadata is memory of its own, and only used parts cost memory: less than 1 % of the
+/// mapped memory, once that is more than a few MiB, however long the window.
 ///
 /// ```
 /// use framewright::Frame;
@@ -84,7 +84,7 @@ impl HostSpace<Membarrier> {
     /// A host with all frames free, and a window that is all free.
     ///
     /// # Errors
-    /// What could not be had.
+    /// The part that could not be made.
     pub fn new(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
         Self::over(Host::new(options)?, ranges)
     }
@@ -94,7 +94,7 @@ impl HostSpace<Fenced> {
     /// The same without membarrier: each operation costs about 10 ns more.
     ///
     /// # Errors
-    /// What could not be had.
+    /// The part that could not be made.
     pub fn fenced(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
         Self::over(Host::fenced(options)?, ranges)
     }
@@ -104,7 +104,7 @@ impl<B: Barrier + Clone> HostSpace<B> {
     /// A window and a space for the frames of `host`.
     ///
     /// # Errors
-    /// What could not be had; the host is dropped then.
+    /// The part that could not be made; the host is dropped then.
     pub fn over(host: Host<B>, ranges: &RangeOptions) -> Result<Self, HostError> {
         let ram = Arc::clone(host.ram_shared());
         let window = match ranges.mappings_max {
@@ -144,7 +144,7 @@ impl<B: Barrier + Clone> HostSpace<B> {
     }
 
     /// The calling thread's seat in the space, until it is dropped, with its seat in the zone,
-    /// which [`frames`](RangeSeat::frames) shows. What both have cached stays there.
+    /// which [`frames`](RangeSeat::frames) shows. Blocks that both have cached stay there.
     ///
     /// # Errors
     /// If there are more threads than slots, or the thread has one of its seats already. Nothing

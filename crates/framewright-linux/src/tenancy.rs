@@ -1,4 +1,4 @@
-//! What lives on the engine's memory needs two things of it: a store for its pages, and frames.
+//! A client on the engine's memory needs two things of it: a store for its pages, and frames.
 //!
 //! ```text
 //!    file cache ─┬─▶ Tenancy ──▶ Guests ──▶ a seat of the reserve, for one piece of work
@@ -29,8 +29,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 pub trait Tenancy: Sync {
     /// Runs `work` once with a store that no other thread uses meanwhile.
     ///
-    /// What one thread put by one call, every other gets by the next. `work` must be short, and
-    /// must not come back to the tenancy: it might wait for itself.
+    /// A page that one thread put in one call, every other thread can get in the next. `work` must
+    /// be short, and must not come back to the tenancy: it might wait for itself.
     fn with(&self, work: &mut dyn FnMut(&mut dyn Store));
 
     /// Has up to `pages` dirty pages written: calls `write` with the key and contents of each,

@@ -1,4 +1,4 @@
-//! A machine in a variable, and what checks the engine on it.
+//! A machine in a variable, and the checks of the engine on it.
 //!
 //! ```text
 //!     Case ──seed──▶ ops (plain data) ──▶ driver ──▶ Zone over a Machine ──┐

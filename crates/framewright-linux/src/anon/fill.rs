@@ -42,7 +42,7 @@ impl<const N: usize> Fill<N> {
 
     /// Fills the page tables, so that the first access of each page is no fault: 16 pages at a
     /// time, where their frames follow one another, and writable at once, because shared memory
-    /// keeps no account of writers. Only saves time: what the kernel refuses, faults fill.
+    /// keeps no account of writers. Only saves time: faults fill the pages that the kernel refuses.
     pub(super) fn fill(&self) {
         if self.len == 0 {
             return;

@@ -44,8 +44,8 @@
 //!   has also taken the translations away, on all CPUs.
 //! - **N3** Pinned pages keep their frames.
 //! - **N4** A batch that does not fit into the limit of mappings is refused before anything is
-//!   done. What the kernel refuses later is hidden, not lost: a thread that touches it tries again
-//!   to show it.
+//!   done. A page whose mapping the kernel refuses later is hidden, not lost: a thread that touches
+//!   it tries again to show it.
 //!
 //! # Locks
 //! A region's gate, for every change of it; a batch holds it for some 50 µs. No holder of a lock of

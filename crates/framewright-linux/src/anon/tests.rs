@@ -33,7 +33,7 @@ fn first_word(anon: &Anon, nth: usize) -> u64 {
 fn a_page_that_the_kernel_refused_to_show_is_shown_by_who_touches_it() {
     let host = host();
     let anon = region(&host);
-    // As after a refusal: no access to what is populated, and the gate is open.
+    // As after a refusal: no access to populated pages, and the gate is open.
     let hidden = anon.region.range(&(4..12));
     anon.region.window.unmap(hidden).unwrap();
     for nth in (0..32).rev() {

@@ -65,7 +65,7 @@ mod tests {
         // Two neighbours one after the other are a sequence again.
         assert_eq!(ahead.window(503, 1, Some(502), 32), 4);
         assert_eq!(ahead.window(507, 1, Some(506), 32), 8);
-        // Never less than what is wanted, and never more than there may be.
+        // Never less than the wanted pages, and never more than the bound.
         assert_eq!(ahead.window(0, 100, None, 32), 32);
         assert_eq!(Ahead::default().window(0, 20, None, 32), 32);
         assert_eq!(Ahead::default().window(0, 9, None, 1), 1);

@@ -187,7 +187,7 @@ impl FileCache<'_> {
 
     /// Writes all dirty pages of a file, in their order, and has the file brought to its device.
     ///
-    /// What was written before the call survives a loss of power when this has returned. Pages that
+    /// When this has returned, all writes before the call survive a loss of power. Pages that
     /// others write meanwhile may be dirty afterwards: this writes each page at most once, and none
     /// behind the last one that was dirty at the beginning, so it ends however fast others write.
     ///
@@ -298,9 +298,9 @@ impl FileCache<'_> {
         Err(FileError::Sync { errno })
     }
 
-    /// Handles a failed sync. The host may have dropped what was written since the last one, and
-    /// not report it the next time. So the pages that the cache still has are dirty again, and
-    /// those that it no longer has are lost.
+    /// Handles a failed sync. The host may have dropped the writes since the last one, and not
+    /// report it the next time. So the pages that the cache still has are dirty again, and those
+    /// that it no longer has are lost.
     fn distrust(&self, inode: &Arc<Inode>) {
         let unsynced = std::mem::take(&mut inode.dirty().unsynced);
         for page in unsynced {

@@ -10,8 +10,8 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-/// The next number of a file. Numbers are never used again in this process, so what a store has of
-/// a file of one cache is never taken for that of another.
+/// The next number of a file. Numbers are never used again in this process, so no cache takes a
+/// store's pages of another cache's file for its own.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// What a file's transfers go through.

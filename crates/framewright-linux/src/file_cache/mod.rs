@@ -33,14 +33,14 @@
 //!   and waits for it.
 //! - **L2** A page that is dirty, or being written, is not evicted, and dropped only by truncation:
 //!   written data is in the cache or in the file.
-//! - **L3** What the cleancache has of a page is what the file has: the page is forgotten there
+//! - **L3** The cleancache's copy of a page has the file's contents: the page is forgotten there
 //!   before it is changed, it is held while it is changed, and only clean pages are put.
 //! - **L4** Versions of a page are written to the file in the order in which they came about.
 //! - **L5** The bytes behind the end of a file in its last page are zero.
 //! - **L6** A pinned page stays in its frame. If it is truncated, the frame is kept until it is
 //!   unpinned.
-//! - **L7** A file's number is never another file's, in this process: so what a store still has
-//!   under it belongs to no file.
+//! - **L7** A file's number is never another file's, in this process: so pages that a store still
+//!   has under it belong to no file.
 //! - **L8** A file that is open in one cache is refused by every other: its locks and its set of
 //!   dirty pages belong to one table.
 //!
@@ -249,7 +249,8 @@ impl<'s> FileCache<'s> {
     /// as far as [its times](self) tell.
     ///
     /// # Errors
-    /// What the host said; a file that cannot be read, or is open for appending; what is no regular file.
+    /// What the host said; a file that cannot be read, or is open for appending; a file that is not
+    /// regular.
     pub fn add(&self, file: File) -> io::Result<OpenFile> {
         let is_writable = medium::is_writable(&file)?;
         self.add_medium(Arc::new(file), is_writable)

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What [`verify`](FileCache::verify) found wrong, with the frame's number in the RAM or the page's in its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken {
-    /// The invariant, or what is not so.
+    /// The invariant, or the statement that is false.
     pub rule: &'static str,
     /// Where.
     pub at: u64,

@@ -138,7 +138,7 @@ impl FileCache<'_> {
     /// Changes a page that is held, under the file's `io` lock.
     fn change(&self, inode: &Arc<Inode>, part: &Part<'_>, held: &Held<'_>) {
         if !self.table.slot(held.id).is_dirty() {
-            // While it is held it cannot be put; and what was put before is about to be old.
+            // While it is held it cannot be put; and the copy put before is about to be old.
             self.forget_clean(inode.id, part.page..part.page + 1);
         }
         let words = self.ram.words(self.table.frame(held.id));
@@ -301,7 +301,7 @@ impl FileCache<'_> {
         }
     }
 
-    /// Zeroes what is behind the end in the page with the end, if it is in the cache.
+    /// Zeroes the bytes behind the end in the last page, if it is in the cache.
     fn zero_tail(&self, inode: &Inode, len: u64) {
         let at = (len % PAGE) as usize;
         let key = PageKey {

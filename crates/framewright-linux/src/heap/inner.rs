@@ -52,7 +52,7 @@ impl Life {
 
     /// Whether it has ended, or is about to.
     pub(super) fn has_ended(&self) -> bool {
-        // Relaxed: as above; other threads only forget what is of no use.
+        // Relaxed: as above; other threads only forget entries that are of no use.
         self.ended.load(Relaxed) || !self.process.is_this()
     }
 }
@@ -158,7 +158,7 @@ impl Inner {
         let (ram, window) = (kv.host().ram(), kv.window());
         let (frames, pages) = (ram.frames(), window.range());
         let start = ram.address(frames.start()).ok().and_then(NonNull::new);
-        // A forked child that starts another program reads from here what it starts that with.
+        // A forked child that starts another program reads that program's arguments from here.
         kv.host().ram().let_children_read();
         window.let_children_read();
         let ram = Memory {

@@ -73,7 +73,7 @@ pub(super) fn is_passing_on() -> bool {
     NOW.with(|now| now.is_inside.get())
 }
 
-/// Runs `work`, and passes on what this thread asks for meanwhile.
+/// Runs `work`, and passes this thread's requests meanwhile on to the system.
 pub(super) fn passing_on<T>(work: impl FnOnce() -> T) -> T {
     NOW.with(|now| {
         let before = now.is_inside.replace(true);

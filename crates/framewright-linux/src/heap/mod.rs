@@ -8,10 +8,10 @@
 //!
 //! A [`Heap`] is a [`GlobalAlloc`](std::alloc::GlobalAlloc), and a [`Memory`] for owners such as
 //! [`KVVec`](framewright::kv::KVVec). A thread takes a free seat at its first request and keeps it
-//! until it ends; then another thread may have the seat, with what is cached in it. A thread that
-//! finds none, because there are more threads than seats, shares the last seat with others like it,
-//! under a lock; so does a thread that is ending and has given its seat back. Frees by any thread
-//! are the engine's ordinary ones.
+//! until it ends; then another thread may have the seat, with the cached objects in it. A thread
+//! that finds none, because there are more threads than seats, shares the last seat with others
+//! like it, under a lock; so does a thread that is ending and has given its seat back. Frees by any
+//! thread are the engine's ordinary ones.
 //!
 //! # What the system's allocator does
 //! As a `GlobalAlloc`, a heap passes on what it cannot serve itself: requests during the making of
@@ -149,7 +149,7 @@ impl Heap {
     /// A heap that is made now.
     ///
     /// # Errors
-    /// What could not be had.
+    /// The part that could not be made.
     pub fn try_new(options: HeapOptions) -> Result<Self, HostError> {
         let heap = Self::new(options);
         heap.set_up()?;
@@ -159,7 +159,7 @@ impl Heap {
     /// Makes the heap, if it has not been made. If that failed once, it is not tried again.
     ///
     /// # Errors
-    /// What could not be had, now or at the first try.
+    /// The part that could not be made, now or at the first try.
     pub fn set_up(&self) -> Result<(), HostError> {
         let made = self
             .inner

@@ -1,4 +1,4 @@
-// UNSAFETY: an allocator is called, and what it hands out is used.
+// UNSAFETY: the tests call an allocator, and use the memory that it hands out.
 
 use super::*;
 use framewright::kv::{KBox, KVVec, KvError, Place, VBox, VVec};
@@ -39,7 +39,7 @@ fn is_filled(at: *const u8, bytes: usize, value: u8) -> bool {
     bytes.iter().all(|byte| *byte == value)
 }
 
-/// What has been handed out and not given back.
+/// The objects handed out and not given back.
 fn objects(heap: &Heap) -> i64 {
     let stats = heap.stats().unwrap().objects;
     let areas = heap.made().unwrap().kv().space().space().stats();
@@ -125,7 +125,8 @@ fn what_the_engine_has_no_memory_for_is_the_systems() {
     assert!((1..=4).contains(&ours), "{ours} MiB of 4");
     let stats = heap.stats().unwrap();
     assert_eq!(stats.system_allocs, 8 - ours as u64);
-    // What grows and finds no memory goes there too, with its bytes; what is there stays there.
+    // An object that grows and finds no memory goes there too, with its bytes; an object that is
+    // there stays there.
     for (value, at) in live.iter_mut().enumerate() {
         // SAFETY: allocated above with this layout.
         *at = unsafe { heap.realloc(*at, all, 8 << 20) };
@@ -183,7 +184,8 @@ fn a_wrong_free_is_refused_or_ends_the_program_with_its_reason() {
     const CHILD: &str = "FRAMEWRIGHT_TEST_WRONG_FREE";
     if let Ok(what) = std::env::var(CHILD) {
         let heap = heap(1024, 1).unwrap();
-        // SAFETY: more than 0 bytes; then what the heap refuses, which this is about.
+        // SAFETY: more than 0 bytes; then requests that the heap refuses, which are the subject of
+        // this test.
         unsafe {
             let at = heap.alloc(layout(100, 8));
             heap.dealloc(at, layout(100, 8));
@@ -281,7 +283,7 @@ fn threads_without_a_seat_share_one() {
             })
         };
         let workers: [_; THREADS] = std::array::from_fn(|nth| worker(nth as u8));
-        // A scope's end does not wait for what threads drop when they have ended, a join does.
+        // A scope's end does not wait for the destructors of its threads' locals, a join does.
         for worker in workers {
             worker.join().unwrap();
         }

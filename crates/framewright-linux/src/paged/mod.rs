@@ -49,13 +49,13 @@
 //!
 //! # Locks
 //! The evictor's, for evicting, saving and discarding: held during I/O. Under it the region's gate,
-//! for each change of what is shown, some µs; the handler takes it, too. No other lock is taken
+//! for each change of the shown pages, some µs; the handler takes it, too. No other lock is taken
 //! with the gate shut. Frames are taken with neither held, because a supply may ask for reclaim,
 //! and freed under the evictor's.
 //!
 //! # What is not here
 //! Sharing; forking: a child has no access to a region, ends by SIGSEGV if it touches one, and does
-//! not write to its swap file; reading ahead by what is used together; huge pages.
+//! not write to its swap file; reading ahead of pages that are used together; huge pages.
 //!
 //! # Sources
 //! Second chance: F. J. Corbató, "A paging experiment with the Multics system", 1968; by taking access away where hardware has no

@@ -4,14 +4,14 @@
 //! A number for each thread.
 //!
 //! A thread takes the lowest free slot at its first use and keeps it until it ends; then the slot
-//! is free for another thread. What belongs to a slot (a seat's cache) stays there meanwhile.
+//! is free for another thread. A slot keeps its belongings (a seat's cache) meanwhile.
 //!
 //! # When a thread has ended
 //! A slot is not given back when the thread's values are dropped: they, and the destructors of
 //! pthread keys after them, need a slot for their work with a host as well. Destructors are called
 //! in rounds, four at least, as long as there are keys with values. The slots' own key stays set
-//! until the fourth, and then gives the slots back. Only what is destroyed after it in the fourth
-//! round finds none ([`NoSlot::Ending`]).
+//! until the fourth, and then gives the slots back. Only a destructor that runs after it in the
+//! fourth round finds none ([`NoSlot::Ending`]).
 //!
 //! So a caller that waits for a thread by [`scope`](std::thread::scope), which returns before all
 //! that, may find its slot taken for a moment: [`await_mine`](Slots::await_mine) waits for that
@@ -302,8 +302,8 @@ mod tests {
         );
     }
 
-    /// The argument of a key's destructor, which asks for its slot in each round, and reports what
-    /// it got.
+    /// The argument of a key's destructor, which asks for its slot in each round, and reports the
+    /// answer.
     struct Rounds {
         slots: Slots,
         key: libc::pthread_key_t,
@@ -365,7 +365,7 @@ mod tests {
     fn four_thousand_threads_one_after_the_other_have_a_slot_each() {
         let slots = Slots::new(2);
         for _ in 0..2000 {
-            // A scope returns before its threads have given back what they had.
+            // A scope returns before its threads have given their slots back.
             thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| slots.await_mine().unwrap());

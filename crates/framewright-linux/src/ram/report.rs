@@ -44,7 +44,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// What is behind the memory file.
+/// The kind of pages behind the memory file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backing {
     /// Ordinary shared memory; some of it may lie in huge pages.
@@ -57,7 +57,7 @@ pub enum Backing {
 /// The memory that the host gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RamReport {
-    /// What is behind the file.
+    /// The kind of pages behind the file.
     pub backing: Backing,
     /// The length that was asked for.
     pub len_bytes: u64,

@@ -1,8 +1,9 @@
 //! A swap device that is a file, or a disk.
 //!
-//! Pages bypass the kernel's page cache (O_DIRECT): what the engine took out of memory is not to
-//! lie there again under another name. A file system that refuses that (tmpfs before Linux 6.6 and
-//! some of the network do) is used with the page cache between, and [`SwapFile::direct_io`] tells.
+//! Pages bypass the kernel's page cache (O_DIRECT): pages that the engine took out of memory must
+//! not lie there again under another name. A file system that refuses that (tmpfs before Linux 6.6
+//! and some of the network do) is used with the page cache between, and [`SwapFile::direct_io`]
+//! tells.
 
 use super::{Aligned, SwapDevice, check_slot, of_slot};
 use crate::fork::Process;
@@ -56,7 +57,7 @@ pub struct SwapFile {
     slots: u64,
     direct_io: DirectIo,
     written: AtomicU64,
-    /// A sync failed: what was written before may be lost, and the kernel reports it only once.
+    /// A sync failed: earlier writes may be lost, and the kernel reports that only once.
     has_failed: AtomicBool,
     process: Process,
     spare: Mutex<Vec<Buffers>>,

@@ -71,8 +71,8 @@ pub trait SwapDevice: Send + Sync {
     /// Gives up the contents of a slot. Only saves room.
     fn discard(&self, slot: u64);
 
-    /// Makes all that was written safe, as far as the device knows; also what was written before a
-    /// call that failed.
+    /// Makes all earlier writes safe, as far as the device knows; also those before a call that
+    /// failed.
     ///
     /// # Errors
     /// What the device said. It is then unknown which of the writes since the last success are

@@ -121,7 +121,7 @@ impl Zram {
         }
     }
 
-    /// What it has now.
+    /// Its counters now.
     #[must_use]
     pub fn stats(&self) -> ZramStats {
         let load = |word: &AtomicU64| word.load(Relaxed);

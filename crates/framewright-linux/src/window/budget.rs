@@ -81,7 +81,7 @@ impl Budget {
     }
 
     /// The error for a mapping that the kernel had no memory for, if the process has as many as it
-    /// may: then other code has used up what the budget left it.
+    /// may: then other code has used up the mappings that the budget left it.
     ///
     /// Allocates nothing, because that could need a mapping.
     pub(super) fn host_is_full(&self) -> Option<MapError> {

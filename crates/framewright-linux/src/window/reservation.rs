@@ -125,8 +125,8 @@ impl Reservation {
             Access::Write => ProtFlags::READ | ProtFlags::WRITE,
         };
         // SAFETY: MAP_FIXED replaces only what is inside (checked by `place`), which is this
-        // value's and has no Rust value in it (invariant). The file cannot become shorter: what
-        // this makes accessible stays accessible.
+        // value's and has no Rust value in it (invariant). The file cannot become shorter: pages
+        // that this makes accessible stay accessible.
         let mapped = unsafe { mmap(at, bytes.len(), access, flags, file, offset) };
         mapped.map(drop).inspect_err(|_| self.mend(bytes))
     }
@@ -187,8 +187,8 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.is_lost() {
-            // It is unknown which part belongs to whom. Only address space stays, and what it
-            // shows.
+            // It is unknown which part belongs to whom. The address space stays, and the pages that
+            // it shows.
             return;
         }
         self.unforked.give_up();
@@ -213,7 +213,8 @@ impl Reservation {
         let at = self.place(&bytes);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: of the reservation, in which no Rust value lies; what replaces it is new.
+        // SAFETY: of the reservation, in which no Rust value lies; the mapping that replaces it is
+        // new.
         let other = unsafe {
             munmap(at, bytes.len()).unwrap();
             mmap_anonymous(at, 4096, access, flags).unwrap()

@@ -67,7 +67,7 @@ fn bytes_written_through_a_mapping_are_those_of_the_frames_also_elsewhere() {
         window.read(page(&window, 1023 - nth), 0, &mut out).unwrap();
         assert_eq!(out, pattern(nth));
     }
-    // Over a boundary, and what is written to the frame is seen.
+    // Over a boundary, and a read sees what was written to the frame.
     ram.write(Frame(1011), &pattern(77)).unwrap();
     let mut both = [0; 200];
     window.read(page(&window, 1021), 4000, &mut both).unwrap();
@@ -183,7 +183,7 @@ fn a_copy_longer_than_a_call_does_goes_in_pieces() {
     }
 }
 
-/// The system call decides, and not the records before it: what they say may be past.
+/// The system call decides, and not the records before it: their answers may be out of date.
 #[test]
 fn the_kernel_refuses_what_the_records_would_have_allowed() {
     let window = Window::new(ram(4), 1024).unwrap();
@@ -296,7 +296,7 @@ fn the_count_of_mappings_is_never_below_the_kernels_and_comes_down() {
                 .unwrap();
             these.fill(true);
         } else {
-            // Parts of what was mapped at once, too.
+            // Parts of pages that were mapped at once, too.
             window.unmap(range(&window, start, pages)).unwrap();
             these.fill(false);
         }

@@ -125,7 +125,7 @@ pub struct Clause {
 pub enum Verdict {
     /// It does.
     Kept,
-    /// It does not; with what was seen.
+    /// It does not; with the observation.
     Broken(String),
     /// The house cannot do what the check needs.
     NotChecked(&'static str),

@@ -99,15 +99,15 @@ pub trait Owner {
         None
     }
 
-    /// Gives back what it took, or a part of what was not reserved. Returns whether that was
-    /// possible.
+    /// Gives back the run that it took, or a part of one that was not reserved. Returns whether
+    /// that was possible.
     fn release(&mut self, run: Run) -> bool;
 }
 
 /// How long the test goes on, and with how many threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// What all threads' random numbers come from.
+    /// The source of all threads' random numbers.
     pub seed: u64,
     /// Puts, gets and invalidations of all guests together, at least.
     pub ops: u64,
@@ -119,7 +119,7 @@ pub struct Plan {
     pub pages: u64,
 }
 
-/// What was done, without any error.
+/// The calls done, without any error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Pages stored.
@@ -264,7 +264,7 @@ impl Shared<'_> {
     }
 }
 
-/// What an owner has: the run, the word that it is filled with, and which reservation it is.
+/// An owner's run, the word that it is filled with, and which reservation it is.
 type Held = (Run, u64, Option<usize>);
 
 /// Checks an owner's run, and gives it back, in two parts where that is possible.

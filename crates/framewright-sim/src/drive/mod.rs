@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Page frames, virtual ranges and objects are three kinds. A further one is two implementations:
-//! - [`Subject`] for what is chosen before a run, plain data: layouts, policies, the mixture of
+//! - [`Subject`] for the choices before a run, plain data: layouts, policies, the mixture of
 //!   operations. Its `run` sets engine and model up on a platform, and hands both to [`in_step`].
 //! - [`Pair`] for the two of them while they run. An operation that the engine and the model answer
 //!   differently is a [`Difference`]; so is a panic. Its CPUs' seats are [`Seats`].
@@ -147,7 +147,7 @@ pub trait Pair {
     /// The machine. Its faults happen only during operations.
     fn machine(&self) -> &Machine;
 
-    /// What has been done so far. [`in_step`] counts the operations and, unless
+    /// The counts so far. [`in_step`] counts the operations and, unless
     /// [`step_or_fault`](Self::step_or_fault) is overridden, the faults. The pair counts the rest.
     fn summary(&mut self) -> &mut Summary;
 

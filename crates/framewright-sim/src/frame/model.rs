@@ -24,7 +24,7 @@ pub enum State {
 /// # Invariants
 /// - A request succeeds if and only if a free, existing, aligned block of its order lies in
 ///   pageblocks that may serve it.
-/// - What is handed out was free, aligned, and in pageblocks that may serve the request.
+/// - A block handed out was free, aligned, and in pageblocks that may serve the request.
 /// - A free succeeds if and only if an allocation of exactly that order starts there.
 #[derive(Clone, Debug)]
 pub struct FrameModel {

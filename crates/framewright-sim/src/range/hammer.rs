@@ -61,8 +61,8 @@ impl<'s, 'm> Hammer<'s, 'm> {
             .expect("one thread a CPU")
     }
 
-    /// Runs a thread on `cpu`: `ops` operations by the numbers of `seed`; in the end it frees what
-    /// it still has.
+    /// Runs a thread on `cpu`: `ops` operations by the numbers of `seed`; in the end it frees the
+    /// areas that it still has.
     ///
     /// # Panics
     /// If anything is not as it must be.

@@ -27,7 +27,7 @@ pub struct Area {
 ///
 /// # Invariants
 /// - A request is served if and only if a free range of its length and alignment exists.
-/// - What is handed out is free, aligned, and in the window.
+/// - An area handed out is free, aligned, and in the window.
 /// - A free succeeds if and only if an area of that kind (and length) starts there.
 #[derive(Clone, Debug)]
 pub struct RangeModel {
@@ -268,7 +268,7 @@ impl RangeModel {
         area
     }
 
-    /// Makes all freed areas gaps, and forgets what was there.
+    /// Makes all freed areas gaps, and forgets the areas.
     pub fn forget_freed(&mut self) {
         self.freed.clear();
     }

@@ -5,7 +5,7 @@ use framewright::policy::Label;
 /// contents no client can move or give back.
 pub const USER: u8 = super::CLIENTS as u8;
 
-/// How a client behaves, as a sum of bits; with 0 it does what it is asked.
+/// How a client behaves, as a sum of bits; with 0 it answers honestly.
 pub mod mood {
     /// It gives no frame back, and its contents are all in use when they are to move.
     pub const REFUSES: u8 = 1;

@@ -1,4 +1,4 @@
-//! What clients drop when a run is taken, and the run itself.
+//! The pages that clients drop when a run is taken, and the run itself.
 
 use super::op::{USER, mood};
 use super::world::{Model, POISON, World};

@@ -106,7 +106,7 @@ impl Ground {
 
 impl Relax for Ground {
     fn relax(&self, attempt: u32) {
-        // With one thread, what it waits for never comes, except where a bound ends the wait.
+        // With one thread the awaited event never comes, except where a bound ends the wait.
         assert!(attempt < 2_000, "waits for itself");
     }
 }

@@ -14,7 +14,7 @@ const STRANGERS: u64 = 8;
 type Checked = Result<(), Difference>;
 type Place = (usize, u64, u64);
 
-/// What was put last under a key.
+/// The page put last under a key.
 #[derive(Clone, Copy)]
 struct Page {
     stamp: u64,
@@ -467,7 +467,7 @@ impl Pair<'_, '_, '_> {
         }
     }
 
-    /// Ages the pools by what a year brings.
+    /// Ages the pools by a year.
     fn age_pools(&mut self, times: u64) {
         self.reserve.age_pools(times);
         for pool in 0..POOLS.len() {

@@ -7,10 +7,10 @@
 //!                             └───── keep_isolated ───────▶ isolated, until `unisolate`
 //! ```
 //!
-//! Each of these stops all CPUs for a moment. A pageblock apart is isolated, so no search finds it
-//! and what is freed there is not cached. What any CPU had cached of it goes back in the same
-//! moment, and other pageblocks do not change. From then on its frames are live, or free, or on
-//! their way from live to free, and none of them can become live again.
+//! Each of these stops all CPUs for a moment. A pageblock apart is isolated, so no search finds it,
+//! and no CPU caches a block that is freed there. All of its blocks that CPUs had cached go back in
+//! the same moment, and other pageblocks do not change. From then on its frames are live, or free,
+//! or on their way from live to free, and none of them can become live again.
 //!
 //! # Invariants
 //! - **A1** A pageblock is isolated by one owner: another CPU that finds it isolated is refused.
@@ -384,7 +384,7 @@ impl<'m, P> Stopped<'_, 'm, P> {
         held.unlock();
     }
 
-    /// Gives back what is cached of `offsets`.
+    /// Gives back the cached blocks at `offsets`.
     fn drain_from(&self, offsets: &Range<usize>) {
         let zone = self.zone;
         if !offsets.clone().any(|offset| zone.tag(offset).is_cached()) {

@@ -57,13 +57,13 @@ impl Joined {
     }
 }
 
-/// What came of a block that was to be given back.
+/// The result of giving a block back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given {
     Yes,
     /// Another CPU holds the pageblock, or left something in it. Nothing has changed.
     No,
-    /// Only a racing double free explains what was found.
+    /// Only a racing double free explains the state that was found.
     Corrupt,
 }
 

@@ -11,7 +11,7 @@ use crate::policy::{Class, Label};
 use crate::units::{Frame, Mobility, Order, Run};
 use core::ops::Range;
 
-/// How often a run is searched for while other CPUs take what was found.
+/// How often to search for a run while other CPUs take the run that was found.
 const CONTIGUOUS_TRIES: usize = 8;
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {

@@ -65,7 +65,7 @@
 //! - Rank 2: a pageblock's lock, held for one batch. A busy seat never waits for one, except to
 //!   split an allocation, and its holder waits for nothing. It is unlocked by a compare-and-swap
 //!   that fails if something was freed from elsewhere meanwhile; the holder then collects that
-//!   first. So what is remote never stays behind.
+//!   first. So no remote block stays behind.
 //!
 //! At orders 0 to 4 an ordinary allocation or free takes neither, whichever CPU the block came
 //! from: the seat serves it with plain loads and stores. A cache that runs dry or over tries the

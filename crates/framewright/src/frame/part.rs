@@ -57,7 +57,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     }
 
     /// Frees every frame of `run`: the allocations that lie in it, side by side, and the parts
-    /// inside it of those that reach out of it. What remains of these is as after
+    /// inside it of those that reach out of it. These leave the same state behind as
     /// [`free_part`](Self::free_part).
     ///
     /// Time: O(1) for each allocation inside, O(orders²) for one that reaches out.

@@ -97,8 +97,9 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 impl<'m, P> Zone<'m, P> {
     /// All counters, read one by one: while CPUs work they may be some operations apart. O(CPUs).
     ///
-    /// The number of free frames is never below zero, nor above what exists. A block that one CPU
-    /// freed and another one allocated may be counted only as freed, or only as allocated.
+    /// The number of free frames is never below zero, nor above the number that exists. A block
+    /// that one CPU freed and another one allocated may be counted only as freed, or only as
+    /// allocated.
     #[must_use]
     pub fn stats(&self) -> FrameStats {
         let mut stats = FrameStats::default();

@@ -121,7 +121,7 @@ impl Search {
         search
     }
 
-    /// Forgets what was seen, and passes nothing by.
+    /// Forgets the pageblocks that it saw, and passes none by.
     #[inline(always)]
     fn look_again(&mut self) {
         for best in &mut self.best {
@@ -195,8 +195,8 @@ impl<'m, P> Zone<'m, P> {
     /// Takes as many blocks as fit into the batch, or fewer. Never waits.
     ///
     /// Goes from pageblock to pageblock as long as no request for one block would have to fall
-    /// back: a batch is no reason to break up what another mobility needs. The caller writes the
-    /// tags and counts in `NET`.
+    /// back: a batch is no reason to break up a block that another mobility needs. The caller
+    /// writes the tags and counts in `NET`.
     #[inline]
     pub(super) fn take_some(&self, seat: SeatWords<'m>, wanted: Wanted, batch: &mut Batch<'_>) {
         let mut search = Search::new(self, wanted);

@@ -231,8 +231,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// goes over all of them.
     ///
     /// The caches in use share what a CPU may hold, the one of `order` and `mobility` among them:
-    /// mostly one or two are in use. The others may hold nothing until they are used. A cache gives
-    /// back the older part of what is above its new limit, so together they never hold more.
+    /// mostly one or two are in use. The others may hold nothing until they are used. A cache above
+    /// its new limit gives back its older blocks, so together they never hold more.
     fn look_at_limits(&self, order: Order, mobility: Mobility) {
         let words = self.words;
         let looks = words.read(counter::LOOKS);

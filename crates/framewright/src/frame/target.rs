@@ -90,7 +90,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// search does not go by position: it takes the cheapest pageblock in the index, and stays
     /// there until that is full.
     ///
-    /// Never waits; passes by what other CPUs hold.
+    /// Never waits; passes by the pageblocks that other CPUs hold.
     pub(crate) fn take_targets(&mut self, order: Order, room: Room, out: &mut [Frame]) -> Found {
         let zone = self.zone;
         let mut found = Found::default();

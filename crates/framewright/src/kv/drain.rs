@@ -51,7 +51,7 @@ pub(super) enum Drained {
     /// No CPU was stopped for this request, but all were stopped for another one since it began to
     /// ask, and that stop gained something: it is worth a look.
     Meanwhile,
-    /// No memory was kept unused, but what was on its way to the zones has arrived.
+    /// No memory was kept unused, but blocks on their way to the zones have arrived.
     Nothing,
     /// Frames, which are in the zones now, or a slab with free slots, unless others were quicker.
     Something,

@@ -69,7 +69,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
     }
 
     /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does. It does
-    /// not touch the words of what is never used. Time: O(CPUs).
+    /// not touch the words of records that are never used. Time: O(CPUs).
     ///
     /// If memory holds anything else, it may hand out memory that is not free; it breaks no other
     /// promise of the language.

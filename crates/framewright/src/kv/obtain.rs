@@ -28,10 +28,10 @@ pub(super) struct Need {
     pub(super) may_spill: bool,
 }
 
-/// How often a request that needs at most one frame collects what CPUs keep, as long as that gains
-/// something. Mostly once is enough. Other requests may take what it gave back, and keep some of it
-/// again, before this request looks. They were served each time, so all together make progress; but
-/// one request must not go on stopping all CPUs for them.
+/// How often a request that needs at most one frame collects the memory that CPUs keep, as long as
+/// that gains memory. Mostly once is enough. Other requests may take that memory, and keep some of
+/// it again, before this request looks. They were served each time, so all together make progress;
+/// but one request must not go on stopping all CPUs for them.
 const COLLECTS: u32 = 16;
 
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>

@@ -126,8 +126,8 @@ where
         let is_mapped = self.kv.place(addr).is_none();
         let pages = request.bytes.div_ceil(Page::BYTES);
         if is_mapped && pages * Page::BYTES <= enough {
-            // Takes only what is there at once: the object may as well stay, so no CPU is stopped
-            // and nothing flushed for it.
+            // Takes only memory that is there at once: the object may as well stay, so no CPU is
+            // stopped and nothing flushed for it.
             let at_once = Context {
                 may_block: false,
                 ..request.context

@@ -1,8 +1,8 @@
 use super::{Barrier, Relax};
 use crate::sync::{Ordering, fence};
 
-/// Waiting and barriers from what every CPU has: a spin hint and a full fence. For several CPUs on
-/// a platform without a barrier that acts on all of them; models use it too.
+/// Waiting and barriers by means that every CPU has: a spin hint and a full fence. For several CPUs
+/// on a platform without a barrier that acts on all of them; models use it too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fenced;
 

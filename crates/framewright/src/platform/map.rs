@@ -71,7 +71,7 @@ pub trait Map {
     ///
     /// May be called with all CPUs stopped, or by a free, with interrupts off if the engine was
     /// called that way. CPUs that wait meanwhile are in [`Relax::relax`](super::Relax::relax),
-    /// which must answer what this sends.
+    /// which must answer the interrupt that this sends.
     fn flush_all(&self);
 }
 

@@ -404,7 +404,7 @@ mod tests {
         // A pure pageblock of which half is free comes before all others, one with less does not.
         assert!(of(8, kinds[1](0, 16)) < of(0, kinds[1](3, 0)));
         assert!(of(7, kinds[1](0, 16)) > of(0, kinds[1](3, 0)));
-        // Whatever is contaminated already comes before what is not; of that the emptiest.
+        // A contaminated pageblock comes before a clean one; of that the emptiest.
         assert!(of(7, kinds[0](0, 17)) < of(9, Class::Empty));
         assert_eq!(
             of(9, Class::Empty) + 1,

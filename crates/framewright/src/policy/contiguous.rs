@@ -7,8 +7,8 @@ pub enum Place {
     /// The lowest; then the next one behind it, wherever the obstacle was: as Linux's `cma_alloc`.
     FirstFit,
     /// The one with the fewest frames in use, as counted in the emptiest pageblocks or, for runs
-    /// longer than those, anywhere; the lowest of equals. Then the next one that avoids what was in
-    /// the way.
+    /// longer than those, anywhere; the lowest of equals. Then the next one that avoids the frames
+    /// that were in the way.
     Cheapest,
 }
 
@@ -29,7 +29,7 @@ pub struct ContigConfig {
     /// Whether blocks that a client calls pinned are offered again, like busy ones. Linux cannot
     /// tell one from the other.
     pub retries_pinned: bool,
-    /// Whether to look for what can never be moved before moving anything.
+    /// Whether to look for frames that can never be moved before moving any.
     pub looks_first: bool,
     /// Whether clients are asked to drop clean contents before these are moved.
     pub discards: bool,

@@ -193,8 +193,8 @@ pub const fn quota(config: &ReclaimConfig, free: u64, min: u64, cpus: u16) -> u3
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Targets {
     /// In free frames. `min` is the zone's. `low` and `high` are above the zone's by the frames of
-    /// the free pageblocks that are to be kept, because these do not help requests for frames. What
-    /// is [held back](held_back) does not count as free.
+    /// the free pageblocks that are to be kept, because these do not help requests for frames.
+    /// Frames that are [held back](held_back) do not count as free.
     pub frames: Watermarks,
     /// In entirely free pageblocks. All zero if none are to be kept.
     pub pageblocks: Watermarks,

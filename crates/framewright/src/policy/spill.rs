@@ -117,8 +117,8 @@ pub enum Step {
 ///
 /// Each row ends when the object is there; a repetition ends when a reclaim gives nothing. Without
 /// the context to wait there is no Collect, and without that to wait and to reclaim no Compact and
-/// no Reclaim. A single frame is not compacted for. So no request goes on for ever, unless others
-/// take each time what it had reclaimed.
+/// no Reclaim. A single frame is not compacted for. So no request goes on for ever, unless other
+/// requests take each time the memory that it had reclaimed.
 #[must_use]
 pub const fn next_step(facts: &SpillFacts) -> Step {
     match facts.last {

@@ -141,7 +141,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 
     /// What to work on first: frames for requests, and for compaction to have room; then
-    /// pageblocks, as long as any can be emptied; then what else the targets lack.
+    /// pageblocks, as long as any can be emptied; then the other targets that the zone misses.
     fn standing(&self, targets: Targets) -> Standing {
         let zone = self.zone();
         let (marks, free) = (zone.watermarks(), zone.free_in_pageblocks());
@@ -286,7 +286,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         self.looks().saturating_sub(before)
     }
 
-    /// How much there is at the moment of what `lack` is about.
+    /// How much the zone has at the moment of the resource that `lack` names.
     fn stands(&self, lack: Lack) -> u64 {
         let zone = self.zone();
         match lack {
@@ -303,5 +303,5 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 }
 
-/// In [`word::GIVEN_UP`], above the bits of what was given up.
+/// In [`word::GIVEN_UP`], above the bits of the targets that were given up.
 const HAS_COMPACTED: u64 = 1 << 4;

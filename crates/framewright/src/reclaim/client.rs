@@ -61,7 +61,7 @@ pub trait Migrate {
     /// caller, which frees it. Every other state says that nothing has changed. Called under no
     /// lock of the engine, in no busy seat.
     ///
-    /// It may exchange targets of the same order among the moves of the call: what counts is the
+    /// It may exchange targets of the same order among the moves of the call: the engine uses the
     /// [`to`](Move::to) that a move has afterwards. Where the cost of a mapping depends on which
     /// frame follows which, that makes the difference between one mapping and one for each page.
     ///
@@ -76,8 +76,8 @@ pub trait Migrate {
     /// asked before contents [move](Self::migrate) out of a contiguous run, because dropping takes
     /// no copy and no room. It sets [`is_dropped`](Discard::is_dropped) where no user finds the
     /// contents from then on and none uses the frames: they then belong to the caller, which frees
-    /// them. It leaves alone what it does not know, and what is dirty, pinned, in use or not worth
-    /// dropping. Here, too, it may reorder.
+    /// them. It leaves alone contents that it does not know, and those that are dirty, pinned, in
+    /// use or not worth dropping. Here, too, it may reorder.
     ///
     /// Must not wait for I/O. Called under no lock of the engine, in no busy seat. Drops nothing
     /// unless overridden.
@@ -107,7 +107,7 @@ pub struct Move {
     pub to: Frame,
     /// The order of both blocks.
     pub order: Order,
-    /// What became of it.
+    /// Whether it moved.
     pub state: MoveState,
 }
 

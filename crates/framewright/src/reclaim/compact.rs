@@ -34,7 +34,7 @@ pub enum CompactEffort {
     Background,
 }
 
-/// What came of an attempt of compaction.
+/// The result of an attempt of compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compaction {
     /// There is a block of the order. It is the caller's, allocated with the mobility asked for.
@@ -100,25 +100,25 @@ struct Places {
 }
 
 impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
-    /// Tries once to make a free block of `order` for contents of `mobility`, by moving what lies
-    /// between free frames; the block is the caller's then.
+    /// Tries once to make a free block of `order` for contents of `mobility`, by moving the
+    /// contents between free frames; the block is the caller's then.
     ///
     /// It chooses the pageblock in which that costs least, by the counts in the descriptors. For an
     /// order below the pageblocks' it empties the cheapest block in it, for an order above it
-    /// empties several pageblocks. The pageblock is set apart meanwhile, so no other CPU gets what
-    /// becomes free there. Contents go to the smallest free blocks that suffice, in the fullest
-    /// pageblocks with movable contents, but never to a block there that is as large as the one to
-    /// be made. If the block is not for movable contents, or for all users, contents go first to
-    /// contiguous areas, however large the free blocks are there. A place that could not be emptied
-    /// is passed over until all have been tried.
+    /// empties several pageblocks. The pageblock is set apart meanwhile, so no other CPU gets
+    /// frames that become free there. Contents go to the smallest free blocks that suffice, in the
+    /// fullest pageblocks with movable contents, but never to a block there that is as large as the
+    /// one to be made. If the block is not for movable contents, or for all users, contents go
+    /// first to contiguous areas, however large the free blocks are there. A place that could not
+    /// be emptied is passed over until all have been tried.
     ///
     /// With [`Direct`](CompactEffort::Direct) effort, an attempt that is not
     /// [deferred](Compaction::Deferred) or [skipped](Compaction::Skipped) counts as a stall. Stops
     /// all CPUs twice for each pageblock that it tries, or for each run of them for a larger order,
     /// and twice more for blocks that reach beyond it. It tries 8 at most, and 16 with
     /// [`Background`](CompactEffort::Background) effort. Time: O(pageblocks), 4096 of them at most
-    /// if one of the cheapest can be emptied; for each frame moved what clients take for it; and
-    /// for each other frame of a whole pageblock less than 0.1 µs.
+    /// if one of the cheapest can be emptied; for each frame moved the time of its client; and for
+    /// each other frame of a whole pageblock less than 0.1 µs.
     ///
     /// # Panics
     /// If `seat` is in another zone.
@@ -417,7 +417,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         self.zone().pageblocks().div_ceil(64)
     }
 
-    /// Whether what moves in a settled pageblock stayed there when it was last tried.
+    /// Whether the movable contents of a settled pageblock stayed there at the last try.
     pub(super) fn is_skipped_when_settled(&self, id: usize) -> bool {
         self.skips[SETTLED * self.skip_words() + id / 64].load(Relaxed) >> (id % 64) & 1 != 0
     }

@@ -27,7 +27,7 @@ pub struct RunEffort {
     pub stayed: u64,
     /// Tries, of all batches together.
     pub tries: u64,
-    /// Frames that clients gave back to make room for what moves.
+    /// Frames that clients gave back to make room for moved contents.
     pub reclaimed: u64,
 }
 
@@ -35,13 +35,13 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// Empties the frames of `run` and takes them, as the fewest unmovable allocations. The caller
     /// frees them, together or in parts ([`Seat::free_frames`]). Adds what that took to `effort`.
     ///
-    /// The pageblocks of the run are set apart meanwhile, and what CPUs had cached of them goes
-    /// back. In their parts outside the run contents stay, and free frames can be allocated again
-    /// when this returns. Contents go wherever movable requests are served. Where too little is
-    /// free above the min watermark, clients are asked to give frames back first.
+    /// The pageblocks of the run are set apart meanwhile, and the blocks that CPUs had cached of
+    /// them go back. In their parts outside the run contents stay, and free frames can be allocated
+    /// again when this returns. Contents go wherever movable requests are served. Where too little
+    /// is free above the min watermark, clients are asked to give frames back first.
     ///
-    /// Stops all CPUs twice, and twice more for a block that reaches into pageblocks beside the run's.
-    /// Time: O(frames of the pageblocks), and for each frame in use what clients take for it.
+    /// Stops all CPUs twice, and twice more for a block that reaches into pageblocks beside the
+    /// run's. Time: O(frames of the pageblocks), and for each frame in use the time of its client.
     ///
     /// # Errors
     /// What is in the way, or what is wrong with the run: [`RangeError::Isolation`] if another CPU
@@ -146,7 +146,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
         }
     }
 
-    /// Drops or moves one batch. After the last try, returns what stays.
+    /// Drops or moves one batch. After the last try, returns the block that stays.
     fn clear(&mut self, apart: &Apart<'_, 'm, P>, batch: &mut Batch) -> Result<(), InTheWay> {
         let mut stays = None;
         for _ in 0..self.config.tries {
@@ -182,7 +182,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
         }
     }
 
-    /// Has clients drop clean contents, and frees their frames. What remains is to be moved.
+    /// Has clients drop clean contents, and frees their frames. The rest is to be moved.
     fn discard(&mut self, batch: &mut Batch) {
         let none = Discard {
             frame: Frame(0),

@@ -45,7 +45,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     ///
     /// Stops all CPUs twice, and twice more for a block that reaches into pageblocks beside the
     /// run: those must not be pinned either. Time: O(frames of the run), and for each frame moved
-    /// what clients take for it.
+    /// the time of its client.
     ///
     /// # Errors
     /// What is in the way, or what is wrong with the run. Nothing is isolated then; contents that have

@@ -26,10 +26,10 @@
 //! cost](crate::policy::EvacuationCost), from the descriptors of the pageblocks. Among equals it
 //! goes on from where it was. A place that gained nothing has a skip bit until all have been tried.
 //! The *free scanner* finds frames to move to, where movable contents lie already, without breaking
-//! a block of the order asked for. If the block is not for movable contents, it looks first in what
-//! is lent to them. It has no position: the index of the frames names the pageblocks. A pageblock
-//! that is being emptied is set apart: nothing is allocated there meanwhile, and the block that
-//! results belongs to the caller before any other CPU can see it.
+//! a block of the order asked for. If the block is not for movable contents, it looks first in
+//! pageblocks that are lent to them. It has no position: the index of the frames names the
+//! pageblocks. A pageblock that is being emptied is set apart: nothing is allocated there
+//! meanwhile, and the block that results belongs to the caller before any other CPU can see it.
 //!
 //! # Settled pageblocks and their stock
 //! ```text
@@ -62,25 +62,25 @@
 //!   that it moved, the target only if it did not.
 //! - **R3** Every call ends: priorities deepen; rounds, attempts of compaction and the pageblocks
 //!   of each are counted; a scanner that has seen everything without a gain stops; and the
-//!   background gives up what a step did not bring nearer. A step for the stock counts as nearer
-//!   only if more was free in settled pageblocks after it; a pageblock that gained nothing is
-//!   passed over until all have been tried.
+//!   background gives up a target that a step did not bring nearer. A step for the stock counts as
+//!   nearer only if more was free in settled pageblocks after it; a pageblock that gained nothing
+//!   is passed over until all have been tried.
 //! - **R4** No recursion: clients are handed the frames' own seat, which does not know reclaim.
 //! - **R5** No client is called while a seat is busy or a lock is held.
-//! - **R6** Pinned contents are not moved: a pageblock with a pin is never set apart, and neither
-//!   frame nor bytes change of what a client calls pinned. While contents are on their way, the
-//!   place where they lie cannot be pinned.
+//! - **R6** Pinned contents are not moved: a pageblock with a pin is never set apart, and a block
+//!   that a client calls pinned keeps its frames and its bytes. While contents are on their way,
+//!   the place where they lie cannot be pinned.
 //! - **R7** A request fails only after direct reclaim brought nothing at the deepest priority, or
 //!   its rounds or its attempts of compaction were over, or neither more free frames nor another
 //!   attempt could help it, or its context forbids to try.
-//! - **R8** What a client says is a claim about what it names: an answer counts for the source, or
-//!   the block, beside which it stands, wherever the client has left it, and never for a neighbour.
-//!   A number that a client makes up changes how long others try, and overflows nothing.
+//! - **R8** A client's answer is a claim about the block that it names: an answer counts for the
+//!   source, or the block, beside which it stands, wherever the client has left it, and never for a
+//!   neighbour. A number that a client makes up changes how long others try, and overflows nothing.
 //!
 //! # Locks
 //! None of its own. Setting a pageblock apart stops all CPUs for a moment (rank 1 of the
-//! [frames](crate::frame)); the CPU that has set it apart owns it. What is remembered between calls
-//! are hints in atomic words: a CPU that reads an old one scans a little more or less.
+//! [frames](crate::frame)); the CPU that has set it apart owns it. Between calls the engine
+//! remembers only hints, in atomic words: a CPU that reads an old one scans a little more or less.
 //!
 //! # What is not here
 //! What clients hold and in which order they give it back; I/O, which is the clients'; a thread.
@@ -89,7 +89,7 @@
 //! Two scanners that meet, isolation, deferral: memory compaction in Linux (M. Gorman, 2010).
 //! Priorities and a background that is woken by watermarks: Linux's kswapd. Boosted watermarks:
 //! Linux 5.0 (1c30844d). Background work for whole pageblocks, and reclaim at pageblock order for
-//! what cannot move: Linux 6.15's defrag_mode and its repair in 2026.
+//! unmovable requests: Linux 6.15's defrag_mode and its repair in 2026.
 
 mod background;
 mod client;

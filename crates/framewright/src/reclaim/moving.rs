@@ -7,11 +7,11 @@ use crate::units::{Frame, Mobility, Order};
 use core::fmt;
 use core::ops::Range;
 
-/// Moves offered to clients at a time. What a client does once for all of them costs each move
-/// little, and the caller's stack can hold them (2 KiB).
+/// Moves offered to clients at a time. So many that a client's work for a whole batch costs each
+/// move little, and so few that the caller's stack can hold them (2 KiB).
 pub(super) const BATCH: usize = 64;
 
-/// How often to go through a range: once, and again for what was busy, or about to be free.
+/// How often to go through a range: once, and again for blocks that were busy, or about to be free.
 const PASSES: usize = 3;
 
 /// Why the contents of a frame stay where they are.
@@ -217,8 +217,8 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         left
     }
 
-    /// Moves what can move out of the pageblocks `apart`, as far as there is room elsewhere. Passes
-    /// by what does not move, or is as large as a pageblock.
+    /// Moves the movable contents out of the pageblocks `apart`, as far as there is room elsewhere.
+    /// Passes by a block that does not move, or is as large as a pageblock.
     pub(super) fn move_out(&mut self, apart: &Apart<'_, 'm, P>) {
         let zone = self.seat.zone();
         let area = zone.offsets_of(&apart.ids());
@@ -248,8 +248,8 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         }
     }
 
-    /// What is apart cannot be pinned. From here on, neither can the pageblocks outside that the
-    /// blocks to be moved reach into.
+    /// No CPU can pin a pageblock that is apart. From here on, neither can the pageblocks outside
+    /// that the blocks to be moved reach into.
     pub(super) fn keep_unpinned<'z>(
         &self,
         apart: &Apart<'z, 'm, P>,

@@ -25,7 +25,8 @@ const ROOM_MIN: u64 = 64;
 pub(super) struct Settled {
     /// Free frames in settled pageblocks.
     pub(super) free: u64,
-    /// Free frames in other pageblocks that hold movable contents: room for what leaves.
+    /// Free frames in other pageblocks that hold movable contents: room for the contents that
+    /// leave.
     pub(super) room: u64,
     /// The settled pageblock with the most unmovable frames among those with some movable ones, and
     /// the number of its unmovable frames.
@@ -74,7 +75,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         seen
     }
 
-    /// Moves movable contents out of the settled pageblock `id`. Returns what was moved.
+    /// Moves movable contents out of the settled pageblock `id`. Returns the number of frames
+    /// moved.
     fn move_out(
         &self,
         frames: &mut Seat<'z, 'm, P>,

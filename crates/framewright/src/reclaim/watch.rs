@@ -13,9 +13,9 @@ pub(super) enum Lack {
     Frames,
     /// Entirely free pageblocks.
     Pageblocks,
-    /// Free frames for what cannot move: others are free, but lent to what can.
+    /// Free frames for unmovable contents: others are free, but lent to movable contents.
     Ordinary,
-    /// Free frames where what cannot move has settled.
+    /// Free frames in settled pageblocks.
     Stock,
 }
 
@@ -32,8 +32,8 @@ impl Lack {
     }
 
     /// How often the time of leaving off is doubled. For frames up to 8 looks, so that the
-    /// background learns of what clients have come to hold before requests stall; for pageblocks as
-    /// in compaction.
+    /// background learns how much clients hold before requests stall; for pageblocks as in
+    /// compaction.
     fn shift_max(self, defer_shift_max: u8) -> u64 {
         match self {
             Self::Frames | Self::Ordinary | Self::Stock => u64::from(defer_shift_max).min(3),
@@ -45,7 +45,7 @@ impl Lack {
 /// What a look at the zone saw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// Free frames; what is cached does not count.
+    /// Free frames; cached blocks do not count.
     pub(super) free: u64,
     pub(super) targets: Targets,
 }
@@ -166,5 +166,5 @@ impl<P> Reclaim<'_, '_, P> {
 pub(super) const SLEEPS: u64 = 0;
 /// It sleeps for a short time, and will look again when that is over.
 pub(super) const NAPS: u64 = 1;
-/// It has not done what it was woken for.
+/// It has not reached the target for which it was woken.
 pub(super) const WORKS: u64 = 2;

@@ -252,10 +252,10 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
 
     /// Opens a pool; `None` if there are as many of its kind as there can be.
     ///
-    /// The number of a closed pool is used again. What died with the last pool of that number is
-    /// dropped first, so that none of it counts against the [bound](PoolConfig::dirty_pages_max) of
-    /// the new one: O(frames / 64) where the old pool had dirty pages. Takes the owners' lock:
-    /// opening a pool is setup, and on no guest's path.
+    /// The number of a closed pool is used again. This first drops the pages that died with the
+    /// last pool of that number, so that none of them counts against the
+    /// [bound](PoolConfig::dirty_pages_max) of the new one: O(frames / 64) where the old pool had
+    /// dirty pages. Takes the owners' lock: opening a pool is setup, and on no guest's path.
     pub fn open_pool(&self, config: &PoolConfig) -> Option<PoolId> {
         let _owners = self.lock_owners();
         let pool = self.pools.free_number(config.kind)?;

@@ -23,7 +23,7 @@ struct RunCost {
     pages: i64,
 }
 
-/// What a page that is to be put back counts. Copying it takes 0.9 to 2.1 µs and a discard some ns,
+/// The cost of a page that is to be put back. Copying it takes 0.9 to 2.1 µs and a discard some ns,
 /// but a clean page that is dropped may have to be read again. The factor lies between the two.
 const PUT_BACK_PAGES: i64 = 64;
 

@@ -26,7 +26,7 @@ pub trait Contiguous {
     /// What becomes of idle frames.
     fn kind(&self) -> AreaKind;
 
-    /// A run of `frames` frames, the first at a multiple of `align` frames, from what no
+    /// A run of `frames` frames, the first at a multiple of `align` frames, from the frames that no
     /// reservation needs. It is the caller's until it is [released](Self::release).
     ///
     /// The kind of the area decides which run it is and what it costs. The contents of the frames

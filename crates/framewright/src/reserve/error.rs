@@ -86,7 +86,7 @@ pub enum TakeError {
     WouldWait,
     /// No frame asked for, or an alignment that is no power of two.
     Malformed,
-    /// No run of that length and alignment exists beside reservations and what is owned.
+    /// No run of that length and alignment exists beside reservations and owned frames.
     NoRoom,
     /// A run could be had if pages that are on no device yet found ordinary memory: there was none
     /// for the page in this frame.

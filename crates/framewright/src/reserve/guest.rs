@@ -315,7 +315,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             }
             is_there
         };
-        // A get that was under way must not serve what was invalidated meanwhile either (C6).
+        // Nor must a get that was under way serve a page that was invalidated meanwhile (C6).
         if is_there && reserve.pools.now(key.pool, object_hash) == Some(now) {
             return Some(());
         }

@@ -134,7 +134,7 @@ impl<'m> Bucket<'m> {
     /// Whether it has not been locked, and has not changed, since `ticket` was had.
     #[inline]
     pub(super) fn is_still_at(self, ticket: Ticket) -> bool {
-        // Acquire: what was read of the entries before is not read later.
+        // Acquire: the reads of the entries before it are not delayed past it.
         fence(Acquire);
         self.words[0].load(Relaxed) == ticket.0
     }

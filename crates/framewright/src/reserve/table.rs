@@ -217,8 +217,8 @@ impl<'m> Table<'m> {
     /// generation.
     #[inline]
     pub(super) fn state_after_reading(&self, id: usize) -> Word {
-        // Acquire: what was read before is not read later. A reader that saw a byte of the next
-        // generation sees its state word, too (the fence in `before_writing`).
+        // Acquire: the reads before it are not delayed past it. A reader that saw a byte of the
+        // next generation sees its state word, too (the fence in `before_writing`).
         crate::sync::fence(Acquire);
         Word(self.states[id].load(Relaxed))
     }

@@ -243,7 +243,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
-    /// Goes from the highest place down, each time to below what was in the way.
+    /// Goes from the highest place down, each time to below the frame that was in the way.
     fn place(&self, frames: u64, align: u64) -> Result<Run, ReservationError> {
         let places = Places::new(self.run(), frames, align).ok_or(ReservationError::NoRoom)?;
         let mut why = ReservationError::NoRoom;

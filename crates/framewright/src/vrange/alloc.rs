@@ -30,9 +30,10 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// behind them. It maps nothing; the caller maps what it wants into the area's pages (never
     /// into the guard page).
     ///
-    /// Uses what this CPU has at hand; in the arena it takes the lowest address. Mostly some
-    /// nanoseconds. It waits for no other CPU, unless it would fail and the context allows waiting:
-    /// then it first stops all CPUs, purges everything lazy, and dissolves all spans.
+    /// Uses the address space that this CPU has at hand; in the arena it takes the lowest address.
+    /// Mostly some nanoseconds. It waits for no other CPU, unless it would fail and the context
+    /// allows waiting: then it first stops all CPUs, purges everything lazy, and dissolves all
+    /// spans.
     ///
     /// # Errors
     /// The window can never serve the request, or there is no gap (V8; without `may_block`, none at
@@ -191,7 +192,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         header: Header,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
-        // A CPU that frees relieves the bound itself; here it does so only for what others freed.
+        // A CPU that frees relieves the bound itself; here it does so only for pages that other
+        // CPUs freed.
         if self.collect_inbox() && need.context.may_block {
             self.relieve();
         }
@@ -254,7 +256,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if let Some(at) = self.take_current(pages, align) {
             return Some(at);
         }
-        // Releases one span in any case: a CPU that always takes what is there first spreads over
+        // Releases one span in any case: a CPU that always takes the first free pages spreads over
         // more and more spans.
         self.release_span(frames);
         for _ in 0..RELEASES {

@@ -78,8 +78,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
 impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Whether the seat's lists have room for another area of `pages` pages. With other CPUs, one
-    /// length takes at most a quarter of them, and 32 areas: what this CPU only frees is for the
-    /// others.
+    /// length takes at most a quarter of them, and 32 areas: areas that this CPU only frees are for
+    /// the others.
     #[inline(always)]
     pub(super) fn has_room(&self, pages: u32) -> bool {
         let (own, max) = (self.kept(), self.space.config.kept_pages_max);

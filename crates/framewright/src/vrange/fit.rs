@@ -6,9 +6,9 @@ use core::fmt;
 pub enum Fit {
     /// It took the whole gap (FL).
     Full,
-    /// It began where the gap began; what remains is behind it (LE).
+    /// It began where the gap began; the rest is behind it (LE).
     LeftEdge,
-    /// It ended where the gap ended; what remains is before it (RE).
+    /// It ended where the gap ended; the rest is before it (RE).
     RightEdge,
     /// It touched neither edge; two gaps remain (NE).
     NoEdge,

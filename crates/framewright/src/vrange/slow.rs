@@ -11,7 +11,7 @@ use crate::platform::{Barrier, Map, Relax, Turn, Watched};
 use crate::sync::{Lock, Ordering::Relaxed};
 use core::iter;
 
-/// How many pages a CPU makes lazy, at least, between two looks at what it could purge.
+/// How many pages a CPU makes lazy, at least, between two looks for pages to purge.
 const LOOK_PAGES: u64 = 64;
 
 /// The stop lock, held, with claimed seats; dropping this gives them up.
@@ -109,7 +109,7 @@ impl<'m, P> Space<'m, P> {
 
     /// Whether the arena had all free pages when a search of it ended without success: since the
     /// last fruitless stop of all CPUs, no CPU has freed anything or taken a span. Counters only
-    /// grow, so what holds now held at any moment between.
+    /// grow, so a comparison that holds now held at any moment between.
     pub(super) fn is_exhausted(&self) -> bool {
         self.fruitless().load(Relaxed) == self.events()
     }
@@ -199,8 +199,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 }
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// Purges what other CPUs hold, one after another and each in passes, until the bound is kept
-    /// with an eighth to spare, so that the next free need not do it again.
+    /// Purges the pages of other CPUs, one after another and each in passes, until the bound is
+    /// kept with an eighth to spare, so that the next free need not do it again.
     #[cold]
     pub(super) fn purge_others(&mut self, reserved: u64) -> Result<(), Poisoned> {
         let bound = self.space.lazy_max;

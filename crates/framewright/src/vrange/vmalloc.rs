@@ -449,7 +449,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         pages <= KEPT_MAX && u64::from(pages) <= self.space.config.kept_pages_max
     }
 
-    /// Makes room in the lists for an area that is to be kept, or returns what must go for that.
+    /// Makes room in the lists for an area that is to be kept, or returns the area that must go for
+    /// that.
     fn make_room_to_keep(&self, header: Header) -> Spill {
         if !self.may_keep(header) {
             return Spill::Nothing;

@@ -1,4 +1,4 @@
-//! What is read is what was written last.
+//! A read returns the bytes written last.
 
 use super::*;
 use framewright::Context;
@@ -125,7 +125,7 @@ fn what_cannot_be_cached_is_refused_when_it_is_opened() {
     assert!(cache.open(folder.file("none")).is_err());
 }
 
-/// A copy of what the file should be.
+/// A copy of the contents that the file should have.
 struct Shadow(Vec<u8>);
 
 impl Shadow {
@@ -255,7 +255,7 @@ fn threads_with_files_of_their_own_share_a_cache_and_a_cleancache_that_is_taken_
                     churn(cache, &mut seat, &path, nth + 7, 450);
                 });
             }
-            // The owner takes what guests have, and fills it with a pattern.
+            // The owner takes the guests' frames, and fills them with a pattern.
             let mut state = 5;
             for _ in 0..200 {
                 let frames = 1 + random(&mut state) % 512;

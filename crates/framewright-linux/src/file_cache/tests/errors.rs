@@ -150,7 +150,8 @@ fn what_was_written_before_a_sync_that_failed_is_written_again() {
     // Nothing has changed: nothing to sync.
     cache.sync(&file).unwrap();
     assert_eq!(medium.syncs.calls(), 3);
-    // What was evicted in between cannot be written again, and that is said until it is overwritten, or truncated.
+    // A page evicted in between cannot be written again; each sync reports that until the page is
+    // overwritten or truncated.
     cache.write(&mut seat, &file, 0, &expected).unwrap();
     assert_eq!(cleared(&cache, &mut seat), 0);
     medium.syncs.at(1, 1, EIO);
@@ -238,7 +239,7 @@ fn a_writer_is_refused_when_too_much_is_dirty_and_nothing_can_be_written() {
     let file = cache.add_medium(full.clone(), true).unwrap();
     let beside = cache.add_medium(other.clone(), true).unwrap();
     full.writes.at(1, u64::MAX, ENOSPC);
-    // Ten pages are taken, and then no more; what was taken is said.
+    // Ten pages are taken, and then no more; the result says how much was taken.
     let some = patterns(20);
     assert_eq!(
         cache.write(&mut seat, &file, 0, &some),

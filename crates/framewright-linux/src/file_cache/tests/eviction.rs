@@ -1,4 +1,4 @@
-//! What goes and what stays, and where what goes can be had again.
+//! Which pages go and which stay, and from where a page that went can be read again.
 
 use super::*;
 use framewright::Context;
@@ -50,7 +50,7 @@ impl Trace {
     }
 }
 
-/// The rival: what was not used for longest goes.
+/// The rival: the page that was not used for longest goes.
 #[derive(Default)]
 struct Lru {
     last_use: BTreeMap<u64, u64>,
@@ -228,7 +228,7 @@ fn what_was_evicted_comes_from_the_cleancache_unless_it_was_changed() {
             hit
         };
         assert_eq!(in_store(50), !exclusive);
-        // Changed: what the store has is old from the beginning of the write on.
+        // Changed: the store's copy is old from the beginning of the write on.
         cache.write(&mut seat, &file, 50 * PAGE, b"new").unwrap();
         expected[50 * FRAME_BYTES..][..3].copy_from_slice(b"new");
         assert!(!in_store(50));

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 type TheSeat<'h> = Seat<'h, 'h, Linux<Fenced>>;
 type Platform = Stored<Fenced>;
 
-/// Frames that do not begin at 0: what mistakes a frame's number for its place is found.
+/// Frames that do not begin at 0: so tests find code that mistakes a frame's number for its place.
 const FIRST: Frame = Frame(3 << 9);
 
 fn host(frames: u64) -> Host<Fenced> {

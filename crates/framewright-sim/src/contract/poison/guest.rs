@@ -1,4 +1,4 @@
-//! A guest, and what it knows of its pages.
+//! A guest, and its record of its pages.
 
 use super::{Name, POISON, Report, Shared};
 use crate::Random;

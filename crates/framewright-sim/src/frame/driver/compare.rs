@@ -2,7 +2,7 @@ use super::{Difference, Pair, differ};
 use framewright::policy::Label;
 use framewright::stats::FrameStats;
 
-/// What is compared between operations.
+/// The comparison between operations.
 impl Pair<'_, '_> {
     pub(super) fn compare_stats(&self) -> Result<(), Difference> {
         let stats = self.zone.stats();

@@ -32,8 +32,8 @@ struct Pair<'s, 'm> {
     summary: Summary,
 }
 
-/// One in this many refusals is checked for what a drain would still have brought (K9), if engine
-/// and model are compared seldom.
+/// If engine and model are compared seldom, one in this many refusals is checked: whether a drain
+/// would still have brought memory (K9).
 const COLLECTED: u64 = 64;
 
 /// A request and its call.
@@ -449,7 +449,7 @@ impl<'s, 'm> Pair<'s, 'm> {
     /// frames.
     fn check_collected(&mut self, cpu: u16) -> Result<(), Difference> {
         if self.case.cadence.compare_every > 1 && !self.summary.refused.is_multiple_of(COLLECTED) {
-            // It would change what the next operations meet.
+            // It would change the state that the next operations meet.
             return Ok(());
         }
         match self.seat(cpu).drain() {

@@ -94,7 +94,8 @@ impl Pair<'_, '_, '_, '_> {
     }
 
     /// After a request that was served: checks that the min watermark holds, unless the request
-    /// brought the frames that it took; except for what others may take before they look again.
+    /// brought the frames that it took; except for frames that others may take before they look
+    /// again.
     fn check_marks(&self, before: &Before, order: Order) -> Result<(), Difference> {
         let marks = self.world.zone.watermarks();
         let free = self.world.zone.standing().free_frames;

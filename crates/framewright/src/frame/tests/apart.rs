@@ -97,7 +97,7 @@ fn a3_however_it_ends_pageblocks_are_open_except_where_they_are_kept() {
         (1024, 2, true),
         (512, 9, true),
         (512, 10, false),
-        // Not in what is apart.
+        // Not in a pageblock that is apart.
         (2048, 3, false),
     ] {
         let apart = zone.set_apart(1..3).unwrap();

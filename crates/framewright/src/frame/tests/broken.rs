@@ -8,7 +8,7 @@ use std::string::ToString;
 
 type Broke = fn(&Zone<'_, SingleThread>, &Seat<'_, '_, SingleThread>);
 
-/// What `verify` says of a zone in which there is something of everything, after `damage`.
+/// What `verify` says after `damage` of a zone with blocks of every state.
 fn verdict(damage: Broke) -> Result<(), Broken> {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);

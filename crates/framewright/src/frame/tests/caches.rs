@@ -58,7 +58,7 @@ fn caches_in_use_share_and_who_holds_more_than_its_part_by_now_gives_back() {
     }
     let cached = |mobility, order| seat.words.cached(mobility, order);
     assert_eq!(cached(Movable, 0), 20);
-    // A second one: 10 frames each, and half of that is left of what is above it.
+    // A second one: 10 frames each; a cache that holds more keeps half of that.
     seat.alloc(order(1), Unmovable).unwrap();
     assert_eq!(limits(&seat), [10, 0, 0, 0, 0]);
     assert_eq!(seat.words.limit(Unmovable, 1), 5);
@@ -372,7 +372,7 @@ fn above_order_4_no_cache_is_asked() {
     seat.free(Frame(0), order(0)).unwrap();
     assert_eq!(limits(&seat)[0], 64);
     assert_eq!(zone.recount().cached, 1);
-    // What stands behind the caches' counts, taken for one, leads to the cached frame.
+    // If the entries behind the caches' counts are taken for blocks, they lead to the cached frame.
     for (size, mobility) in (5..=8).flat_map(|size| Mobility::ALL.map(|m| (size, m))) {
         assert_ne!(seat.alloc(order(size), mobility), Ok(Frame(0)));
         assert_ne!(seat.try_alloc(order(size), mobility), Some(Frame(0)));
@@ -443,7 +443,7 @@ fn a_pair_of_a_cached_order_takes_no_lock() {
                     seat.free(frame, order(size)).unwrap();
                 }
             }
-            // Nor does what one CPU allocated and another frees, as long as there is room.
+            // Nor does a free of a block that another CPU allocated, as long as there is room.
             let [frame, other] = [0, 1].map(|cpu: usize| seats[cpu].alloc(order(size), mobility));
             seats[1].free(frame.unwrap(), order(size)).unwrap();
             seats[0].free(other.unwrap(), order(size)).unwrap();

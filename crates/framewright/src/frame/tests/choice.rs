@@ -157,8 +157,8 @@ fn f5_a_pageblock_taken_and_given_whole_is_of_the_class_that_its_facts_say() {
     }
 }
 
-/// In a zone of 1300 pageblocks, what requests for whole ones take of which the first meets another
-/// CPU at `held`, while that one is `away` in a region.
+/// In a zone of 1300 pageblocks, takes whole ones. The first request meets another CPU at `held`,
+/// which is `away` in a region.
 fn met(mobility: Mobility, held: &[usize], away: Option<usize>, expected: &[usize]) {
     let layout = ZoneLayout::new(Frame(0), 1300 * 8).with_orders(order(3), order(3));
     let layout = layout.with_cpus(2);
@@ -211,7 +211,7 @@ fn i3_a_question_what_a_request_would_do_changes_nothing() {
         let mut memory = memory(&layout);
         let zone = full_zone(&layout, &uncached(fallback), &mut memory);
         let rows = 2 * zone.policy.classes().count();
-        // What comes and goes leaves bits behind, in each row those of three words.
+        // Blocks that come and go leave bits behind, in each row those of three words.
         for row in 0..rows {
             for id in [5, 69, 133] {
                 if !zone.index.contains(row, id) {

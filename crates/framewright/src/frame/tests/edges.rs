@@ -66,7 +66,7 @@ fn runs(layout: &ZoneLayout) -> Vec<Run> {
     places(layout).into_iter().flat_map(of).flatten().collect()
 }
 
-/// All that a zone says of itself, but for counts of what was refused.
+/// All that a zone says of itself, except for counts of refused calls.
 fn said(zone: &Zone<'_, SingleThread>) -> (Recount, [u64; 5], Vec<u64>, Vec<u32>) {
     let words = zone.free.iter().map(|word| word.load(Relaxed)).collect();
     let pins = (0..zone.pageblocks()).map(|id| zone.pins(id)).collect();
@@ -82,7 +82,7 @@ fn no_call_with_whatever_argument_panics_or_changes_anything_when_it_is_refused(
         let mut memory = memory(&layout);
         let zone = full_zone(&layout, &Config::default(), &mut memory);
         let mut seat = zone.seat(CpuId(0)).unwrap();
-        // Every third frame is allocated; what has been cached is given back before a comparison.
+        // Every third frame is allocated; the caches are given back before a comparison.
         let mut kept = Vec::new();
         while let Ok(frame) = seat.alloc(Order::ZERO, Movable) {
             kept.push(frame);

@@ -1,4 +1,4 @@
-//! What is given back one by one, or a word at a time, and what is refused on the way.
+//! Frees of blocks one by one, or a word at a time, and the frees that are refused.
 
 use super::*;
 use crate::frame::seat::counter;

@@ -34,7 +34,7 @@ fn config(fallback: Fallback) -> Config {
     }
 }
 
-/// The defaults, but for what CPUs may cache, in thousandths of the memory.
+/// The defaults, except for the share of memory that CPUs may cache, in thousandths.
 fn caching(permille: u16) -> Config {
     Config {
         cache_permille: permille,

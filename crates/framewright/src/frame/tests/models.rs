@@ -134,7 +134,7 @@ fn what_is_left_while_another_cpu_takes_a_frame_is_neither_lost_nor_twice() {
         let mut mine = seat(zone, 0);
         let taken = mine.try_alloc(Order::ZERO, MOVABLE);
         other.join().unwrap();
-        // What a search meets locked it passes by.
+        // A search passes by a pageblock that it finds locked.
         assert_settled(zone, 2 - u64::from(taken.is_some()));
         if let Some(frame) = taken {
             assert_eq!(
@@ -189,7 +189,7 @@ fn index() -> Index<'static> {
 
 const ROW: usize = 1;
 
-/// What a CPU does that finds a row empty: tidies up behind it.
+/// The steps of a CPU that finds a row empty: tidies up behind it.
 fn search(index: Index<'_>, list: usize) -> Option<usize> {
     let found = index.find(ROW, End::Lowest, None, true);
     if found.is_none() {
@@ -259,7 +259,7 @@ fn i3_a_look_from_outside_hides_nothing_from_a_search_at_rest() {
     });
 }
 
-/// A lost update is what comes of two threads that are in at a time.
+/// If two threads are in at a time, an update is lost.
 fn add_one(sum: &AtomicU64) {
     let seen = sum.load(Relaxed);
     sum.store(seen + 1, Relaxed);

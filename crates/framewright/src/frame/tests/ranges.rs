@@ -321,7 +321,7 @@ fn a_run_that_can_never_be_is_refused_before_any_cpu_stops() {
     }
     assert_eq!(drains(&zone), before, "no CPU was stopped");
     zone.verify().unwrap();
-    // What can be had sometimes is not had now, or is.
+    // A run that sometimes exists is found now, or refused.
     assert_eq!(
         zone.alloc_contiguous(1880, 1024, Movable),
         Ok(run(5120, 1880))
@@ -417,7 +417,7 @@ fn pins_belong_to_pageblocks_and_are_taken_back_one_by_one() {
     assert_eq!(zone.unpin(Frame(512)), Ok(0));
     assert_eq!(zone.unpin(Frame(512)), Err(RangeError::Pins(Frame(512))));
     assert_eq!(zone.pin(Frame(1600)), Err(RangeError::Outside));
-    // What is absent stands beside the pins and stays.
+    // Absent frames stand beside the pins and stay.
     zone.verify().unwrap();
     zone.add(run(1000, 100)).unwrap();
     assert_eq!(zone.unpin(Frame(0)), Ok(1));
@@ -572,7 +572,7 @@ fn frames_are_freed_by_any_run_over_allocations_and_a_wrong_one_changes_nothing(
     // The end of one, two whole ones.
     seat.free_frames(run(67, 8)).unwrap();
     assert_eq!(free(&zone), before + 8);
-    // The middle of one: what is left is freed by another run over it.
+    // The middle of one: the test frees the rest by another run over it.
     seat.free_frames(run(513, 100)).unwrap();
     assert_eq!(free(&zone), before + 108);
     assert_eq!(

@@ -69,7 +69,7 @@ fn a_stock_goes_back_when_its_seat_may_hold_less_and_when_caches_are_drained() {
         if drains {
             zone.drain();
         } else {
-            // 10 % of what is left is no word, shared by two caches.
+            // 10 % of the rest, shared by two caches, is less than a word.
             zone.alloc_run(run(0, 512 * 38), Unmovable).unwrap();
             seat.alloc(order(0), Movable).unwrap();
             seat.alloc(order(1), Movable).unwrap();

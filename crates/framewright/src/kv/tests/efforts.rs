@@ -210,7 +210,7 @@ fn k8_every_inner_call_sees_the_context_of_the_request() {
 }
 
 /// Everything that a call sees fails in turn, the first, the second and so on, until there is no
-/// further call; and what fails gives back all that it took.
+/// further call; and a request that fails gives back all that it took.
 fn each_fails(effort: Effort, work: impl Fn(&mut Full, Effort) -> Result<(), KvError>) -> u32 {
     let mut failures = 0;
     for is_map in [false, true] {

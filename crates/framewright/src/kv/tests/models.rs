@@ -1,5 +1,5 @@
-//! The interleavings of a free from another CPU, its way to the owner, and what becomes of a slab
-//! that was sent: every one of them, of seats without the frames and the space around them.
+//! The interleavings of a free from another CPU, its way to the owner, and the way of a slab that
+//! was sent: every one of them, of seats without the frames and the space around them.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib kv::models`
 
 extern crate std;
@@ -62,7 +62,7 @@ fn part(held: Held<'_>, place: usize) -> Part {
     }
 }
 
-/// What was freed has come back to the owner, whichever CPU had to hand it on.
+/// All freed slots have come back to the owner, whichever CPU had to hand the slab on.
 fn assert_collected(kv: TestKv, owner: u16, live: u32) {
     for cpu in [0, 1, 2, 0, 1, 2] {
         kv.held(cpu).collect_inbox();

@@ -154,7 +154,7 @@ fn a_slab_goes_from_full_to_partial_to_empty_and_back_to_the_frames() {
         assert_eq!(machine.kv.stats().slab_returns, returned, "{nth}");
     }
     assert_eq!(machine.kv.stats().slab_frames, 24);
-    // What is served from stays, even empty.
+    // The slab from which the CPU serves stays, even when it is empty.
     for &addr in &slabs[1] {
         seat.kfree(addr).unwrap();
     }
@@ -186,7 +186,7 @@ fn wrong_frees_of_slots_are_refused_and_change_nothing() {
             assert_eq!(seat.kvfree(inside), Err(wrong));
             assert_eq!(seat.kvsize(inside), Err(wrong));
         }
-        // What is left behind the last slot of a slab of one frame, or of two.
+        // The bytes left behind the last slot of a slab of one frame, or of two.
         let class = Class::of(bytes, 1).unwrap();
         let slab = class.order().frames() * Page::BYTES;
         let tail = Addr(addr.0 / slab * slab + slab - slab % bytes);

@@ -47,7 +47,7 @@ fn what_another_cpu_frees_is_collected_before_the_owner_asks_for_frames() {
     let stats = machine.kv.stats();
     assert_eq!((stats.slab_makes, stats.slab_returns), (3, 0));
     assert_eq!(machine.kv.recount().live_slots, 192);
-    // What is served from has slots on their way, too.
+    // The slab from which the CPU serves has slots on their way, too.
     other.kfree(live[0]).unwrap();
     other.kfree(live[191]).unwrap();
     assert!(owner.kmalloc(&sized(128)).is_ok() && owner.kmalloc(&sized(128)).is_ok());
@@ -77,7 +77,7 @@ fn two_cpus_that_free_each_others_objects_leave_nothing_behind() {
         }
         machine.check();
     }
-    // Far below what was allocated in all: what was freed elsewhere came back.
+    // Far below the total that was allocated: the slots that other CPUs freed came back.
     assert!(machine.kv.stats().slab_frames < 150);
     for addr in live.into_iter().flatten() {
         seats[0].kfree(addr).unwrap();

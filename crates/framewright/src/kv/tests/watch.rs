@@ -26,7 +26,7 @@ pub(super) struct Log {
     fails: Cell<Option<u64>>,
     /// The next look for a block, or the next block that is given back, panics.
     pub(super) panics: Cell<bool>,
-    /// How often the source was asked what it could ever have.
+    /// How often the source was asked how large a block it could ever have.
     pub(super) questions: Cell<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Log {
         )
     }
 
-    /// What was called in another context than `expected`.
+    /// The calls in another context than `expected`.
     pub(super) fn strangers(&self, expected: Context) -> String {
         let heard = self.heard.borrow();
         let others = heard.iter().filter(|heard| match heard {
@@ -143,8 +143,8 @@ impl Blocks for Watched {
     }
 }
 
-/// Holds frames that it gives back when asked: a cache. Those of `between` are what lies between
-/// free ones, and go when memory is compacted.
+/// Holds frames that it gives back when asked: a cache. Those of `between` lie between free ones,
+/// and go when memory is compacted.
 pub(super) struct Cache {
     pub(super) log: &'static Log,
     pub(super) cached: RefCell<Vec<Frame>>,

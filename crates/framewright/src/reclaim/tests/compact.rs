@@ -209,7 +209,7 @@ fn r6_what_is_pinned_is_not_touched() {
         .map(|(f, b)| (*f, *b))
         .collect();
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    // 0 has a pinned frame, 1 is pinned, and what is in 2 finds room.
+    // 0 has a pinned frame, 1 is pinned, and the contents of 2 find room.
     let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(128)));
     assert!(holder.is_at(35));

@@ -117,7 +117,7 @@ fn holes_and_blocks_that_reach_into_a_run_are_no_obstacle() {
     assert_nothing_is_left(&zone, holder.frames());
 }
 
-/// Tries to pin the first pageblock of what is to move.
+/// Tries to pin the first pageblock that is to be emptied.
 struct Pinner<'a, 'm>(&'a Zone<'m, SingleThread>, &'a Holder);
 
 impl Migrate for Pinner<'_, '_> {

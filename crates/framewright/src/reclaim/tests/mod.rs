@@ -30,7 +30,7 @@ fn run(start: u64, frames: u64) -> Run {
     Run::new(Frame(start), frames).unwrap()
 }
 
-/// Caches off: what is free is in the pageblocks, and where is easily said.
+/// Caches off: all free frames are in the pageblocks, and the tests can say where.
 fn uncached() -> Config {
     Config {
         cache_permille: 0,

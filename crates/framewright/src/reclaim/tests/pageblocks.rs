@@ -1,4 +1,5 @@
-//! Whole pageblocks under pressure: what has them emptied, and what happens when nothing can.
+//! Whole pageblocks under pressure: which requests have them emptied, and what happens when none
+//! can be.
 
 use super::users::{Users, crowd, fill};
 use super::*;
@@ -135,7 +136,8 @@ fn the_background_keeps_whole_pageblocks_free_so_that_nobody_has_to_wait_for_one
     assert_eq!(stats.compact_daemon_wake, 1);
     assert_eq!(stats.compact_stall, 0, "no request waited");
     assert!(stats.pgmigrate_success > 500);
-    // What cannot move finds room, and when it takes the last one the background is woken again.
+    // Unmovable requests find room, and the one that takes the last pageblock wakes the background
+    // again.
     for _ in 0..600 {
         seat.alloc(order(0), Unmovable, Context::ANY, &clients)
             .unwrap();

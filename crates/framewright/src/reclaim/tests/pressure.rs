@@ -612,7 +612,7 @@ fn a_frame_in_the_cpus_own_cache_is_had_without_a_stall_when_a_look_is_due() {
         frames.free(*frame, order(0)).unwrap();
     }
     zone.drain();
-    // One pageblock is contaminated, and what is free of it lies in the cache.
+    // One pageblock is contaminated, and its free frames lie in the cache.
     let first = frames.alloc(order(0), Unmovable).unwrap();
     let its = |frame: Frame| (frame.0 >> zone.pageblock_order().get()) as usize;
     let contaminated = its(first);

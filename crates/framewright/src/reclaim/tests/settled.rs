@@ -1,4 +1,4 @@
-//! Room where what cannot move has settled.
+//! Room in settled pageblocks, for unmovable requests.
 
 use super::pressure::Cache;
 use super::users::{Users, crowd, fill};

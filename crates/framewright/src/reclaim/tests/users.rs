@@ -74,7 +74,7 @@ pub(super) fn fill(zone: &Zone<'_, SingleThread>, users: &Users, free: impl Fn(u
     }
 }
 
-/// Makes a zone with users, which `$fill` fills, and what a request in it takes.
+/// Makes a zone with users, which `$fill` fills, and the arguments of a request in it.
 macro_rules! crowd {
     ($zone:ident, $users:ident, $reclaim:ident, $clients:ident, $fill:expr, $config:expr) => {
         crowd!($zone, $users, $reclaim, $clients, $fill, $config, &[]);

@@ -10,19 +10,20 @@
 //!                   owned ──── release ────▶ free
 //! ```
 //!
-//! The frames are a zone's, in pageblocks with the label [`Contiguous`](crate::policy::Label::Contiguous):
-//! only movable requests are served there. One bitmap says what owners have or are about to have,
-//! another what reservations need. A request claims a place in the first, has the pageblocks set
-//! apart, has clients drop what is clean and move the rest, and takes the run. Where something
-//! stays, it goes to the next place. [`ContigConfig`] says how: [`ContigConfig::LINUX`] as
-//! `cma_alloc` and `alloc_contig_range` do, the default as seemed better.
+//! The frames are a zone's, in pageblocks with the label
+//! [`Contiguous`](crate::policy::Label::Contiguous): only movable requests are served there. One
+//! bitmap says what owners have or are about to have, another what reservations need. A request
+//! claims a place in the first, has the pageblocks set apart, has clients drop clean pages and move
+//! the others, and takes the run. Where something stays, it goes to the next place.
+//! [`ContigConfig`] says how: [`ContigConfig::LINUX`] as `cma_alloc` and `alloc_contig_range` do,
+//! the default as seemed better.
 //!
 //! # Invariants
-//! - **M1** A frame is claimed by one owner at a time, and what is owned is an unmovable allocation in
-//!   the zone.
+//! - **M1** A frame is claimed by one owner at a time, and an owned run is an unmovable allocation
+//!   in the zone.
 //! - **M2** A reservation overlaps with no other and with no [`alloc_contig`](MigrateArea::alloc_contig).
-//! - **M3** Whatever a call returns, it leaves no pageblock isolated, and nothing claimed but what
-//!   is owned. Contents that moved on the way stay where they went.
+//! - **M3** Whatever a call returns, it leaves no pageblock isolated, and no frame claimed that is
+//!   not owned. Contents that moved on the way stay where they went.
 //! - **M4** Every request ends: its places are counted, and a place that failed is not tried again.
 //!
 //! This kind of area cannot guarantee a run: a reservation keeps other owners away, but pinned
@@ -154,8 +155,9 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
 
     /// An area of the frames `run` of the zone that `reclaim` is for. It lies in `memory`, which
     /// has at least as many words as [`words_needed`](Self::words_needed) says; their values do not
-    /// matter. From now on its pageblocks are labelled contiguous: what lies there stays, and only
-    /// movable requests come. This cannot be undone: the area lasts as long as the zone.
+    /// matter. From now on its pageblocks are labelled contiguous: its contents stay, and from then
+    /// on only movable requests get frames there. This cannot be undone: the area lasts as long as
+    /// the zone.
     ///
     /// Stops all CPUs and drains. Time: O(pageblocks).
     ///

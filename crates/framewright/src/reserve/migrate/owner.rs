@@ -31,7 +31,7 @@ pub struct Migrating<'a, 'r, 'z, 'm, P> {
 impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
     /// Access to `area` from the CPU of `seat`, which is in the area's zone. The `clients` include
     /// all that hold movable frames of the zone, and those that can give frames back when there is
-    /// no room for what moves.
+    /// no room for moved contents.
     #[must_use]
     pub const fn new(
         area: &'a MigrateArea<'r, 'z, 'm, P>,
@@ -79,7 +79,7 @@ impl<P: Relax + Barrier> Contiguous for Migrating<'_, '_, '_, '_, P> {
 }
 
 /// A request that is being served. From the first one on, until none is at work, the area avoids
-/// what did not go away.
+/// the frames that could not be emptied.
 struct AtWork<'a, 'r, 'z, 'm, P: Relax + Barrier>(&'a MigrateArea<'r, 'z, 'm, P>);
 
 impl<P: Relax + Barrier> Drop for AtWork<'_, '_, '_, '_, P> {
@@ -268,7 +268,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     }
 
     /// Takes a reservation, as [`alloc_contig`](Self::alloc_contig) takes a run, but at one place.
-    /// A reservation keeps other owners away; it does not remove what is pinned there.
+    /// A reservation keeps other owners away; it does not remove pinned contents.
     ///
     /// # Errors
     /// If it is taken already, there is no such reservation, or something is in the way. Nothing is
@@ -347,7 +347,8 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
                 && looks < LOOKS
                 && let EvacuateError::Range(RangeError::Isolation(_)) = error
             {
-                // Another CPU was faster; the next choice of a place sees what is shut.
+                // Another CPU was faster; the next choice of a place sees which pageblocks are
+                // shut.
                 looks += 1;
                 continue;
             }
@@ -366,8 +367,8 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         Err(last)
     }
 
-    /// Begins a request. If it is the only one, it forgets what was avoided, which may have gone
-    /// away since.
+    /// Begins a request. If it is the only one, it forgets the avoided frames, which may have
+    /// become free since.
     fn begin(&self) -> AtWork<'_, '_, 'z, 'm, P> {
         let _claims = self.lock_claims();
         let at_work = &self.own[AT_WORK];
@@ -420,7 +421,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         is_being_emptied
     }
 
-    /// Empties what is claimed and takes it.
+    /// Empties the claimed run and takes it.
     fn take_at(
         &self,
         seat: &mut Seat<'z, 'm, P>,

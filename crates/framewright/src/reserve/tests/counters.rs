@@ -1,4 +1,4 @@
-//! What is counted is what was done.
+//! Each counter counts what its calls did.
 
 use super::*;
 use crate::stats::{GuestStats, Occupancy};

@@ -11,7 +11,7 @@ const fn key(pool: PoolId, index: u64) -> Key {
     }
 }
 
-/// Frees every frame by an owner, so that the index keeps what it has.
+/// Frees every frame by an owner, so that the index keeps its entries.
 fn discard_all(reserve: &Reserve<'_, Toy>) {
     let run = reserve.alloc_contig(reserve.run().frames(), 1).unwrap();
     reserve.release(run).unwrap();

@@ -19,7 +19,7 @@ pub(super) enum At {
 
 type Planned = Option<(At, Box<dyn FnMut()>)>;
 
-/// What is done once, by the next call that gets there.
+/// A hook that runs once, in the next call that gets there.
 #[derive(Clone, Default)]
 pub(super) struct Hook(Rc<RefCell<Planned>>);
 

@@ -132,8 +132,7 @@ impl Twin {
     }
 }
 
-/// One random history; what fails is repeated by its seed, and the smallest window that fails is
-/// met first.
+/// One random history; a seed repeats its failure, and the smallest window that fails comes first.
 fn history(seed: u64, pages: u32, ops: usize) {
     let mut random = Random(seed);
     let base = [0, 1, 24, 1 << 40, (1 << 51) - 1][random.below(5) as usize];
@@ -182,7 +181,7 @@ fn history(seed: u64, pages: u32, ops: usize) {
         } else if !live.is_empty() {
             let at = random.below(live.len() as u32) as usize;
             let (start, len) = live.swap_remove(at);
-            // Parts of what was taken may come back.
+            // Parts of a taken range may come back.
             let part = if random.below(3) == 0 {
                 1 + random.below(len)
             } else {

@@ -1,4 +1,4 @@
-//! What is lazy: the bound on it, and what cannot be unmapped.
+//! What is lazy: the bound on it, and areas that cannot be unmapped.
 
 use super::*;
 
@@ -114,7 +114,7 @@ fn v6_only_what_cannot_be_unmapped_is_above_the_bound() {
             let lazy = space.stats().vmap_lazy_nr;
             assert!(lazy <= 1200 + most, "{lazy}");
         }
-        // And the bound is what it was as soon as all can be.
+        // As soon as all can be unmapped, the bound is the old one again.
         space.platform.stuck_below.set(0);
         seats[0].purge();
         seats[1].purge();
@@ -164,7 +164,7 @@ fn v6_the_bound_holds_whoever_frees_and_whoever_sleeps() {
     for round in 0..3000 {
         let pages = 1 + round % 40;
         areas.push(seats[0].alloc_area(&AreaRequest::new(pages)).unwrap());
-        // One frees its own, one what is another's and its own never, one sleeps from then on.
+        // One frees its own areas, one only those of another CPU, one sleeps from then on.
         let cpu = match round {
             0..100 => 2,
             _ => (round % 2) as usize,

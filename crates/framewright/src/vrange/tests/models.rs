@@ -1,6 +1,6 @@
-//! The interleavings of what CPUs share without a lock: the way of spans into an inbox, and the stamp of
-//! what waits beside a flush. Of seats by themselves: so all of them, or nearly, are tried.
-//! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib vrange::models`
+//! The interleavings of what CPUs share without a lock: the way of spans into an inbox, and the
+//! stamp of pages that wait beside a flush. Of seats by themselves: so all of them, or nearly, are
+//! tried. `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib vrange::models`
 
 extern crate std;
 
@@ -48,7 +48,7 @@ impl Map for Pages {
     }
 
     fn flush_all(&self) {
-        // Only what is mapped when it begins may be known when it ends.
+        // When it ends, TLBs may know only translations that were mapped when it began.
         let mapped = self.mapped.load(Acquire);
         self.cached.fetch_min(mapped, AcqRel);
     }
@@ -96,7 +96,7 @@ fn free(held: Held<'_, '_, Pages>, at: u32) {
     assert!(held.free_checked(at, held.header(at)), "no other CPU frees");
 }
 
-/// What was freed in a span has come to its owner: no bit of it is left in no inbox.
+/// Pages freed in a span have come to its owner: no bit of it is left in no inbox.
 fn assert_collected(space: TestSpace, number: u32) {
     let span = space.spans.get(number);
     let sent = span.sent().iter().all(|word| word.load(Relaxed) == 0);

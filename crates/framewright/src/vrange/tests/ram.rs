@@ -241,7 +241,7 @@ fn orders_count_what_the_document_counts() {
 
 #[test]
 fn random_counts_are_near_the_documents() {
-    // What is published is one draw: 420 and 37, 414 and 412. Of the blocks that head insertion
+    // The published test makes one draw: 420 and 37, 414 and 412. Of the blocks that head insertion
     // ever gives back there are few, so that number differs most from draw to draw.
     let mut given_back = 0;
     let seeds = 20;

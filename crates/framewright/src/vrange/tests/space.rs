@@ -429,7 +429,7 @@ fn an_area_over_many_spans_is_found_from_each_of_its_pages() {
     assert_eq!(space.find(Page(0x1000 + 1000)), None);
     seat.free_area(first).unwrap();
     seat.purge();
-    // What covers a span is out of date, and is not believed.
+    // The entry that covers a span is out of date, and `verify` does not trust it.
     assert!((0..=300).all(|nth| space.find(Page(first.0 + nth)).is_none()));
 }
 

@@ -5,7 +5,7 @@ use crate::platform::{Contents, PageWords};
 use crate::reserve::{Guaranteed, Key, PoolConfig, Reserve, ReserveLayout};
 use std::sync::Mutex;
 
-/// What guests' pages lie in.
+/// The memory in which guests' pages lie.
 struct Pages(Mutex<BTreeMap<Frame, PageWords>>);
 
 impl Relax for Pages {

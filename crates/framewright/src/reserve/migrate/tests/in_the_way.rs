@@ -22,7 +22,7 @@ fn m3_with_pins_everywhere_it_fails_and_all_is_as_before() {
         let stats = area.stats();
         assert_eq!((stats.cma_alloc_fail, stats.cma_alloc_success), (4, 0));
         assert_eq!(stats.alloc_pages_fail, 4 + 64 + 65 + AREA);
-        // What fits between two pins is had.
+        // A request gets a run that fits between two pins.
         assert!(
             area.alloc_contig(&mut seat, 3, 1, &movers(&[&holder]))
                 .is_ok()

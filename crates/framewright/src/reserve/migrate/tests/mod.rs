@@ -37,7 +37,7 @@ fn run(start: u64, frames: u64) -> Run {
     Run::new(Frame(start), frames).unwrap()
 }
 
-/// Caches off: what is free is in the pageblocks, and where is easily said.
+/// Caches off: all free frames are in the pageblocks, and the tests can say where.
 fn uncached() -> Config {
     Config {
         cache_permille: 0,
@@ -45,7 +45,7 @@ fn uncached() -> Config {
     }
 }
 
-/// One try, one pass: what is busy once makes a place fail.
+/// One try, one pass: a block that is busy once makes a place fail.
 fn once(config: ContigConfig) -> ContigConfig {
     ContigConfig {
         tries: 1,

@@ -1,4 +1,4 @@
-//! Random calls, beside the plainest account of which owner has what.
+//! Random calls, beside the plainest account of the owners' runs.
 
 use super::*;
 

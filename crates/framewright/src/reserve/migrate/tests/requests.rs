@@ -1,4 +1,4 @@
-//! Requests that are served: of any length, out of what is lent.
+//! Requests that are served: of any length, out of lent frames.
 
 use super::*;
 
@@ -188,7 +188,7 @@ fn what_was_released_is_lent_again_to_what_moves_and_to_nothing_else() {
     let all = area
         .alloc_contig(&mut seat, AREA, 64, &movers(&[&holder]))
         .unwrap();
-    // Everything else is taken, so what is released is all there is.
+    // Everything else is taken, so only the released frames are free.
     let rest: Vec<_> = (0..FIRST)
         .map(|_| seat.alloc(Order::ZERO, Movable).unwrap())
         .collect();
