@@ -25,7 +25,7 @@ pub(crate) fn before_unmap() {
     GIVEN_BACK.fetch_add(1, Ordering::Release);
 }
 
-/// To be called when addresses have been had of the kernel.
+/// To be called when the kernel has given addresses.
 pub(crate) fn after_map() {
     // Acquire pairs with the Release of the thread that had them before.
     GIVEN_BACK.load(Ordering::Acquire);

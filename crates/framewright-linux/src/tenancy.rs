@@ -126,7 +126,7 @@ impl<'r, 'm, P: Relax + Contents> Guests<'r, 'm, P> {
     /// the threads' other seats, so that a thread with such a seat finds its own.
     ///
     /// # Errors
-    /// One of them cannot be had. None is taken then.
+    /// One of them is taken, or does not exist. None is taken then.
     pub fn new(reserve: &'r Reserve<'m, P>, slots: Slots) -> Result<Self, NoSeat> {
         let seat = |cpu| reserve.guest(CpuId(cpu)).ok_or(NoSeat(CpuId(cpu)));
         let seats = (0..slots.count()).map(|cpu| seat(cpu).map(Mutex::new));

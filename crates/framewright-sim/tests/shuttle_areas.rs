@@ -152,7 +152,7 @@ fn on_cpus(space: TestSpace, work: impl Fn(&mut Seat, u16) + Send + Sync + 'stat
     space.verify().unwrap();
     let pages = space.platform().0.lock().unwrap();
     assert!(pages.iter().all(|&page| page == State::Free), "all is back");
-    // All of it can be had at once.
+    // One request can have all of it.
     drop(pages);
     let whole = space.pages() - 1;
     let mut seat = space.seat(CpuId(0), NoFrames).unwrap();

@@ -87,7 +87,7 @@ fn more_pages_than_there_are_frames_are_refused_before_a_frame_is_taken() {
         let expected = RangeError::TooManyFrames { pages, frames };
         refuses_at_once(|_| AreaRequest::new(pages), expected);
     }
-    // As many as there are can be had, with all that is kept and lazy.
+    // A request gets as many as there are, with all that is kept and lazy.
     with_something_of_each(|space, paging, _| {
         let mut seat = space.seat(CpuId(0), PoolFrames(paging)).unwrap();
         let area = seat.vmalloc(&AreaRequest::new(FRAMES.into())).unwrap();
@@ -213,7 +213,7 @@ fn f9_what_has_more_pages_than_frames_are_free_does_not_stop_all_cpus_again_and_
         }
         let stops = zone.stats().drains - before;
         assert!(stops <= 2, "{stops} stops for {pages} pages of {free}");
-        // As many as are free can still be had, wherever they lie.
+        // A request still gets as many as are free, wherever they lie.
         let area = seat.vmalloc(&AreaRequest::new(free as u64)).unwrap();
         seat.vfree(area).unwrap();
         seat.drain();

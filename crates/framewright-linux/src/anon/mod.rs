@@ -495,7 +495,7 @@ impl Block {
     }
 }
 
-/// Takes a block of `order`, or the largest that can be had.
+/// Takes a block of `order`, or the largest that is free.
 fn take_block<P: Relax + Barrier>(
     seat: &mut Seat<'_, '_, P>,
     order: u8,

@@ -337,7 +337,7 @@ impl<'s> FileCache<'s> {
     /// is missing.
     ///
     /// # Errors
-    /// It cannot be had, or is past the end, or has too many pins.
+    /// It cannot be read in, or is past the end, or has too many pins.
     pub fn pin(
         &self,
         supply: &mut dyn Supply,

@@ -106,7 +106,7 @@ impl Paged<'_> {
     /// Bytes that another thread writes meanwhile are old or new.
     ///
     /// # Errors
-    /// A page cannot be had. The contents of `into` are then undefined.
+    /// A page cannot be brought. The contents of `into` are then undefined.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), PagedError> {
         let mut done = 0;
         for (nth, bytes) in self.pages_of(offset, into.len())? {
@@ -123,7 +123,7 @@ impl Paged<'_> {
     /// Copies bytes in, from byte `offset` of the region on.
     ///
     /// # Errors
-    /// A page cannot be had: those before it are written.
+    /// A page cannot be brought: those before it are written.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), PagedError> {
         let mut done = 0;
         for (nth, bytes) in self.pages_of(offset, from.len())? {
@@ -142,7 +142,7 @@ impl Paged<'_> {
     /// there.
     ///
     /// # Errors
-    /// A page cannot be had, or has too many pins. None is pinned then.
+    /// A page cannot be brought, or has too many pins. None is pinned then.
     pub fn pin(&self, pages: Range<u64>, is_write: bool) -> Result<PagedPin<'_>, PagedError> {
         let bytes = FRAME_BYTES as u64;
         let outside = PagedError::Outside(self.len_bytes());
@@ -221,7 +221,7 @@ impl Paged<'_> {
         }
     }
 
-    /// Why a page could not be had.
+    /// Why a page could not be brought.
     fn error_of(&self, nth: usize) -> PagedError {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.remove(&nth).unwrap_or(PagedError::NotServed)

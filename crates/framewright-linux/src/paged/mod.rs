@@ -27,7 +27,7 @@
 //! holds for loads and stores. A system call that is handed such an address says EFAULT if the page
 //! is not shown: use [`Paged::read`] and [`Paged::write`], or [pin](Paged::pin) the pages.
 //!
-//! If a page cannot be had, because the device fails or there is no frame, `read`, `write` and
+//! If a page cannot be brought, because the device fails or there is no frame, `read`, `write` and
 //! `pin` return the reason, and may be called again. A load or a store cannot: it is then treated
 //! as one at an address without memory, and mostly the process ends by SIGSEGV; likewise if no
 //! thread [serves](Paged::serve) the region.
@@ -97,7 +97,7 @@ pub struct PagedStats {
     pub brought: u64,
     /// Those of them that were zero, because no contents were stored for them.
     pub zeroed: u64,
-    /// Pages that could not be had.
+    /// Pages that could not be brought.
     pub failed: u64,
     /// Pages that lost their frame.
     pub evicted: u64,
@@ -167,7 +167,7 @@ pub struct Paged<'s> {
     /// Pagers that are bringing pages.
     arriving: AtomicU64,
     evictor: Mutex<Evictor>,
-    /// Why pages could not be had: for each the last reason that was not reported.
+    /// Why pages could not be brought: for each the last reason that was not reported.
     errors: Mutex<BTreeMap<usize, PagedError>>,
     /// The last page that could not be stored.
     last_error: Mutex<Option<SwapError>>,

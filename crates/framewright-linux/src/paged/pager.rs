@@ -124,8 +124,8 @@ impl Paged<'_> {
         self.region.changed.tell();
     }
 
-    /// Brings a page, and some behind it. Leaves those of the latter that cannot be had: no thread
-    /// wants them yet.
+    /// Brings a page, and some behind it. Leaves those of the latter that cannot be brought: no
+    /// thread wants them yet.
     fn bring(&self, nth: usize, is_write: bool, supply: &mut dyn Supply, work: &mut Work) {
         self.arriving.fetch_add(1, Relaxed);
         let _bringing = Bringing(self);
@@ -189,7 +189,7 @@ impl Paged<'_> {
         }
     }
 
-    /// Keeps why a page could not be had, for the thread that asks.
+    /// Keeps why a page could not be brought, for the thread that asks.
     fn note(&self, nth: usize, error: PagedError) {
         count(&self.region.counts.failed, 1);
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,7 +228,7 @@ impl Paged<'_> {
         Ok(())
     }
 
-    /// Fills the frames with contents, as far as these can be had.
+    /// Fills the frames with contents, as far as the swap returns them.
     fn fill(&self, pages: &Range<usize>, work: &mut Work) -> Result<(), PagedError> {
         for (nth, &frame) in pages.clone().zip(&work.frames) {
             let loaded = self.swap.load(nth as u64, &mut work.contents)?;

@@ -26,7 +26,7 @@ pub(super) const LEAVING: u64 = 16 << FRAME_BITS;
 pub(super) const LISTED: u64 = 32 << FRAME_BITS;
 /// A thread waits for it, and no pager has begun.
 pub(super) const WANTED: u64 = 64 << FRAME_BITS;
-/// It could not be had, and no thread has been told yet.
+/// It could not be brought, and no thread has been told yet.
 pub(super) const FAILED: u64 = 128 << FRAME_BITS;
 const _: () = assert!(FAILED < ONE_PIN);
 

@@ -95,7 +95,7 @@ impl SlotMap {
     }
 
     /// Takes `count` slots side by side. `None` if there is no such run from the hand to the end of
-    /// its cluster, or in an empty one: then single slots may still be had.
+    /// its cluster, or in an empty one: then single slots may still be free.
     pub fn alloc_run(&self, count: u64) -> Option<std::ops::Range<u64>> {
         self.map().alloc_run(count)
     }

@@ -28,7 +28,7 @@ fn a_page_that_cannot_be_written_stays_and_the_error_is_told() {
             assert!(stats.evict_failed > 0 && stats.failed == 0, "{stats:?}");
             let error = paged.take_error().unwrap().to_string();
             assert!(error.contains("fails, as was asked"), "{error}");
-            // It works again: what is too much can be had.
+            // The device works again, so the region can give frames back.
             device.fail(SwapOp::Write, 0, 0);
             let ask = Ask {
                 wanted: 150,

@@ -11,10 +11,10 @@
 //! reserve](framewright::reserve):
 //!
 //! - C2: a frame has one owner at a time, and O3: no other thread writes to it meanwhile;
-//! - C3: a reservation is had each time;
+//! - C3: a take of a reservation succeeds each time;
 //! - C4, C5: a get returns what was put last, whole, or nothing, and then nothing until the next
 //!   put;
-//! - C6: what was invalidated, by page, object or pool, is not found;
+//! - C6: no get finds a page that was invalidated, by page, object or pool;
 //! - C7: a dirty page is found, unless the cleaner has written this version.
 //!
 //! A [`Site`] has a store and owners. The engine's on real memory is in the tests of
@@ -33,7 +33,7 @@ use std::thread;
 
 mod guest;
 
-/// What each guest has a pool for.
+/// The use of a guest's pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolPlan {
     /// A get takes its page away.
@@ -61,7 +61,7 @@ pub trait Site: Sync {
     /// The pools of each guest, up to 16.
     fn pools(&self) -> Vec<PoolPlan>;
 
-    /// Opens the `nth` of those for a guest; `None` if it cannot be had.
+    /// Opens the `nth` of those for a guest; `None` if the store refuses it.
     fn open_pool(&self, nth: usize) -> Option<PoolId>;
 
     /// The `nth` guest's store: asked for once, on the guest's thread.
@@ -136,7 +136,7 @@ pub struct Report {
     pub takes: u64,
     /// Those of them that were reservations.
     pub reserved_takes: u64,
-    /// Requests for a run that was not to be had.
+    /// Requests that found no room for a run.
     pub no_room: u64,
     /// Frames in all runs.
     pub frames_taken: u64,

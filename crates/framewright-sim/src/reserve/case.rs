@@ -66,7 +66,7 @@ pub enum Op {
     Unreserve { pick: u32 },
     /// `Reserve::collect`.
     Collect,
-    /// From now on so many ordinary frames can be had.
+    /// From now on the supply has so many ordinary frames.
     Stock { frames: u8 },
     /// `run_of`, `take` and `unreserve` with a reservation of another reserve.
     Cross { pick: u32 },

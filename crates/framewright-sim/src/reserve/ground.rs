@@ -23,7 +23,7 @@ struct State {
     /// Frames that no guest may write: those of owners, and ordinary ones that are not lent.
     closed: Vec<bool>,
     ordinary: Range<u64>,
-    /// How many ordinary frames can be had.
+    /// How many ordinary frames the supply has.
     stock: usize,
     wrong: Option<String>,
 }
@@ -86,7 +86,7 @@ impl Ground {
         (run.start().0..run.end().0).all(|frame| state.ends[frame as usize] == POISON)
     }
 
-    /// How many ordinary frames can be had from now on.
+    /// How many ordinary frames the supply has from now on.
     pub(super) fn stock(&self, frames: usize) {
         self.state.borrow_mut().stock = frames;
     }

@@ -17,7 +17,7 @@
 //! - a put is refused for a reason that holds, and leaves nothing (C5);
 //! - an invalidated page is not found (C6);
 //! - owners' runs are what they asked for, overlap neither each other nor a reservation, and no
-//!   guest writes in them; a reservation that is not taken can be had (C2, C3);
+//!   guest writes in them; an owner can take a reservation that is not taken (C2, C3);
 //! - ordinary frames are used while they are lent and not afterwards, and all come back.
 
 mod case;

@@ -31,7 +31,7 @@ pub trait Blocks {
         order <= self.max_order()
     }
 
-    /// How many frames exist: an upper bound of what can be had at a time.
+    /// How many frames exist: an upper bound of what a caller can have at a time.
     fn frames_max(&self) -> u64 {
         u64::MAX
     }

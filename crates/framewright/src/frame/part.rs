@@ -9,10 +9,10 @@ use crate::units::{Frame, Mobility, Order, Run};
 
 impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// Allocates up to `frames.len()` blocks of `order`; returns how many. Fewer only if the next
-    /// one could not be had: this repeats [`alloc`](Self::alloc).
+    /// allocation failed: this repeats [`alloc`](Self::alloc).
     ///
     /// # Errors
-    /// Why not even one could be had.
+    /// Why not even the first allocation succeeded.
     pub fn alloc_bulk(
         &mut self,
         order: Order,

@@ -63,7 +63,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         found.inspect_err(|error| self.count_failure(order, *error))
     }
 
-    /// Whether any block of that order and mobility can be had.
+    /// Whether the zone could ever have a block of that order and mobility.
     fn check(&self, order: Order, mobility: Mobility) -> Result<(), AllocError> {
         let max = self.zone.max_order();
         if order > max {

@@ -42,12 +42,12 @@ pub enum KvError {
         /// The bytes asked for.
         bytes: u64,
     },
-    /// The frames could not be had, or not side by side where that was needed.
+    /// The zones did not give the frames, or not side by side where that was needed.
     Frames(AllocError),
     /// The zones gave a block, which starts at that frame, that does not lie entirely in the frames
     /// that objects can lie in, and so was given back: the zones have other frames, too.
     Outside(Frame),
-    /// The pages could not be had or mapped.
+    /// The space did not give the pages, or could not map them.
     Ranges(RangeError),
     /// The address of a change of length is not an object's.
     Free(KvFreeError),

@@ -31,8 +31,8 @@ where
     /// there at once: a caller that needs more asks for more effort.
     ///
     /// # Errors
-    /// What is wrong with the request, or that no contiguous memory could be had. Nothing has
-    /// changed then.
+    /// What is wrong with the request, or that no contiguous memory was free. Nothing has changed
+    /// then.
     #[inline]
     pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         match self.slot_at_once(request) {

@@ -22,7 +22,7 @@ where
     /// that are there at once.
     ///
     /// # Errors
-    /// What is wrong with the request, or what could not be had for it. Nothing has changed then.
+    /// What is wrong with the request, or which resource was missing. Nothing has changed then.
     #[inline]
     pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         match self.slot_at_once(request) {

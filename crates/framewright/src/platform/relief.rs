@@ -12,7 +12,7 @@ pub trait Relief<F> {
     fn compact(&self, frames: &mut F, order: Order, context: Context) -> bool;
 
     /// Tries to free `wanted` frames by having their users give them back \[direct reclaim\].
-    /// Returns how many came; 0 if none could be had.
+    /// Returns how many came; 0 if their users gave none.
     fn reclaim(&self, frames: &mut F, wanted: u64, context: Context) -> u64;
 }
 

@@ -13,7 +13,7 @@
 use super::{BlockFacts, Class, Classes, Label};
 use crate::units::{Mobility, Order};
 
-/// The largest order that is expected to be had without effort [`PAGE_ALLOC_COSTLY_ORDER`].
+/// The largest order that requests are expected to get without effort [`PAGE_ALLOC_COSTLY_ORDER`].
 const COSTLY_ORDER: u8 = 3;
 /// A step of one order costs more than all levels (20 at most) together.
 const ORDER_COST: i32 = 100;

@@ -72,7 +72,7 @@ pub trait Migrate {
     /// request that waits for the room waits with it.
     fn migrate(&self, moves: &mut [Move]);
 
-    /// Drops contents that can be had again without being kept: clean pages of files. The client is
+    /// Drops contents that can be read again from elsewhere: clean pages of files. The client is
     /// asked before contents [move](Self::migrate) out of a contiguous run, because dropping takes
     /// no copy and no room. It sets [`is_dropped`](Discard::is_dropped) where no user finds the
     /// contents from then on and none uses the frames: they then belong to the caller, which frees

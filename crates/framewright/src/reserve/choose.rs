@@ -119,7 +119,7 @@ impl<P: Relax + Contents> Reserve<'_, P> {
             };
             self.bits(nth, &[KEPT, OWNED]) | dirty & !moved
         };
-        // A place that is not on the grid will do if no place on it can be had.
+        // A place that is not on the grid will do if no place on it is possible.
         let at = places.cheapest(step, &(0..self.table.frames()), cost);
         let at = at.or_else(|| places.first_fit(0, obstacles))?;
         Some(places.run_at(at))

@@ -105,7 +105,7 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
             }
         }
         if left {
-            // The frames left over could not be had now.
+            // No frame left over could be claimed now.
             shard.may_have_free();
         }
         None

@@ -19,8 +19,8 @@
 //! - **S4** In an exclusive pool a get takes the page away: the caller has it, the store no longer.
 //!   In any other pool the page stays, and a guest that changes its copy invalidates the page
 //!   first.
-//! - **S5** A page that was [put](Store::put) as one that can be had from elsewhere may vanish
-//!   between two calls, but never during one: what a get returns is whole, and from one put.
+//! - **S5** A page that was [put](Store::put) as one with another copy elsewhere may vanish between
+//!   two calls, but never during one: what a get returns is whole, and from one put.
 //! - **S6** A page that was [put dirty](Store::put_dirty) does not vanish: a get finds it until it is
 //!   invalidated, or until it has been written to its device.
 //! - **S7** When an invalidation has returned, no get returns what was put before it, not even a get that

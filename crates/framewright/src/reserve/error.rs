@@ -88,8 +88,8 @@ pub enum TakeError {
     Malformed,
     /// No run of that length and alignment exists beside reservations and owned frames.
     NoRoom,
-    /// A run could be had if pages that are on no device yet found ordinary memory: there was none
-    /// for the page in this frame.
+    /// There would be a run if pages that are on no device yet found ordinary memory: there was
+    /// none for the page in this frame.
     NoMemory(Frame),
 }
 

@@ -131,7 +131,7 @@ impl<'m> Bucket<'m> {
         (seen & LOCKED == 0).then_some(Ticket(seen))
     }
 
-    /// Whether it has not been locked, and has not changed, since `ticket` was had.
+    /// Whether it has not been locked, and has not changed, since the caller got `ticket`.
     #[inline]
     pub(super) fn is_still_at(self, ticket: Ticket) -> bool {
         // Acquire: the reads of the entries before it are not delayed past it.

@@ -8,7 +8,7 @@ use core::ops::{Add, Range, Sub};
 /// Other CPUs may work meanwhile, so a part may be subtracted with another value than it was added
 /// with.
 pub(super) trait Cost: Copy + Default + Add<Output = Self> + Sub<Output = Self> {
-    /// Whether the run can be had, as far as the search saw.
+    /// Whether the run can be taken, as far as the search saw.
     fn is_possible(self) -> bool;
 
     /// The price that possible runs are compared by. No price is below zero.

@@ -46,19 +46,19 @@ pub trait FrameSource {
     /// a number.
     fn frames_in_all(&self) -> u64;
 
-    /// An upper bound of the frames that could be had at some moment of the call: a `vmalloc` of
-    /// more pages fails before it takes a frame. Asked for a request that may wait, and that is
-    /// long or meets a source that [is short](Self::is_short). A source that gets frames back from
-    /// their users, or does not know how many are free, keeps the default.
+    /// An upper bound of the frames that the source could give at some moment of the call: a
+    /// `vmalloc` of more pages fails before it takes a frame. Asked for a request that may wait,
+    /// and that is long or meets a source that [is short](Self::is_short). A source that gets
+    /// frames back from their users, or does not know how many are free, keeps the default.
     fn frames_free(&self) -> u64 {
         u64::MAX
     }
 
-    /// Takes a run of at most `frames` consecutive frames: the longest that can be had cheaply, at
+    /// Takes a run of at most `frames` consecutive frames: the longest that is cheap to find, at
     /// least one. The contents are undefined.
     ///
     /// # Errors
-    /// Not even one frame could be had within the context.
+    /// The source has not even one frame to give within the context.
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError>;
 
     /// Gives frames back that were taken from here. A run may be a part of one that was taken, or

@@ -39,9 +39,8 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// case that only some can be mapped.
     ///
     /// # Errors
-    /// The window can never serve the request, or there is no gap, no frame, or no mapping to be
-    /// had. Nothing has changed then; pages that were mapped before the platform refused may be
-    /// lazy for a while.
+    /// The window can never serve the request, or it lacks a gap, frames or mappings. Nothing has
+    /// changed then; pages that were mapped before the platform refused may be lazy for a while.
     #[inline]
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         if request.align_bytes.is_power_of_two()

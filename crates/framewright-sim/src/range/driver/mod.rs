@@ -415,7 +415,7 @@ impl<'s, 'm> Pair<'s, 'm> {
             && self.paging.failed_maps() > 0
     }
 
-    /// Checks that the window is one gap: all but the guard page can be had at once.
+    /// Checks that the window is one gap: one request can have all but the guard page.
     fn whole_window(&mut self) -> Result<(), Difference> {
         let pages = self.case.layout.pages - 1;
         if pages == 0 {

@@ -24,7 +24,8 @@ pub(super) struct Before {
 const TRIES: u64 = 16;
 const PASSES: u64 = 3;
 const BATCH: u64 = 64;
-/// The order of the block that is made for unmovable contents where whole pageblocks cannot be had.
+/// The order of the block that is made for unmovable contents where no whole pageblock can be
+/// emptied.
 const PIECE: Order = Order::new(5).expect("a small order");
 
 impl Pair<'_, '_, '_, '_> {

@@ -382,7 +382,7 @@ fn a_vector_that_gets_no_memory_is_as_it_was() {
     for number in 0..8 {
         some.try_push(number).unwrap();
     }
-    // Ten would have been twice as many; six were to be had, then seven and eight.
+    // Ten would have been twice as many; the heap gave six, then seven and eight.
     assert_eq!((some.capacity(), heap.asked()), (8, 7));
     let refused = some.try_push(8).unwrap_err();
     assert_eq!(

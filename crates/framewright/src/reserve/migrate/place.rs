@@ -98,7 +98,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
             .fold(0, |sum, &bits| sum | self.bitmap(bits)[nth].load(Relaxed))
     }
 
-    /// Which of 64 frames cannot be had, as far as the area itself knows.
+    /// Which of 64 frames cannot be taken, as far as the area itself knows.
     fn taken_bits(&self, nth: usize, avoids: bool) -> u64 {
         if avoids {
             self.any_of(nth, &[Bits::Claimed, Bits::Kept, Bits::Avoided])

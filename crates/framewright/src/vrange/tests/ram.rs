@@ -452,7 +452,7 @@ fn history(seed: u64, layout: &SpaceLayout, config: &RangeConfig, ops: u64, fail
     );
     assert_eq!(stats.vm_map_ram, stats.vm_unmap_ram, "seed {seed}");
     assert!(table.pages.borrow().iter().all(|&pte| pte == Pte::Clean));
-    // All of the window can be had in one piece.
+    // One request can have all of the window in one piece.
     let all = frames(0, layout.pages);
     let page = seats[0].map_ram(&all, Context::ANY).unwrap();
     assert_eq!(page, layout.start);
