@@ -6,10 +6,11 @@ use super::lab::failed;
 use super::progress::with_progress;
 use super::replay;
 use crate::experiment::Progress;
+use crate::experiment::fallback::metrics as m;
 use crate::experiment::fallback::{
     Course, Job, Outcome, Params, Policy, Span, case, figures, live_all, middles, series,
 };
-use crate::measure::PressureMetric as M;
+use crate::measure::Metric;
 use crate::report::{
     Figure, FigureAssertion, Machine, Note, RunInfo, Tabled, figure_grid, figure_lines, has_place,
     write_whole,
@@ -216,7 +217,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
         write_whole(path, &lines).map_err(CommandError::input)?;
     }
     if !is_stdout(&args.json) && !is_stdout(&args.csv) {
-        let text = table(&lives.figures, &seeds, span, M::is_in_table).text();
+        let text = table(&lives.figures, &seeds, span, in_full).text();
         write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
     }
     if unheld.is_empty() {
@@ -231,7 +232,7 @@ pub(super) struct Lives {
     jobs: Vec<Job>,
     outcomes: Vec<Outcome>,
     /// Of each seed, behind the document's.
-    pub(super) figures: Vec<Figure<M>>,
+    pub(super) figures: Vec<Figure>,
 }
 
 impl Lives {
@@ -272,12 +273,40 @@ pub(super) fn lived(
 /// The document's time: its counts are to be compared with those of as much.
 pub(super) const PUBLISHED_DAYS_MILLI: u64 = 2500;
 
+/// What the command shows: what the document has, and what the phone felt.
+pub(super) fn in_full(metric: Metric) -> bool {
+    let is_of = |family: Metric, few: usize| (0..few).any(|at| metric == family.of(at));
+    if metric.is(m::FREE) {
+        return (0..3).any(|list| (0..4).any(|order| metric == m::FREE.of_two(list, order)));
+    }
+    if metric.is(m::ALLOCSTALL_ORDER) {
+        return is_of(m::ALLOCSTALL_ORDER, 4);
+    }
+    ![m::KSWAPD_WAKE, m::COMPACT_DAEMON_WAKE, m::REQUESTS].contains(&metric)
+}
+
+/// What the main job shows.
+pub(super) fn in_short(metric: Metric) -> bool {
+    let is_of = |family: Metric, few: usize| (0..few).any(|at| metric == family.of(at));
+    let shown = [
+        m::MIXED_PAGEBLOCKS,
+        m::MIXED_PAGEBLOCKS_MEAN,
+        m::ALLOCSTALL,
+        m::PGSTEAL_KSWAPD,
+        m::PGSTEAL_DIRECT,
+        m::COMPACT_STALL,
+        m::COMPACT_FREE_SCANNED,
+        m::PGMIGRATE_SUCCESS,
+    ];
+    is_of(m::BLOCKS, 3) || is_of(m::ALLOCSTALL_ORDER, 4) || shown.contains(&metric)
+}
+
 /// The table and what a reader must know.
 pub(super) fn table(
-    figures: &[Figure<M>],
+    figures: &[Figure],
     seeds: &[u64],
     span: Span,
-    shows: fn(M) -> bool,
+    shows: fn(Metric) -> bool,
 ) -> Tabled {
     let days = span.days_milli as f64 / 1000.0;
     let several = seeds.len() > 1;

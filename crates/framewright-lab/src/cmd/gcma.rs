@@ -7,7 +7,6 @@ use super::lab::failed;
 use super::progress::with_progress;
 use crate::experiment::gcma::{self, Background, Device, Options, Policy, Variant};
 use crate::experiment::{Findings, Progress, SEED};
-use crate::measure::GcmaMetric as M;
 use crate::report::{FigureAssertion, Machine, RunInfo, Tabled, figure_lines, write_whole};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -246,7 +245,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
 }
 
 /// The experiment, with progress.
-pub(super) fn measured(options: &Options) -> Result<Findings<M>, CommandError> {
+pub(super) fn measured(options: &Options) -> Result<Findings, CommandError> {
     with_progress("gcma", gcma::steps(options), |done| {
         gcma::run(options, Progress::new(done))
     })

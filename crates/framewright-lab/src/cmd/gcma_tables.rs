@@ -4,8 +4,9 @@
 //! document has.
 
 use crate::experiment::Clock;
+use crate::experiment::gcma::metrics::{self as m, Of};
 use crate::experiment::gcma::{BACKGROUND, Background, DRAWN_ABOVE, Device, Options, SIZES};
-use crate::measure::{GcmaMetric as M, Of};
+use crate::measure::Metric;
 use crate::report::{Figure, FigureColumn, Machine, Note, Tabled, figure_grid_of};
 
 /// The columns; those of the requests, and behind them the build's, who has one more.
@@ -25,20 +26,20 @@ const COLUMNS: [FigureColumn; 9] = [
 const OF_REQUESTS: usize = 7;
 
 /// What the command shows.
-pub(super) const fn in_full(metric: M) -> bool {
-    !matches!(metric, M::Requests | M::LatencyUs(Of::P99))
+pub(super) fn in_full(metric: Metric) -> bool {
+    ![m::REQUESTS, m::LATENCY_US.of(Of::P99 as usize)].contains(&metric)
 }
 
 /// What the main job shows.
-pub(super) const fn in_short(metric: M) -> bool {
-    in_full(metric) && !matches!(metric, M::PagesMigrated | M::PagesDiscarded | M::WaitUs)
+pub(super) fn in_short(metric: Metric) -> bool {
+    in_full(metric) && ![m::PAGES_MIGRATED, m::PAGES_DISCARDED, m::WAIT_US].contains(&metric)
 }
 
 /// The tables and what a reader must know: the requests', and the build's if there was one.
 pub(super) fn tables(
-    figures: &[Figure<M>],
+    figures: &[Figure],
     options: &Options,
-    shows: fn(M) -> bool,
+    shows: fn(Metric) -> bool,
 ) -> Vec<Tabled> {
     let (builds, requests): (Vec<_>, Vec<_>) =
         figures.iter().cloned().partition(|f| f.case == BACKGROUND);
@@ -49,7 +50,7 @@ pub(super) fn tables(
     tables
 }
 
-fn of_requests(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -> Tabled {
+fn of_requests(figures: &[Figure], options: &Options, shows: fn(Metric) -> bool) -> Tabled {
     let machine = Machine::this();
     let beside = match (options.idle, options.background) {
         (true, _) => "guests' clean pages in every frame, nobody at work",
@@ -97,7 +98,7 @@ fn of_requests(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -
     }
 }
 
-fn of_builds(figures: &[Figure<M>], options: &Options, shows: fn(M) -> bool) -> Tabled {
+fn of_builds(figures: &[Figure], options: &Options, shows: fn(Metric) -> bool) -> Tabled {
     let notes = format!(
         "published: five kernel builds on that board. Ours: {} build(s) of each variant by turns, {} worker(s).",
         options.runs, options.workers

@@ -3,9 +3,10 @@
 use super::CommandError;
 use super::lab::failed;
 use super::progress::with_progress;
+use crate::experiment::kvmalloc::metrics as m;
 use crate::experiment::kvmalloc::{self, Options};
 use crate::experiment::{Findings, Mapper, Progress, SEED};
-use crate::measure::KvMetric as M;
+use crate::measure::Metric;
 use crate::report::{
     Figure, Machine, Note, RunInfo, Tabled, figure_grid, figure_lines, write_whole,
 };
@@ -159,7 +160,7 @@ pub(super) fn info(options: &Options, threads: &[u16]) -> RunInfo {
 }
 
 /// The experiment for each of several options, with progress.
-pub(super) fn measured(all: &[Options]) -> Result<Findings<M>, CommandError> {
+pub(super) fn measured(all: &[Options]) -> Result<Findings, CommandError> {
     let steps = all.iter().map(|options| kvmalloc::steps(*options)).sum();
     with_progress("kvmalloc", steps, |done| {
         let mut findings = Findings::default();
@@ -171,42 +172,42 @@ pub(super) fn measured(all: &[Options]) -> Result<Findings<M>, CommandError> {
 }
 
 /// What the table of one number of threads shows: everything.
-pub(super) const fn in_full(_metric: M) -> bool {
+pub(super) const fn in_full(_metric: Metric) -> bool {
     true
 }
 
 /// What a curve shows of each number of threads.
-const fn in_curve(metric: M) -> bool {
-    matches!(
-        metric,
-        M::CommitsPerS
-            | M::CommitsVsBefore
-            | M::CommitsPerCpuS
-            | M::KvmallocCpuNs
-            | M::KvmallocVsCopy
-    )
+fn in_curve(metric: Metric) -> bool {
+    let shown = [
+        m::COMMITS_PER_S,
+        m::COMMITS_VS_BEFORE,
+        m::COMMITS_PER_CPU_S,
+        m::KVMALLOC_CPU_NS,
+        m::KVMALLOC_VS_COPY,
+    ];
+    shown.contains(&metric)
 }
 
 /// What the main job shows.
-pub(super) const fn in_short(metric: M) -> bool {
-    matches!(
-        metric,
-        M::CommitsPerS
-            | M::CommitsVsBefore
-            | M::CommitsPerCpuVsBefore
-            | M::KvmallocCpuNs
-            | M::KvmallocCpuVsBefore
-            | M::CopyCpuNs
-            | M::KvmallocShare
-            | M::CopyShare
-            | M::SpilledShare
-            | M::CompactStall
-            | M::Allocstall
-    )
+pub(super) fn in_short(metric: Metric) -> bool {
+    let shown = [
+        m::COMMITS_PER_S,
+        m::COMMITS_VS_BEFORE,
+        m::COMMITS_PER_CPU_VS_BEFORE,
+        m::KVMALLOC_CPU_NS,
+        m::KVMALLOC_CPU_VS_BEFORE,
+        m::COPY_CPU_NS,
+        m::KVMALLOC_SHARE,
+        m::COPY_SHARE,
+        m::SPILLED_SHARE,
+        m::COMPACT_STALL,
+        m::ALLOCSTALL,
+    ];
+    shown.contains(&metric)
 }
 
 /// The table and what a reader must know.
-pub(super) fn table(figures: &[Figure<M>], all: &[Options], shows: fn(M) -> bool) -> Tabled {
+pub(super) fn table(figures: &[Figure], all: &[Options], shows: fn(Metric) -> bool) -> Tabled {
     let grid = figure_grid(figures, shows);
     let Some(options) = all.first() else {
         return Tabled {

@@ -3,12 +3,13 @@
 use super::main_job::{self, Outputs, Size};
 use super::progress::with_progress;
 use super::{CommandError, fallback, gcma, kvmalloc};
+use crate::experiment::range_metrics as m;
 use crate::experiment::va_fit::{self, Case};
 use crate::experiment::vmap_blocks::{self, Scenario};
 use crate::experiment::{
     BEFORE, Clock, FRAMEWRIGHT, Failure, Findings, Mapper, Options, Progress, SEED,
 };
-use crate::measure::{Quantile, RangeMetric as M};
+use crate::measure::Metric;
 use crate::report::{
     Figure, Machine, Note, RunInfo, Tabled, figure_grid, figure_lines, has_place, write_whole,
 };
@@ -251,30 +252,30 @@ pub(super) fn measured_fits(cases: &[Case], options: Options) -> Result<Findings
 }
 
 /// The rows of `va-fit`'s table that fit a screen; JSON has everything.
-pub(super) fn in_full(metric: M) -> bool {
-    !matches!(
-        metric,
-        M::AllocNs(Quantile::P99)
-            | M::FreeNs(Quantile::P99)
-            | M::AllocNs(Quantile::Max)
-            | M::FreeNs(Quantile::Max)
-            | M::AreaAllocs
-    )
+pub(super) fn in_full(metric: Metric) -> bool {
+    let in_json = [
+        m::ALLOC_NS.named("p99"),
+        m::FREE_NS.named("p99"),
+        m::ALLOC_NS.named("max"),
+        m::FREE_NS.named("max"),
+        m::AREA_ALLOCS,
+    ];
+    !in_json.contains(&metric)
 }
 
 /// Fewer rows still, for the main job.
-pub(super) fn in_short(metric: M) -> bool {
-    matches!(
-        metric,
-        M::OpNsMedian
-            | M::TimeVsBefore
-            | M::RemoteVsLocal
-            | M::Served
-            | M::LiveMappings
-            | M::Occupancy
-            | M::CostGrowth
-            | M::FreeNsWorst
-    )
+pub(super) fn in_short(metric: Metric) -> bool {
+    let shown = [
+        m::OP_NS_MEDIAN,
+        m::TIME_VS_BEFORE,
+        m::REMOTE_VS_LOCAL,
+        m::SERVED,
+        m::LIVE_MAPPINGS,
+        m::OCCUPANCY,
+        m::COST_GROWTH,
+        m::FREE_NS_WORST,
+    ];
+    shown.contains(&metric)
 }
 
 /// The table of `vmap-blocks` and what a reader must know.
@@ -305,7 +306,7 @@ pub(super) fn blocks_table(figures: &[Figure], options: Options) -> Tabled {
 pub(super) fn fits_table(
     figures: &[Figure],
     options: Options,
-    shows: impl Fn(M) -> bool,
+    shows: impl Fn(Metric) -> bool,
 ) -> Tabled {
     let mapper = options.mapper.name();
     let clock = Clock::calibrated().own_ns;
@@ -315,7 +316,7 @@ pub(super) fn fits_table(
          subtracted from each latency.",
         options.repeat
     )];
-    if shows(M::Ops) && makes_fewer(figures) {
+    if shows(m::OPS) && makes_fewer(figures) {
         notes.push(
             "before makes fewer operations (ops) where each takes so long; its counts are of \
              those."
@@ -351,7 +352,7 @@ fn makes_fewer(figures: &[Figure]) -> bool {
     let of = |variant: &'static str| {
         let all = figures
             .iter()
-            .filter(move |f| f.metric == M::Ops && f.variant == variant);
+            .filter(move |f| f.metric == m::OPS && f.variant == variant);
         all.map(|f| (&f.case, f.value))
     };
     of(BEFORE).any(|(case, fewer)| of(FRAMEWRIGHT).any(|(ours, ops)| ours == case && fewer < ops))

@@ -3,7 +3,7 @@
 use super::CommandError;
 use super::input::{Loaded, load};
 use super::progress::with_progress;
-use crate::measure::{Film, Metric, Picture, Sample};
+use crate::measure::{Film, Picture, Sample, replay as m};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
     Job, Memory, Options, Outcome, Policy, Reclaim, SAMPLE_MS, Start, labels_by_state, placement,
@@ -437,7 +437,7 @@ pub fn run(args: &Args) -> Result<(), CommandError> {
 
 /// A case as a reader sees it: table, calibration, verdict, anomalies.
 pub(super) fn case_table(case: &Case) -> Tabled {
-    let has_stalls = |column: &Column| column.values.contains_key(&Metric::Stall(0));
+    let has_stalls = |column: &Column| column.values.contains_key(&m::STALL.of(0));
     let reclaims = case.columns.iter().any(has_stalls);
     let calibrated = match &case.calibration {
         Some(calibration) => format!(

@@ -1,4 +1,3 @@
-use crate::measure::Quantile;
 use crate::report::Distribution;
 use hdrhistogram::Histogram;
 use std::time::Instant;
@@ -38,6 +37,24 @@ impl Clock {
 
 fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Which of many latencies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quantile {
+    /// Half are not longer.
+    P50,
+    /// 99 % are not longer.
+    P99,
+    /// 99.9 % are not longer.
+    P999,
+    /// The longest.
+    Max,
+}
+
+impl Quantile {
+    /// All of them, in the order of `measure::metric::QUANTILES`.
+    pub(super) const ALL: [Self; 4] = [Self::P50, Self::P99, Self::P999, Self::Max];
 }
 
 /// Latencies of one kind of call.

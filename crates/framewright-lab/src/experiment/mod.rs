@@ -40,6 +40,7 @@ mod host;
 pub mod kvmalloc;
 mod null;
 mod published;
+pub mod range_metrics;
 mod subject;
 pub mod va_fit;
 pub mod vmap_blocks;
@@ -47,12 +48,20 @@ pub mod vmap_blocks;
 pub use clock::Clock;
 pub use subject::{Allocator, Counters, Subject};
 
-use crate::measure::RangeMetric;
+use crate::measure::MetricTable;
 use crate::report::{Distribution, Figure, Source};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError, SetupError};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Every table of metrics, in the order of `docs/metrics.md`.
+pub const METRICS: [MetricTable; 4] = [
+    range_metrics::TABLE,
+    kvmalloc::metrics::TABLE,
+    fallback::metrics::TABLE,
+    gcma::metrics::TABLE,
+];
 
 /// The seed where none is given. How many vmap blocks a random sequence frees with head insertion
 /// depends on it: 33 to 59, 47 in the mean, for the seeds from 1 to 40, where the first document has 37
@@ -117,15 +126,15 @@ pub struct Options {
 }
 
 /// What an experiment found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Findings<M = RangeMetric> {
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Findings {
     /// The figures.
-    pub figures: Vec<Figure<M>>,
+    pub figures: Vec<Figure>,
     /// How long calls took, of those whose calls were timed one by one.
     pub latencies: Vec<Distribution>,
 }
 
-impl<M> Findings<M> {
+impl Findings {
     /// Takes the other's in.
     pub fn add(&mut self, other: Self) {
         self.figures.extend(other.figures);
@@ -133,14 +142,8 @@ impl<M> Findings<M> {
     }
 }
 
-impl<M> Default for Findings<M> {
-    fn default() -> Self {
-        Vec::new().into()
-    }
-}
-
-impl<M> From<Vec<Figure<M>>> for Findings<M> {
-    fn from(figures: Vec<Figure<M>>) -> Self {
+impl From<Vec<Figure>> for Findings {
+    fn from(figures: Vec<Figure>) -> Self {
         Self {
             figures,
             latencies: Vec::new(),

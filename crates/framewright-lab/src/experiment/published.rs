@@ -1,8 +1,12 @@
 //! The documents' own tables, carried in the program. Copied from the two messages; microseconds
 //! are theirs, and so is what they leave out.
 
+use super::fallback::metrics as phone;
+use super::kvmalloc::metrics as kv;
+use super::range_metrics as m;
 use super::{BEFORE, PROPOSED};
-use crate::measure::{KvMetric, PressureMetric, RangeMetric as M};
+use crate::measure::Metric;
+use crate::measure::metric::metric_named;
 use crate::report::{Figure, Source};
 
 /// R. Pen, "fix possible exhaustion of vmalloc space caused by vm_map_ram allocator", 2015: ftrace's
@@ -104,7 +108,7 @@ const FITS: [Test; 4] = [
     ),
 ];
 
-fn figure(case: &str, variant: &'static str, metric: M, value: f64) -> Figure {
+fn figure(case: &str, variant: &'static str, metric: Metric, value: f64) -> Figure {
     Figure {
         case: case.to_owned(),
         variant,
@@ -121,12 +125,12 @@ pub(super) fn vmap_blocks(case: &str) -> Vec<Figure> {
         for (_, [map, unmap], [areas, frees]) in table.iter().filter(|row| row.0 == case) {
             let mean_ns = |(hits, us): &(u64, f64)| us * 1000.0 / *hits as f64;
             figures.extend([
-                figure(case, variant, M::MapCalls, map.0 as f64),
-                figure(case, variant, M::MapNsMean, mean_ns(map)),
-                figure(case, variant, M::UnmapCalls, unmap.0 as f64),
-                figure(case, variant, M::UnmapNsMean, mean_ns(unmap)),
-                figure(case, variant, M::AreaAllocs, *areas as f64),
-                figure(case, variant, M::BlockFrees, *frees as f64),
+                figure(case, variant, m::MAP_CALLS, map.0 as f64),
+                figure(case, variant, m::MAP_NS_MEAN, mean_ns(map)),
+                figure(case, variant, m::UNMAP_CALLS, unmap.0 as f64),
+                figure(case, variant, m::UNMAP_NS_MEAN, mean_ns(unmap)),
+                figure(case, variant, m::AREA_ALLOCS, *areas as f64),
+                figure(case, variant, m::BLOCK_FREES, *frees as f64),
             ]);
         }
     }
@@ -137,12 +141,12 @@ pub(super) fn vmap_blocks(case: &str) -> Vec<Figure> {
 pub(super) fn va_fit(case: &str) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (_, i5, hikey) in FITS.iter().filter(|row| row.0 == case) {
-        for (metric, [before, after]) in [(M::TestUsI5, i5), (M::TestUsHikey, hikey)] {
+        for (metric, [before, after]) in [(m::TEST_US_I5, i5), (m::TEST_US_HIKEY, hikey)] {
             let (before, after) = (middle(before), middle(after));
             figures.push(figure(case, BEFORE, metric, before));
             figures.push(figure(case, PROPOSED, metric, after));
-            if metric == M::TestUsI5 {
-                figures.push(figure(case, PROPOSED, M::TimeVsBefore, after / before));
+            if metric == m::TEST_US_I5 {
+                figures.push(figure(case, PROPOSED, m::TIME_VS_BEFORE, after / before));
             }
         }
     }
@@ -156,13 +160,13 @@ const KVMALLOC_PERCENT: [(&str, f64, f64); 2] =
     [(BEFORE, 31.62, 13.73), (PROPOSED, 8.45 + 5.72, 16.01)];
 
 /// What the message says of both: CPU time of an allocation about a fifth, commits more than twice.
-const KVMALLOC_STATED: [(KvMetric, f64); 2] = [
-    (KvMetric::CommitsVsBefore, 2.0),
-    (KvMetric::KvmallocCpuVsBefore, 0.2),
+const KVMALLOC_STATED: [(Metric, f64); 2] = [
+    (kv::COMMITS_VS_BEFORE, 2.0),
+    (kv::KVMALLOC_CPU_VS_BEFORE, 0.2),
 ];
 
 /// The third document's figures, as those of that case.
-pub(super) fn kvmalloc(case: &str) -> Vec<Figure<KvMetric>> {
+pub(super) fn kvmalloc(case: &str) -> Vec<Figure> {
     let figure = |variant, metric, value| Figure {
         case: case.to_owned(),
         variant,
@@ -173,9 +177,9 @@ pub(super) fn kvmalloc(case: &str) -> Vec<Figure<KvMetric>> {
     let mut figures = Vec::new();
     for (variant, kvmalloc, copy) in KVMALLOC_PERCENT {
         figures.extend([
-            figure(variant, KvMetric::KvmallocShare, kvmalloc / 100.0),
-            figure(variant, KvMetric::CopyShare, copy / 100.0),
-            figure(variant, KvMetric::KvmallocVsCopy, kvmalloc / copy),
+            figure(variant, kv::KVMALLOC_SHARE, kvmalloc / 100.0),
+            figure(variant, kv::COPY_SHARE, copy / 100.0),
+            figure(variant, kv::KVMALLOC_VS_COPY, kvmalloc / copy),
         ]);
     }
     let stated = KVMALLOC_STATED.map(|(metric, value)| figure(PROPOSED, metric, value));
@@ -226,9 +230,9 @@ const FALLBACK: [(&str, u64, u64); 37] = [
 ];
 
 /// The fourth document's figures, as those of that case.
-pub(super) fn fallback(case: &str) -> Vec<Figure<PressureMetric>> {
+pub(super) fn fallback(case: &str) -> Vec<Figure> {
     let figures = FALLBACK.iter().filter_map(|&(name, before, proposed)| {
-        let metric = PressureMetric::from_name(name)?;
+        let metric = metric_named(phone::TABLE, name)?;
         Some(
             [(BEFORE, before), (PROPOSED, proposed)].map(|(variant, value)| Figure {
                 case: case.to_owned(),
@@ -291,10 +295,10 @@ mod tests {
             };
             let variant = if insert == "head" { BEFORE } else { PROPOSED };
             let (calls, mean) = match function {
-                "vm_map_ram" => (M::MapCalls, Some(M::MapNsMean)),
-                "vm_unmap_ram" => (M::UnmapCalls, Some(M::UnmapNsMean)),
-                "alloc_vmap_area" => (M::AreaAllocs, None),
-                _ => (M::BlockFrees, None),
+                "vm_map_ram" => (m::MAP_CALLS, Some(m::MAP_NS_MEAN)),
+                "vm_unmap_ram" => (m::UNMAP_CALLS, Some(m::UNMAP_NS_MEAN)),
+                "alloc_vmap_area" => (m::AREA_ALLOCS, None),
+                _ => (m::BLOCK_FREES, None),
             };
             let figures = vmap_blocks(case);
             let of = |metric| {
@@ -386,7 +390,7 @@ mod tests {
         assert_eq!(va_fit("fix_size"), []);
         assert_eq!(vmap_blocks("exhaust").len(), 12);
         let long = va_fit("long_busy_list");
-        let left = long.iter().find(|f| f.metric == M::TimeVsBefore).unwrap();
+        let left = long.iter().find(|f| f.metric == m::TIME_VS_BEFORE).unwrap();
         assert!((left.value - 14_769_538.0 / 55_718_063.0).abs() < 1e-12);
     }
 }

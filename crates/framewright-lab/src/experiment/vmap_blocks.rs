@@ -8,7 +8,7 @@ use super::{
     Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, Options, PROPOSED, Progress,
     Subject, published,
 };
-use crate::measure::RangeMetric as M;
+use crate::experiment::range_metrics as m;
 use crate::report::{Figure, Source};
 use framewright::Page;
 use framewright::platform::{Barrier, Map, Relax, Zero};
@@ -209,23 +209,27 @@ impl Variant {
             source,
         };
         let mut figures = vec![
-            figure(M::MapCalls, first.maps as f64, counted),
-            figure(M::MapNsMean, mean(|run| run.map_ns), Source::Measured),
-            figure(M::UnmapCalls, first.maps as f64, counted),
-            figure(M::UnmapNsMean, mean(|run| run.unmap_ns), Source::Measured),
-            figure(M::AreaAllocs, counters.area_allocs as f64, counted),
-            figure(M::BlockFrees, counters.block_frees as f64, counted),
+            figure(m::MAP_CALLS, first.maps as f64, counted),
+            figure(m::MAP_NS_MEAN, mean(|run| run.map_ns), Source::Measured),
+            figure(m::UNMAP_CALLS, first.maps as f64, counted),
+            figure(m::UNMAP_NS_MEAN, mean(|run| run.unmap_ns), Source::Measured),
+            figure(m::AREA_ALLOCS, counters.area_allocs as f64, counted),
+            figure(m::BLOCK_FREES, counters.block_frees as f64, counted),
             figure(
-                M::VaSpanBytes,
+                m::VA_SPAN_BYTES,
                 ((first.high - first.low) * Page::BYTES) as f64,
                 counted,
             ),
-            figure(M::LazyPagesPeak, counters.lazy_pages_peak as f64, counted),
-            figure(M::LazyPagesBound, counters.lazy_pages_bound as f64, counted),
-            figure(M::TlbFlushes, counters.tlb_flushes as f64, counted),
+            figure(m::LAZY_PAGES_PEAK, counters.lazy_pages_peak as f64, counted),
+            figure(
+                m::LAZY_PAGES_BOUND,
+                counters.lazy_pages_bound as f64,
+                counted,
+            ),
+            figure(m::TLB_FLUSHES, counters.tlb_flushes as f64, counted),
         ];
         let most = counters.lazy_pages_most;
-        figures.extend(most.map(|most| figure(M::LazyPagesMost, most as f64, counted)));
+        figures.extend(most.map(|most| figure(m::LAZY_PAGES_MOST, most as f64, counted)));
         let mut latencies = Latencies::new();
         runs.iter().for_each(|run| latencies.add(&run.latencies));
         let case = self.scenario.name();
@@ -298,7 +302,7 @@ mod tests {
 
     /// Blocks allocated and freed.
     fn blocks(figures: &[Figure], case: Scenario, variant: &str, source: Source) -> [u64; 2] {
-        [M::AreaAllocs, M::BlockFrees].map(|metric| {
+        [m::AREA_ALLOCS, m::BLOCK_FREES].map(|metric| {
             let figure = figures.iter().find(|f| {
                 f.case == case.name()
                     && f.variant == variant

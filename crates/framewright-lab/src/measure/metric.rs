@@ -1,9 +1,15 @@
-use super::MAX_ORDER;
-use framewright::Mobility;
-use framewright::stats::ReclaimStats;
+//! What a metric is: a row of a table.
+//!
+//! Each experiment has one table ([`metrics!`]). A row says a metric's name, its unit, which value is the better
+//! one, how a value is shown, and its definition. Everything that says something of a metric reads it there:
+//! tables, JSON Lines, assertions, and `docs/metrics.md`, which `report::metrics_page` fills in.
+//!
+//! A row is a *family* where it stands for several metrics: one an order, a quantile, a lock. Capitals in its
+//! name say which ([`Axis`]), and [`Metric::of`] picks a member. Metrics are ordered as their rows are, members
+//! of a family as the axis has them, and outputs list them in that order.
 
 /// Which of two values of a metric is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Better {
     /// The lower.
     Lower,
@@ -13,317 +19,328 @@ pub enum Better {
     Neither,
 }
 
-/// A metric of a replay; `docs/metrics.md` holds the same list with the formulas.
+/// What values are, and how a reader wants to see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Metric {
-    /// Mean of `F`.
-    FreeFrames,
-    /// Mean of `S_9`.
-    Free2mBlocks,
-    /// Mean of `U_k`.
-    UnusableIndex(u8),
-    /// Mean of the fragmentation index over the samples at which no block of order k was free.
-    FragmentationIndex(u8),
-    /// Mean number of 2 MiB blocks with a non-movable frame.
-    ContaminatedBlocks,
-    /// Mean of the fewest blocks that the non-movable frames fit in.
-    ContaminatedBlocksFloor,
-    /// Mean number of contaminated blocks with a movable frame.
-    MixedBlocks,
-    /// Mean number of movable frames in mixed blocks.
-    MovableFramesInMixed,
-    /// Mean number of regions of 64 2 MiB blocks with a non-movable frame.
-    TaintedRegions,
-    /// Mean of the fewest regions that the non-movable frames fit in.
-    TaintedRegionsFloor,
-    /// Failed allocations of order k.
-    Failures(u8),
-    /// Failed requests while a free block of the order existed.
-    FalseFailures,
-    /// Requests of order k that failed on the recording machine, tried again here.
-    Retried(u8),
-    /// Of those, the served ones.
-    RetriesServed(u8),
-    /// Probes, one a trace second.
-    Probes,
-    /// Of those, the served ones.
-    ProbesServed,
-    /// Requests for the first mobility served from a pageblock of the second.
-    Fallbacks(Mobility, Mobility),
-    /// Mean number of pageblocks with this label.
-    Pageblocks(Mobility),
-    /// Mean number of free blocks of order k, those inside larger ones left out.
-    FreeBlocks(u8),
-    /// Mean number of free blocks of order k on the lists of this label.
-    ListedBlocks(Mobility, u8),
-    /// Initial objects and squeezed frames that found no place.
-    UnplacedFrames,
-    /// Frees of objects whose allocation had failed in this replay.
-    FreesOfFailed,
-    /// Requests of order k that reclaimed before they were served or failed.
-    Stall(u8),
-    /// Requests of order k that compacted, each attempt counted.
-    CompactStall(u8),
-    /// A counter of reclaim or compaction, by Linux's name for it.
-    Vmstat(&'static str),
-    /// Objects of the trace that reclaim took.
-    ReclaimedObjects,
-    /// Frees of objects that reclaim had taken.
-    FreesOfReclaimed,
-    /// Huge pages requested after the trace.
-    HugeProbes,
-    /// Of those, the served ones.
-    HugeProbesServed,
-    /// Frames moved for them.
-    HugeProbesMigrated,
-    /// Looks of both of compaction's scanners for them.
-    HugeProbesScanned,
-    /// Samples in each mean.
-    Samples,
-    /// Wall time an operation.
-    ReplayNsPerOp,
+pub enum Form {
+    /// A count, without a fraction.
+    Count,
+    /// A count of bytes, in MiB.
+    Mib,
+    /// A mean: one digit behind the point up to 10,000.
+    Mean,
+    /// A time or a rate: one digit behind the point up to 1,000.
+    Time,
+    /// The same, with two digits below 10.
+    ShortTime,
+    /// So many digits behind the point.
+    Fixed(usize),
+    /// What is left of something: two digits, four where that is less than a tenth.
+    Left,
+    /// A share, in percent with so many digits.
+    Percent(usize),
 }
 
-impl Metric {
-    /// All metrics, in the order in which they are printed.
+impl Form {
+    /// Whether values have no fraction.
     #[must_use]
-    pub fn all() -> Vec<Self> {
-        use Metric as M;
-        let orders = || 0..=MAX_ORDER as u8;
-        let pairs = Mobility::ALL
-            .into_iter()
-            .flat_map(|wanted| Mobility::ALL.map(|taken| (wanted, taken)))
-            .filter(|(wanted, taken)| wanted != taken);
-        let mut all = vec![M::FreeFrames, M::Free2mBlocks];
-        all.extend(orders().skip(1).map(M::UnusableIndex));
-        all.extend([
-            M::ContaminatedBlocks,
-            M::ContaminatedBlocksFloor,
-            M::MixedBlocks,
-            M::MovableFramesInMixed,
-            M::TaintedRegions,
-            M::TaintedRegionsFloor,
-        ]);
-        all.extend(orders().map(M::Failures));
-        all.push(M::FalseFailures);
-        all.extend(orders().flat_map(|k| [M::Retried(k), M::RetriesServed(k)]));
-        all.extend([M::Probes, M::ProbesServed]);
-        all.extend(pairs.map(|(wanted, taken)| M::Fallbacks(wanted, taken)));
-        all.extend(Mobility::ALL.map(M::Pageblocks));
-        all.extend(orders().map(M::FreeBlocks));
-        for label in Mobility::ALL {
-            all.extend(orders().map(|k| M::ListedBlocks(label, k)));
+    pub const fn is_count(self) -> bool {
+        matches!(self, Self::Count | Self::Mib)
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            Self::Mib => format!("{} MiB", grouped((value / (1 << 20) as f64).round())),
+            Self::ShortTime if value < 10.0 => format!("{value:.2}"),
+            Self::Time | Self::ShortTime if value < 1000.0 => format!("{value:.1}"),
+            Self::Mean if value.abs() < 10_000.0 => format!("{value:.1}"),
+            Self::Count | Self::Mean | Self::Time | Self::ShortTime => grouped(value.round()),
+            Self::Left if value < 0.1 => format!("{value:.4}"),
+            Self::Left => format!("{value:.2}"),
+            Self::Fixed(digits) => format!("{value:.digits$}"),
+            Self::Percent(digits) => format!("{:.digits$} %", value * 100.0),
         }
-        all.extend(orders().skip(1).map(M::FragmentationIndex));
-        all.extend(orders().map(M::Stall));
-        all.extend(orders().map(M::CompactStall));
-        all.extend(
-            ReclaimStats::default()
-                .named()
-                .map(|(name, _)| M::Vmstat(name)),
-        );
-        all.extend([
-            M::ReclaimedObjects,
-            M::FreesOfReclaimed,
-            M::HugeProbes,
-            M::HugeProbesServed,
-            M::HugeProbesMigrated,
-            M::HugeProbesScanned,
-            M::UnplacedFrames,
-            M::FreesOfFailed,
-            M::Samples,
-            M::ReplayNsPerOp,
-        ]);
-        all
+    }
+}
+
+/// A whole number with a space between groups of three digits.
+pub(crate) fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::from(if value < 0.0 { "-" } else { "" });
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What the members of a family differ in.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Axis {
+    /// What stands in the family's name for it.
+    pub word: &'static str,
+    /// What stands there in a member's name.
+    pub names: &'static [&'static str],
+    /// The first one that the family has.
+    pub first: u8,
+}
+
+/// A row of a table.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MetricRow {
+    /// The name in figures, series and assertions.
+    pub name: &'static str,
+    /// The unit of its values; `1` for a share or a ratio.
+    pub unit: &'static str,
+    /// Which value is the better one.
+    pub better: Better,
+    /// How values are shown.
+    pub form: Form,
+    /// What it is a family over: nothing, one axis, or two.
+    pub axes: &'static [Axis],
+    /// The part of the document that it stands in.
+    pub part: &'static str,
+    /// What it is, for `docs/metrics.md`.
+    pub definition: &'static str,
+}
+
+/// A metric of some table, or a whole family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Metric {
+    place: u16,
+    at: [u8; 2],
+    row: &'static MetricRow,
+}
+
+/// In the place of a member: all of them.
+const FAMILY: u8 = u8::MAX;
+
+impl Metric {
+    /// The metric, or the family, of that row.
+    #[must_use]
+    pub const fn new(place: u16, row: &'static MetricRow) -> Self {
+        let at = if row.axes.is_empty() { 0 } else { FAMILY };
+        Self {
+            place,
+            at: [at; 2],
+            row,
+        }
+    }
+
+    /// The member of a family over one axis.
+    #[must_use]
+    pub const fn of(self, member: usize) -> Self {
+        self.of_two(member, 0)
+    }
+
+    /// The member of a family over two axes.
+    #[must_use]
+    pub const fn of_two(self, first: usize, second: usize) -> Self {
+        Self {
+            at: [first as u8, second as u8],
+            ..self
+        }
+    }
+
+    /// The member of that name, of a family over one axis.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        let axis = self.row.axes.first();
+        let at = axis.and_then(|axis| axis.names.iter().position(|known| *known == name));
+        self.of(at.unwrap_or_else(|| panic!("{} has no member {name}", self.row.name)))
+    }
+
+    /// The metrics of a family in their order; of a metric, itself.
+    #[must_use]
+    pub fn members(self) -> Vec<Self> {
+        let along = |axis: &Axis| usize::from(axis.first)..axis.names.len();
+        match self.row.axes {
+            [] => vec![self],
+            _ if self.at[0] != FAMILY => vec![self],
+            [axis] => along(axis).map(|at| self.of(at)).collect(),
+            [outer, inner, ..] => along(outer)
+                .flat_map(|at| along(inner).map(move |then| self.of_two(at, then)))
+                .collect(),
+        }
+    }
+
+    /// Whether it is this metric, or one of this family.
+    #[must_use]
+    pub fn is(self, other: Self) -> bool {
+        self.row == other.row && (self.at == other.at || other.at[0] == FAMILY)
+    }
+
+    /// What is said of it.
+    #[must_use]
+    pub const fn row(self) -> &'static MetricRow {
+        self.row
     }
 
     /// The name in figures, series and assertions.
     #[must_use]
     pub fn name(self) -> String {
-        let mobility = |m: Mobility| m.name().to_lowercase();
-        match self {
-            Self::FreeFrames => "free_frames".into(),
-            Self::Free2mBlocks => "free_2m_blocks".into(),
-            Self::UnusableIndex(k) => format!("unusable_index_order{k}"),
-            Self::FragmentationIndex(k) => format!("fragmentation_index_order{k}"),
-            Self::ContaminatedBlocks => "contaminated_blocks".into(),
-            Self::ContaminatedBlocksFloor => "contaminated_blocks_floor".into(),
-            Self::MixedBlocks => "mixed_blocks".into(),
-            Self::MovableFramesInMixed => "movable_frames_in_mixed".into(),
-            Self::TaintedRegions => "tainted_regions".into(),
-            Self::TaintedRegionsFloor => "tainted_regions_floor".into(),
-            Self::Failures(k) => format!("failures_order{k}"),
-            Self::FalseFailures => "false_failures".into(),
-            Self::Retried(k) => format!("retried_order{k}"),
-            Self::RetriesServed(k) => format!("retries_served_order{k}"),
-            Self::Probes => "probes".into(),
-            Self::ProbesServed => "probes_served".into(),
-            Self::Fallbacks(wanted, taken) => {
-                format!("fallbacks_{}_{}", mobility(wanted), mobility(taken))
+        let mut name = self.row.name.to_owned();
+        for (axis, at) in self.row.axes.iter().zip(self.at) {
+            if let Some(member) = axis.names.get(usize::from(at)) {
+                name = name.replacen(axis.word, member, 1);
             }
-            Self::Pageblocks(label) => format!("pageblocks_{}", mobility(label)),
-            Self::FreeBlocks(k) => format!("free_blocks_order{k}"),
-            Self::ListedBlocks(label, k) => format!("free_blocks_{}_order{k}", mobility(label)),
-            Self::UnplacedFrames => "unplaced_frames".into(),
-            Self::FreesOfFailed => "anomalies_frees_of_failed".into(),
-            Self::Stall(k) => format!("allocstall_order{k}"),
-            Self::CompactStall(k) => format!("compact_stall_order{k}"),
-            Self::Vmstat(name) => name.into(),
-            Self::ReclaimedObjects => "reclaimed_objects".into(),
-            Self::FreesOfReclaimed => "frees_of_reclaimed".into(),
-            Self::HugeProbes => "huge_probes".into(),
-            Self::HugeProbesServed => "huge_probes_served".into(),
-            Self::HugeProbesMigrated => "huge_probes_migrated".into(),
-            Self::HugeProbesScanned => "huge_probes_scanned".into(),
-            Self::Samples => "samples".into(),
-            Self::ReplayNsPerOp => "replay_ns_per_op".into(),
         }
+        name
     }
 
-    /// The unit of its values; `1` for a share.
+    /// The unit of its values; `1` for a share or a ratio.
     #[must_use]
     pub const fn unit(self) -> &'static str {
-        match self {
-            Self::FreeFrames
-            | Self::MovableFramesInMixed
-            | Self::UnplacedFrames
-            | Self::HugeProbesMigrated => "frames",
-            Self::Free2mBlocks
-            | Self::ContaminatedBlocks
-            | Self::ContaminatedBlocksFloor
-            | Self::MixedBlocks
-            | Self::Pageblocks(_)
-            | Self::FreeBlocks(_)
-            | Self::ListedBlocks(..) => "blocks",
-            Self::TaintedRegions | Self::TaintedRegionsFloor => "regions",
-            Self::UnusableIndex(_) | Self::FragmentationIndex(_) => "1",
-            Self::Failures(_)
-            | Self::FalseFailures
-            | Self::Retried(_)
-            | Self::RetriesServed(_)
-            | Self::Probes
-            | Self::ProbesServed
-            | Self::Fallbacks(..)
-            | Self::Stall(_)
-            | Self::CompactStall(_)
-            | Self::HugeProbes
-            | Self::HugeProbesServed => "requests",
-            Self::FreesOfFailed | Self::FreesOfReclaimed => "operations",
-            Self::ReclaimedObjects => "objects",
-            Self::HugeProbesScanned => "looks",
-            Self::Vmstat(name) => vmstat_unit(name),
-            Self::Samples => "samples",
-            Self::ReplayNsPerOp => "ns",
-        }
+        self.row.unit
     }
 
     /// Which value is the better one.
-    ///
-    /// Neither for free frames: where allocations fail, more frames stay free.
     #[must_use]
     pub const fn better(self) -> Better {
-        match self {
-            Self::UnusableIndex(_)
-            | Self::ContaminatedBlocks
-            | Self::MixedBlocks
-            | Self::MovableFramesInMixed
-            | Self::TaintedRegions
-            | Self::Failures(_)
-            | Self::FalseFailures
-            | Self::Stall(_)
-            | Self::CompactStall(_)
-            | Self::HugeProbesMigrated
-            | Self::HugeProbesScanned
-            | Self::ReplayNsPerOp => Better::Lower,
-            Self::Free2mBlocks
-            | Self::RetriesServed(_)
-            | Self::ProbesServed
-            | Self::HugeProbesServed => Better::Higher,
-            _ => Better::Neither,
-        }
+        self.row.better
     }
 
     /// Whether its values are counts, without a fraction.
     #[must_use]
     pub const fn is_count(self) -> bool {
-        matches!(
-            self,
-            Self::Failures(_)
-                | Self::FalseFailures
-                | Self::Retried(_)
-                | Self::RetriesServed(_)
-                | Self::Probes
-                | Self::ProbesServed
-                | Self::Fallbacks(..)
-                | Self::UnplacedFrames
-                | Self::FreesOfFailed
-                | Self::Stall(_)
-                | Self::CompactStall(_)
-                | Self::Vmstat(_)
-                | Self::ReclaimedObjects
-                | Self::FreesOfReclaimed
-                | Self::HugeProbes
-                | Self::HugeProbesServed
-                | Self::HugeProbesMigrated
-                | Self::HugeProbesScanned
-                | Self::Samples
-        )
+        self.row.form.is_count()
     }
 
-    /// The metric of that name, if there is one.
+    /// A value as JSON has it.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::all().into_iter().find(|metric| metric.name() == name)
+    pub fn number(self, value: f64) -> serde_json::Number {
+        if self.is_count() {
+            (value as u64).into()
+        } else {
+            // Values are finite.
+            serde_json::Number::from_f64(value).unwrap_or_else(|| 0.into())
+        }
+    }
+
+    /// A value as a reader wants it.
+    #[must_use]
+    pub fn shown(self, value: f64) -> String {
+        self.row.form.shown(value)
     }
 }
 
-/// What a counter of Linux's counts.
-const fn vmstat_unit(name: &str) -> &'static str {
-    match name.as_bytes() {
-        b"pgscan_kswapd" | b"pgscan_direct" | b"pgsteal_kswapd" | b"pgsteal_direct"
-        | b"compact_isolated" | b"pgmigrate_success" | b"pgmigrate_fail" => "frames",
-        b"compact_migrate_scanned" | b"compact_free_scanned" => "looks",
-        b"compact_stall" | b"compact_success" | b"compact_fail" => "requests",
-        _ => "times",
-    }
+/// A table of metrics: its name in `docs/metrics.md`, and its rows.
+pub type MetricTable = (&'static str, &'static [MetricRow]);
+
+/// All metrics of a table, members of families one by one.
+pub fn all_metrics(table: MetricTable) -> impl Iterator<Item = Metric> {
+    let rows = (0..).zip(table.1);
+    rows.flat_map(|(place, row)| Metric::new(place, row).members())
 }
+
+/// The metric of that name, if the table has one.
+#[must_use]
+pub fn metric_named(table: MetricTable, name: &str) -> Option<Metric> {
+    all_metrics(table).find(|metric| metric.name() == name)
+}
+
+/// Writes a table of metrics: `TABLE`, and a constant a row.
+macro_rules! metrics {
+    ($table:literal; $($part:literal {
+        $($name:ident $([$($axis:expr),+])? = $text:literal, $unit:literal, $better:ident, $form:expr,
+            $definition:literal;)*
+    })*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Place { $($($name,)*)* }
+
+        /// The table.
+        pub const TABLE: $crate::measure::MetricTable = ($table, &ROWS);
+
+        static ROWS: [$crate::measure::MetricRow; [$($($text,)*)*].len()] = {
+            #[allow(unused_imports)]
+            use $crate::measure::Form::{self, *};
+            [$($($crate::measure::MetricRow {
+                name: $text,
+                unit: $unit,
+                better: $crate::measure::Better::$better,
+                form: $form,
+                axes: &[$($($axis),+)?],
+                part: $part,
+                definition: $definition,
+            },)*)*]
+        };
+
+        $($(
+            #[doc = $definition]
+            pub const $name: $crate::measure::Metric = {
+                let place = Place::$name as usize;
+                $crate::measure::Metric::new(place as u16, &ROWS[place])
+            };
+        )*)*
+    };
+}
+pub(crate) use metrics;
+
+/// Orders from 0 to the largest that a metric knows.
+pub const ORDERS: Axis = Axis {
+    word: "K",
+    names: &["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"],
+    first: 0,
+};
+
+/// Which of many latencies.
+pub const QUANTILES: Axis = Axis {
+    word: "QUANTILE",
+    names: &["p50", "p99", "p999", "max"],
+    first: 0,
+};
 
 #[cfg(test)]
+#[allow(unreachable_pub)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
-    #[test]
-    fn every_metric_has_a_name_of_its_own() {
-        let all = Metric::all();
-        let names: BTreeSet<String> = all.iter().map(|m| m.name()).collect();
-        assert_eq!(names.len(), all.len());
-        for metric in all {
-            assert_eq!(Metric::from_name(&metric.name()), Some(metric));
+    metrics! {
+        "test";
+        "part" {
+            PLAIN = "plain", "frames", Neither, Mean, "a metric";
+            BY_ORDER[ORDERS] = "by_orderK", "requests", Lower, Count, "a family";
+            BY_BOTH[QUANTILES, Axis { first: 9, ..ORDERS }] = "QUANTILE_orderK", "1", Lower, Fixed(3), "two axes";
         }
-        assert_eq!(Metric::from_name("unusable_index_order11"), None);
     }
 
     #[test]
-    fn every_metric_stands_in_the_document() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
-        let text = std::fs::read_to_string(path).unwrap();
-        for metric in Metric::all() {
-            // Families stand there once: orders as `K`, mobilities in capitals.
-            let mut name = metric.name();
-            if let Some(at) = name.find("_order") {
-                name.replace_range(at.., "_orderK");
-            }
-            match metric {
-                Metric::Fallbacks(..) => name = "fallbacks_FROM_TO".into(),
-                Metric::Pageblocks(_) => name = "pageblocks_LABEL".into(),
-                Metric::ListedBlocks(..) => name = "free_blocks_LABEL_orderK".into(),
-                _ => {}
-            }
-            assert!(
-                text.contains(&format!("`{name}`")),
-                "docs/metrics.md lacks {name}"
-            );
-        }
+    fn a_member_has_the_name_of_its_place() {
+        assert_eq!(PLAIN.name(), "plain");
+        assert_eq!(BY_ORDER.of(10).name(), "by_order10");
+        assert_eq!(BY_ORDER.named("7"), BY_ORDER.of(7));
+        assert_eq!(BY_BOTH.of_two(2, 9).name(), "p999_order9");
+        let all: Vec<String> = all_metrics(TABLE).map(Metric::name).collect();
+        assert_eq!(all.len(), 1 + 11 + 4 * 2);
+        assert_eq!(all[12..14], ["p50_order9", "p50_order10"]);
+        assert_eq!(metric_named(TABLE, "by_order3"), Some(BY_ORDER.of(3)));
+        assert_eq!(metric_named(TABLE, "by_order11"), None);
+        assert_eq!(metric_named(TABLE, "by_orderK"), None);
+        assert!(BY_ORDER.of(3).is(BY_ORDER) && !BY_ORDER.of(3).is(BY_ORDER.of(2)));
+        assert!(PLAIN.is(PLAIN) && PLAIN < BY_ORDER.of(0) && BY_ORDER.of(2) < BY_ORDER.of(10));
+    }
+
+    #[test]
+    fn figures_are_shown_as_a_reader_wants_them() {
+        let shown = |form: Form, value| form.shown(value);
+        assert_eq!(shown(Form::Count, 1_234_567.0), "1 234 567");
+        assert_eq!(shown(Form::Count, 0.0), "0");
+        assert_eq!(shown(Form::Fixed(3), 0.28449), "0.284");
+        assert_eq!(shown(Form::Mean, 481.54), "481.5");
+        assert_eq!(shown(Form::Mean, 163_495.4), "163 495");
+        assert_eq!(shown(Form::Mean, -12_345.0), "-12 345");
+        assert_eq!(shown(Form::Time, 34.26), "34.3");
+        assert_eq!(shown(Form::Time, 55_866.3), "55 866");
+        assert_eq!(shown(Form::ShortTime, 3.426), "3.43");
+        assert_eq!(shown(Form::ShortTime, 34.26), "34.3");
+        assert_eq!(shown(Form::Left, 0.0123), "0.0123");
+        assert_eq!(shown(Form::Left, 0.94), "0.94");
+        assert_eq!(shown(Form::Percent(1), 0.9751), "97.5 %");
+        assert_eq!(shown(Form::Percent(2), 0.0041), "0.41 %");
+        assert_eq!(shown(Form::Mib, 4_194_304.0), "4 MiB");
     }
 }

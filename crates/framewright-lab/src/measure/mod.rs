@@ -1,28 +1,17 @@
-//! Measuring: each metric once, with its formula, from outside the allocators.
+//! Measuring: what a metric is, and what memory looks like from outside the allocators.
 //!
-//! [`Observer`] sees the blocks handed out and freed; [`Sample`] is what memory looked like at one
-//! moment; [`Means`] are means over a run's samples. [`RangeMetric`] names what the experiments on
-//! virtual ranges measure, [`KvMetric`] what that on objects does, `GcmaMetric` that on contiguous memory, `PressureMetric` what memory under
-//! pressure costs. `docs/metrics.md` explains them to a reader.
+//! A [`Metric`] is a row of a table ([`metric`]): [`replay`] is that of replays, and each experiment has one in its
+//! folder. [`Observer`] sees the blocks handed out and freed; [`Sample`] is what memory looked like at one
+//! moment; [`Means`] are means over a run's samples. `docs/metrics.md` has all tables for a reader.
 
 mod film;
-#[cfg(target_os = "linux")]
-mod gcma;
-mod kv;
-mod metric;
+pub mod metric;
 mod observer;
-#[cfg(target_os = "linux")]
-mod pressure;
-mod range;
+pub mod replay;
 mod sample;
 
 pub use film::{Film, Holds, MapCell, Picture};
-#[cfg(target_os = "linux")]
-pub use gcma::{GcmaMetric, Of};
-pub use kv::KvMetric;
-pub use metric::{Better, Metric};
+pub(crate) use metric::grouped;
+pub use metric::{Better, Form, Metric, MetricRow, MetricTable};
 pub use observer::{BLOCK_FRAMES, BLOCK_ORDER, Fault, MAX_ORDER, Observer, REGION_BLOCKS};
-#[cfg(target_os = "linux")]
-pub use pressure::PressureMetric;
-pub use range::{Quantile, RangeMetric};
 pub use sample::{ListMeans, Means, Sample};

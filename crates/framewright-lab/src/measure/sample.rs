@@ -1,3 +1,4 @@
+use super::replay as m;
 use super::{BLOCK_FRAMES, MAX_ORDER, Metric, REGION_BLOCKS};
 use framewright::Mobility;
 
@@ -129,25 +130,38 @@ impl Means {
         self.samples
     }
 
-    /// The mean that a metric names, or `None` if it names none, or there is no sample.
+    /// Every mean that there is, and the number of samples.
     #[must_use]
-    pub fn value(&self, metric: Metric) -> Option<f64> {
-        let value = match metric {
-            Metric::FreeFrames => self.free_frames(),
-            Metric::Free2mBlocks => self.free_2m_blocks(),
-            Metric::UnusableIndex(k) => self.unusable_index(k.into()),
-            Metric::FragmentationIndex(k) => self.fragmentation_index(k.into())?.0,
-            Metric::ContaminatedBlocks => self.contaminated_blocks(),
-            Metric::ContaminatedBlocksFloor => self.contaminated_blocks_floor(),
-            Metric::MixedBlocks => self.mixed_blocks(),
-            Metric::MovableFramesInMixed => self.movable_frames_in_mixed(),
-            Metric::TaintedRegions => self.mean(self.tainted_regions as f64),
-            Metric::TaintedRegionsFloor => self.mean(self.tainted_regions_floor as f64),
-            Metric::FreeBlocks(k) => self.free_blocks(k.into()),
-            Metric::Samples => return Some(self.samples as f64),
-            _ => return None,
-        };
-        (self.samples > 0).then_some(value)
+    pub fn values(&self) -> Vec<(Metric, f64)> {
+        let mut values = vec![(m::SAMPLES, self.samples as f64)];
+        if self.samples == 0 {
+            return values;
+        }
+        values.extend([
+            (m::FREE_FRAMES, self.free_frames()),
+            (m::FREE_2M_BLOCKS, self.free_2m_blocks()),
+            (m::CONTAMINATED_BLOCKS, self.contaminated_blocks()),
+            (
+                m::CONTAMINATED_BLOCKS_FLOOR,
+                self.contaminated_blocks_floor(),
+            ),
+            (m::MIXED_BLOCKS, self.mixed_blocks()),
+            (m::MOVABLE_FRAMES_IN_MIXED, self.movable_frames_in_mixed()),
+            (m::TAINTED_REGIONS, self.mean(self.tainted_regions as f64)),
+            (
+                m::TAINTED_REGIONS_FLOOR,
+                self.mean(self.tainted_regions_floor as f64),
+            ),
+        ]);
+        for order in 0..=MAX_ORDER {
+            values.push((m::FREE_BLOCKS.of(order), self.free_blocks(order)));
+            if order > 0 {
+                values.push((m::UNUSABLE_INDEX.of(order), self.unusable_index(order)));
+                let index = self.fragmentation_index(order);
+                values.extend(index.map(|(index, _)| (m::FRAGMENTATION_INDEX.of(order), index)));
+            }
+        }
+        values
     }
 
     fn mean(&self, sum: f64) -> f64 {

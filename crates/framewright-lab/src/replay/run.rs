@@ -1,9 +1,11 @@
 use super::camera::Camera;
 use super::{Memory, Objects, ReplayError, Stalls, Start, Subject, start};
+use crate::measure::replay as m;
 use crate::measure::{Film, ListMeans, MAX_ORDER, Means, Metric, Observer, Sample};
 use crate::trace::OpKind;
 use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Mobility, Order};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,12 +74,14 @@ pub struct Tries {
 }
 
 impl Tries {
-    fn tried_if_any(self) -> Option<f64> {
-        (self.tried > 0).then_some(self.tried as f64)
-    }
-
-    fn served_if_any(self) -> Option<f64> {
-        (self.tried > 0).then_some(self.served as f64)
+    /// As metrics, where anything was tried.
+    pub(super) fn values(
+        self,
+        tried: Metric,
+        served: Metric,
+    ) -> impl Iterator<Item = (Metric, f64)> {
+        let values = [(tried, self.tried as f64), (served, self.served as f64)];
+        values.into_iter().filter(move |_| self.tried > 0)
     }
 }
 
@@ -153,42 +157,49 @@ impl Outcome {
         self.elapsed.as_nanos() as f64 / self.ops.max(1) as f64
     }
 
-    /// The value of a metric, or `None` where the run has none: no sample, nothing retried or
-    /// probed.
+    /// Every metric that the run has a value for: without a sample, or with nothing retried or probed, there are
+    /// fewer.
     #[must_use]
-    pub fn value(&self, metric: Metric) -> Option<f64> {
-        let has_samples = self.means.samples() > 0;
-        let count = |value: u64| Some(value as f64);
-        match metric {
-            Metric::Failures(k) => count(self.failures[usize::from(k)]),
-            Metric::FalseFailures => count(self.false_failures),
-            Metric::Retried(k) => self.retries[usize::from(k)].tried_if_any(),
-            Metric::RetriesServed(k) => self.retries[usize::from(k)].served_if_any(),
-            Metric::Probes => self.probes.tried_if_any(),
-            Metric::ProbesServed => self.probes.served_if_any(),
-            // The kernels that reclaim do not say.
-            Metric::Fallbacks(wanted, taken) => self
-                .stalls
-                .is_none()
-                .then(|| self.fallbacks[wanted.index()][taken.index()] as f64),
-            Metric::Pageblocks(label) => has_samples.then(|| self.lists.pageblocks(label)),
-            Metric::ListedBlocks(label, k) => {
-                has_samples.then(|| self.lists.free_blocks(label, k.into()))
-            }
-            Metric::UnplacedFrames => count(self.unplaced),
-            Metric::FreesOfFailed => count(self.frees_of_failed),
-            Metric::Stall(_)
-            | Metric::CompactStall(_)
-            | Metric::Vmstat(_)
-            | Metric::ReclaimedObjects
-            | Metric::FreesOfReclaimed
-            | Metric::HugeProbes
-            | Metric::HugeProbesServed
-            | Metric::HugeProbesMigrated
-            | Metric::HugeProbesScanned => self.stalls.as_ref()?.value(metric),
-            Metric::ReplayNsPerOp => (self.ops > 0).then(|| self.ns_per_op()),
-            _ => self.means.value(metric),
+    pub fn values(&self) -> BTreeMap<Metric, f64> {
+        let mut values: BTreeMap<Metric, f64> = self.means.values().into_iter().collect();
+        values.extend([
+            (m::FALSE_FAILURES, self.false_failures as f64),
+            (m::UNPLACED_FRAMES, self.unplaced as f64),
+            (m::FREES_OF_FAILED, self.frees_of_failed as f64),
+        ]);
+        values.extend(self.probes.values(m::PROBES, m::PROBES_SERVED));
+        for order in 0..=MAX_ORDER {
+            values.insert(m::FAILURES.of(order), self.failures[order] as f64);
+            let (tried, served) = (m::RETRIED.of(order), m::RETRIES_SERVED.of(order));
+            values.extend(self.retries[order].values(tried, served));
         }
+        if self.means.samples() > 0 {
+            for label in Mobility::ALL {
+                let at = label.index();
+                values.insert(m::PAGEBLOCKS.of(at), self.lists.pageblocks(label));
+                values.extend((0..=MAX_ORDER).map(|order| {
+                    let free = self.lists.free_blocks(label, order);
+                    (m::LISTED_BLOCKS.of_two(at, order), free)
+                }));
+            }
+        }
+        match &self.stalls {
+            Some(stalls) => values.extend(stalls.values()),
+            // The kernels that reclaim do not say.
+            None => values.extend(self.fallbacks()),
+        }
+        if self.ops > 0 {
+            values.insert(m::REPLAY_NS_PER_OP, self.ns_per_op());
+        }
+        values
+    }
+
+    fn fallbacks(&self) -> impl Iterator<Item = (Metric, f64)> {
+        let all = (0..3).flat_map(|wanted| (0..3).map(move |taken| (wanted, taken)));
+        let pairs = all.filter(|(wanted, taken)| wanted != taken);
+        pairs.enumerate().map(|(nth, (wanted, taken))| {
+            (m::FALLBACKS.of(nth), self.fallbacks[wanted][taken] as f64)
+        })
     }
 }
 

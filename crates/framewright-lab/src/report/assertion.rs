@@ -1,6 +1,8 @@
 use super::Case;
 use super::statement::{AssertionError, Held, Statement};
 use crate::measure::Metric;
+use crate::measure::metric::metric_named;
+use crate::measure::replay::TABLE;
 use crate::replay::Policy;
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +32,7 @@ impl FromStr for Assertion {
 
     fn from_str(text: &str) -> Result<Self, AssertionError> {
         let figure = |variant: &str, metric: &str| {
-            let Some(metric) = Metric::from_name(metric) else {
+            let Some(metric) = metric_named(TABLE, metric) else {
                 return Err(AssertionError::new(format!(
                     "there is no metric '{metric}', expected one of docs/metrics.md, as \
                      contaminated_blocks or failures_order3"
@@ -63,10 +65,11 @@ impl Assertion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::replay as m;
     use crate::report::{Column, Source};
 
     fn case() -> Case {
-        let values = [(Metric::Failures(3), 2.0), (Metric::UnusableIndex(3), 0.25)];
+        let values = [(m::FAILURES.of(3), 2.0), (m::UNUSABLE_INDEX.of(3), 0.25)];
         let column = Column {
             variant: Policy::ALL[0].name().into(),
             source: Source::Simulated,

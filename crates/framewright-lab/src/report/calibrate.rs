@@ -1,4 +1,5 @@
 use super::{Calibration, Column, Deviation, Source};
+use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric, Sample};
 use crate::replay::{Outcome, Placement};
 use crate::trace::reduce::ReferenceRow;
@@ -13,13 +14,13 @@ type Shared = (Metric, fn(&ReferenceRow) -> f64, fn(&Sample) -> f64);
 
 #[rustfmt::skip]
 const SHARED: [Shared; 7] = [
-    (Metric::FreeFrames, |r| r.free_frames as f64, |s| s.free_frames() as f64),
-    (Metric::Free2mBlocks, |r| r.free_2m as f64, |s| s.free_2m_blocks() as f64),
-    (Metric::UnusableIndex(3), |r| r.unusable_o3, |s| s.unusable_index(3)),
-    (Metric::UnusableIndex(9), |r| r.unusable_o9, |s| s.unusable_index(9)),
-    (Metric::ContaminatedBlocks, |r| r.blocks_unmov_any as f64, |s| s.contaminated_blocks as f64),
-    (Metric::MixedBlocks, |r| r.blocks_mixed as f64, |s| s.mixed_blocks as f64),
-    (Metric::MovableFramesInMixed, |r| r.movable_frames_in_mixed as f64, |s| s.movable_frames_in_mixed as f64),
+    (m::FREE_FRAMES, |r| r.free_frames as f64, |s| s.free_frames() as f64),
+    (m::FREE_2M_BLOCKS, |r| r.free_2m as f64, |s| s.free_2m_blocks() as f64),
+    (m::UNUSABLE_INDEX.of(3), |r| r.unusable_o3, |s| s.unusable_index(3)),
+    (m::UNUSABLE_INDEX.of(9), |r| r.unusable_o9, |s| s.unusable_index(9)),
+    (m::CONTAMINATED_BLOCKS, |r| r.blocks_unmov_any as f64, |s| s.contaminated_blocks as f64),
+    (m::MIXED_BLOCKS, |r| r.blocks_mixed as f64, |s| s.mixed_blocks as f64),
+    (m::MOVABLE_FRAMES_IN_MIXED, |r| r.movable_frames_in_mixed as f64, |s| s.movable_frames_in_mixed as f64),
 ];
 
 /// What the recording kernel itself did, as a column: means over its rows, and the allocations
@@ -32,10 +33,10 @@ pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> Column {
             let sum: f64 = reference.iter().map(linux).sum();
             values.insert(metric, sum / reference.len() as f64);
         }
-        values.insert(Metric::Samples, reference.len() as f64);
+        values.insert(m::SAMPLES, reference.len() as f64);
     }
     for (order, &count) in failed(trace).iter().enumerate() {
-        values.insert(Metric::Failures(order as u8), count as f64);
+        values.insert(m::FAILURES.of(order), count as f64);
     }
     Column {
         variant: LINUX.to_owned(),
@@ -47,10 +48,9 @@ pub fn linux_column(trace: &Trace, reference: &[ReferenceRow]) -> Column {
 /// What memory looked like where the recording kernel put each allocation, as a column.
 #[must_use]
 pub fn placement_column(trace: &Trace, placement: &Placement) -> Column {
-    let of_means = |metric| Some((metric, placement.means.value(metric)?));
-    let mut values: BTreeMap<_, _> = Metric::all().into_iter().filter_map(of_means).collect();
+    let mut values: BTreeMap<_, _> = placement.means.values().into_iter().collect();
     for (order, &count) in failed(trace).iter().enumerate() {
-        values.insert(Metric::Failures(order as u8), count as f64);
+        values.insert(m::FAILURES.of(order), count as f64);
     }
     Column {
         variant: LINUX.to_owned(),
@@ -117,7 +117,7 @@ pub fn calibrate(
             model: model as f64,
             error: linux.abs_diff(model) as f64,
         };
-        deviations.insert(Metric::Failures(order as u8), deviation);
+        deviations.insert(m::FAILURES.of(order), deviation);
     }
     Some(Calibration {
         model: model.policy,
@@ -183,7 +183,7 @@ mod tests {
         let reference = [row(1, 1000), row(1001, 536), row(5000, 0)];
         let calibration = calibrate(&trace, &reference, &model(&trace)).unwrap();
         assert_eq!((calibration.model, calibration.samples), ("linux-6.12", 2));
-        let free = calibration.deviations[&Metric::FreeFrames];
+        let free = calibration.deviations[&m::FREE_FRAMES];
         assert_eq!(
             free,
             Deviation {
@@ -193,24 +193,21 @@ mod tests {
             }
         );
         assert_eq!(
-            calibration.tells_apart(Metric::FreeFrames, 700.0, 724.0),
+            calibration.tells_apart(m::FREE_FRAMES, 700.0, 724.0),
             Some(false)
         );
         assert_eq!(
-            calibration.tells_apart(Metric::FreeFrames, 725.0, 700.0),
+            calibration.tells_apart(m::FREE_FRAMES, 725.0, 700.0),
             Some(true)
         );
-        assert_eq!(
-            calibration.tells_apart(Metric::FalseFailures, 0.0, 1.0),
-            None
-        );
+        assert_eq!(calibration.tells_apart(m::FALSE_FAILURES, 0.0, 1.0), None);
     }
 
     #[test]
     fn failures_are_compared_with_those_of_the_machine_retries_included() {
         let trace = trace();
         let calibration = calibrate(&trace, &[row(1, 0)], &model(&trace)).unwrap();
-        let of = |n| calibration.deviations[&Metric::Failures(n)];
+        let of = |n| calibration.deviations[&m::FAILURES.of(n)];
         assert_eq!(
             of(10),
             Deviation {
@@ -235,14 +232,8 @@ mod tests {
         let trace = trace();
         assert_eq!(calibrate(&trace, &[row(77, 0)], &model(&trace)), None);
         let column = linux_column(&trace, &[row(1, 10), row(2, 20)]);
-        assert_eq!(
-            column.values[&Metric::FreeFrames].to_bits(),
-            15f64.to_bits()
-        );
-        assert_eq!(
-            column.values[&Metric::Failures(10)].to_bits(),
-            1f64.to_bits()
-        );
-        assert!(!column.values.contains_key(&Metric::FalseFailures));
+        assert_eq!(column.values[&m::FREE_FRAMES].to_bits(), 15f64.to_bits());
+        assert_eq!(column.values[&m::FAILURES.of(10)].to_bits(), 1f64.to_bits());
+        assert!(!column.values.contains_key(&m::FALSE_FAILURES));
     }
 }

@@ -30,14 +30,10 @@ impl Column {
     /// The figures of a replay.
     #[must_use]
     pub fn of(outcome: &Outcome) -> Self {
-        let values = Metric::all()
-            .into_iter()
-            .filter_map(|metric| Some((metric, outcome.value(metric)?)))
-            .collect();
         Self {
             variant: outcome.policy.to_owned(),
             source: Source::Simulated,
-            values,
+            values: outcome.values(),
         }
     }
 }

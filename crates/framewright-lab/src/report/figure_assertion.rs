@@ -1,5 +1,5 @@
 use super::statement::{AssertionError, Held, Statement};
-use super::{Figure, FigureMetric, Source};
+use super::{Figure, Source};
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,11 +39,7 @@ impl FigureAssertion {
     ///
     /// # Errors
     /// If the case has no such figure: the variant was not run, or there is no metric of that name.
-    pub fn check<M: FigureMetric>(
-        &self,
-        case: &str,
-        figures: &[Figure<M>],
-    ) -> Result<Held, AssertionError> {
+    pub fn check(&self, case: &str, figures: &[Figure]) -> Result<Held, AssertionError> {
         self.0.check(case, |named| {
             let found = figures.iter().find(|figure| {
                 figure.case == case
@@ -59,14 +55,14 @@ impl FigureAssertion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::PressureMetric;
+    use crate::experiment::fallback::metrics as m;
 
     #[test]
     fn an_assertion_is_checked_on_a_cases_own_figures() {
         let figure = |variant, value, source| Figure {
             case: "seed/1".to_owned(),
             variant,
-            metric: PressureMetric::Allocstall,
+            metric: m::ALLOCSTALL,
             value,
             source,
         };

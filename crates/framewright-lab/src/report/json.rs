@@ -84,18 +84,12 @@ pub fn json_lines(info: &RunInfo, cases: &[Case]) -> serde_json::Result<Vec<u8>>
     for case in cases {
         for column in &case.columns {
             for (metric, &value) in &column.values {
-                let value = if metric.is_count() {
-                    serde_json::Number::from(value as u64)
-                } else {
-                    // Means of finite values over at least one sample.
-                    serde_json::Number::from_f64(value).unwrap_or_else(|| 0.into())
-                };
                 let record = Record {
                     experiment: info.experiment,
                     case: &case.name,
                     variant: &column.variant,
                     metric: metric.name(),
-                    value,
+                    value: metric.number(value),
                     unit: metric.unit(),
                     source: column.source,
                 };

@@ -1,53 +1,80 @@
-use super::{Accent, Calibration, Case, Column, Grid, Heading, LINUX, Row, number::shown};
-use crate::measure::Metric;
+use super::{Accent, Calibration, Case, Column, Grid, Heading, LINUX, Row};
+use crate::measure::replay as m;
+use crate::measure::{MAX_ORDER, Metric};
 use crate::replay::Policy;
 
-/// What the table shows; JSON has everything.
+/// When the table shows a metric; JSON has everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Always,
+    /// Where something happened: a table of zeroes hides the rest.
+    NotZero,
+}
+use Shown::{Always, NotZero};
+
+/// What the table shows, in this order.
+const ROWS: &[(Metric, Shown)] = &[
+    (m::FREE_FRAMES, Always),
+    (m::FREE_2M_BLOCKS, Always),
+    (m::UNUSABLE_INDEX.of(3), Always),
+    (m::UNUSABLE_INDEX.of(9), Always),
+    (m::CONTAMINATED_BLOCKS, Always),
+    (m::CONTAMINATED_BLOCKS_FLOOR, Always),
+    (m::MIXED_BLOCKS, Always),
+    (m::MOVABLE_FRAMES_IN_MIXED, Always),
+    (m::FAILURES.of(0), NotZero),
+    (m::FAILURES.of(1), NotZero),
+    (m::FAILURES.of(2), Always),
+    (m::FAILURES.of(3), Always),
+    (m::FAILURES.of(4), Always),
+    (m::FAILURES.of(5), NotZero),
+    (m::FAILURES.of(6), NotZero),
+    (m::FAILURES.of(7), NotZero),
+    (m::FAILURES.of(8), NotZero),
+    (m::FAILURES.of(9), NotZero),
+    (m::FAILURES.of(10), NotZero),
+    (m::FALSE_FAILURES, Always),
+    (m::RETRIES_SERVED, NotZero),
+    (m::PROBES_SERVED, NotZero),
+    (m::FALLBACKS, NotZero),
+    (m::STALL, NotZero),
+    (m::COMPACT_STALL_BY_ORDER, NotZero),
+    (m::PGSCAN_KSWAPD, NotZero),
+    (m::PGSCAN_DIRECT, NotZero),
+    (m::PGSTEAL_KSWAPD, NotZero),
+    (m::PGSTEAL_DIRECT, NotZero),
+    (m::KSWAPD_WAKE, NotZero),
+    (m::KSWAPD_LOW_WMARK_HIT_QUICKLY, NotZero),
+    (m::KSWAPD_HIGH_WMARK_HIT_QUICKLY, NotZero),
+    (m::COMPACT_STALL, NotZero),
+    (m::COMPACT_SUCCESS, NotZero),
+    (m::COMPACT_FAIL, NotZero),
+    (m::COMPACT_DAEMON_WAKE, NotZero),
+    (m::COMPACT_MIGRATE_SCANNED, NotZero),
+    (m::COMPACT_FREE_SCANNED, NotZero),
+    (m::COMPACT_ISOLATED, NotZero),
+    (m::PGMIGRATE_SUCCESS, NotZero),
+    (m::PGMIGRATE_FAIL, NotZero),
+    (m::RECLAIMED_OBJECTS, NotZero),
+    (m::FREES_OF_RECLAIMED, NotZero),
+    (m::HUGE_PROBES_SERVED, NotZero),
+    (m::HUGE_PROBES_MIGRATED, NotZero),
+    (m::HUGE_PROBES_SCANNED, NotZero),
+    (m::UNPLACED_FRAMES, NotZero),
+    (m::FREES_OF_FAILED, NotZero),
+    (m::REPLAY_NS_PER_OP, Always),
+];
+
 fn rows(case: &Case) -> Vec<Metric> {
-    let always = |metric: &Metric| {
-        matches!(
-            metric,
-            Metric::FreeFrames
-                | Metric::Free2mBlocks
-                | Metric::UnusableIndex(3 | 9)
-                | Metric::ContaminatedBlocks
-                | Metric::ContaminatedBlocksFloor
-                | Metric::MixedBlocks
-                | Metric::MovableFramesInMixed
-                | Metric::Failures(2..=4)
-                | Metric::FalseFailures
-                | Metric::ReplayNsPerOp
-        )
-    };
-    // Shown only where something happened: a table of zeroes hides the rest.
-    let where_not_zero = |metric: &Metric| {
-        matches!(
-            metric,
-            Metric::Failures(_)
-                | Metric::RetriesServed(_)
-                | Metric::ProbesServed
-                | Metric::Fallbacks(..)
-                | Metric::UnplacedFrames
-                | Metric::FreesOfFailed
-                | Metric::Stall(_)
-                | Metric::CompactStall(_)
-                | Metric::Vmstat(_)
-                | Metric::ReclaimedObjects
-                | Metric::FreesOfReclaimed
-                | Metric::HugeProbesServed
-                | Metric::HugeProbesMigrated
-                | Metric::HugeProbesScanned
-        )
-    };
     let occurs = |metric: &Metric| {
-        case.columns
-            .iter()
-            .any(|column| column.values.get(metric).is_some_and(|&v| v != 0.0))
+        let values = case.columns.iter().map(|column| column.values.get(metric));
+        values.flatten().any(|&value| value != 0.0)
     };
-    Metric::all()
-        .into_iter()
-        .filter(|metric| always(metric) || where_not_zero(metric) && occurs(metric))
-        .collect()
+    let of = |&(metric, shown): &(Metric, Shown)| {
+        let is_shown = move |metric: &Metric| shown == Always || occurs(metric);
+        metric.members().into_iter().filter(is_shown)
+    };
+    ROWS.iter().flat_map(of).collect()
 }
 
 /// The case as a table with a column a variant.
@@ -78,7 +105,7 @@ pub fn case_grid(case: &Case) -> Grid {
         let mut cells: Vec<String> = case.columns.iter().map(of).collect();
         if let Some(calibration) = &case.calibration {
             let error = calibration.deviations.get(&metric);
-            cells.push(error.map_or(String::new(), |d| shown(metric, d.error)));
+            cells.push(error.map_or(String::new(), |d| metric.shown(d.error)));
         }
         Row {
             labels: vec![metric.name()],
@@ -115,14 +142,16 @@ fn figure(
         return "-".into();
     };
     // Retries and probes beside the number of tries.
-    let tries = match metric {
-        Metric::RetriesServed(order) => column.values.get(&Metric::Retried(order)),
-        Metric::ProbesServed => column.values.get(&Metric::Probes),
-        Metric::HugeProbesServed => column.values.get(&Metric::HugeProbes),
-        _ => None,
-    };
+    let tried = [
+        (m::PROBES_SERVED, m::PROBES),
+        (m::HUGE_PROBES_SERVED, m::HUGE_PROBES),
+    ];
+    let retried = (0..=MAX_ORDER).map(|k| (m::RETRIES_SERVED.of(k), m::RETRIED.of(k)));
+    let mut tried = retried.chain(tried);
+    let tries = tried.find(|(served, _)| *served == metric);
+    let tries = tries.and_then(|(_, tried)| column.values.get(&tried));
     if let Some(&tries) = tries {
-        return format!("{} of {}", shown(metric, value), shown(metric, tries));
+        return format!("{} of {}", metric.shown(value), metric.shown(tries));
     }
     let within_error = || {
         let other = *base?.values.get(&metric)?;
@@ -130,7 +159,7 @@ fn figure(
         (other != value && column.variant != LINUX && !apart).then_some("~")
     };
     let mark = within_error().unwrap_or_default();
-    format!("{}{mark}", shown(metric, value))
+    format!("{}{mark}", metric.shown(value))
 }
 
 /// `linux-6.12-nofragment` over three lines, so that eight columns fit a terminal.

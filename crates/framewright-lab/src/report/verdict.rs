@@ -1,21 +1,22 @@
-use super::{Case, Column, number::shown};
+use super::{Case, Column};
+use crate::measure::replay as m;
 use crate::measure::{Better, Metric};
 use std::fmt::Write;
 
 /// The metrics by which a policy is judged.
 const JUDGED: [Metric; 12] = [
-    Metric::ContaminatedBlocks,
-    Metric::MixedBlocks,
-    Metric::UnusableIndex(3),
-    Metric::UnusableIndex(9),
-    Metric::Free2mBlocks,
-    Metric::Failures(2),
-    Metric::Failures(3),
-    Metric::Failures(4),
-    Metric::Stall(0),
-    Metric::Stall(2),
-    Metric::Stall(3),
-    Metric::HugeProbesServed,
+    m::CONTAMINATED_BLOCKS,
+    m::MIXED_BLOCKS,
+    m::UNUSABLE_INDEX.of(3),
+    m::UNUSABLE_INDEX.of(9),
+    m::FREE_2M_BLOCKS,
+    m::FAILURES.of(2),
+    m::FAILURES.of(3),
+    m::FAILURES.of(4),
+    m::STALL.of(0),
+    m::STALL.of(2),
+    m::STALL.of(3),
+    m::HUGE_PROBES_SERVED,
 ];
 
 /// A metric of a candidate, and the best rival's.
@@ -30,7 +31,7 @@ impl Judged<'_> {
     /// By how much the candidate is better, below 0 if it is worse. What cannot be told apart in the
     /// figures shown is not called a difference.
     fn gain(&self) -> f64 {
-        if shown(self.metric, self.value) == shown(self.metric, self.best) {
+        if self.metric.shown(self.value) == self.metric.shown(self.best) {
             return 0.0;
         }
         match self.metric.better() {
@@ -97,7 +98,7 @@ pub fn verdict(case: &Case, candidate: &str, rivals: &[&str]) -> Option<String> 
             .calibration
             .as_ref()
             .and_then(|c| c.tells_apart(metric, value, best));
-        let (ours, theirs) = (shown(metric, value), shown(metric, best));
+        let (ours, theirs) = (metric.shown(value), metric.shown(best));
         let difference = if gain == 0.0 {
             "equal".to_owned()
         } else {
@@ -107,7 +108,7 @@ pub fn verdict(case: &Case, candidate: &str, rivals: &[&str]) -> Option<String> 
                 Some(false) => ", within the model's error",
                 None => "",
             };
-            format!("{word} by {}{weight}", shown(metric, gain.abs()))
+            format!("{word} by {}{weight}", metric.shown(gain.abs()))
         };
         let name = metric.name();
         let _ = writeln!(
@@ -142,9 +143,9 @@ mod tests {
 
     fn column(variant: &str, contaminated: f64, free_2m: f64, failures: f64) -> Column {
         let values = [
-            (Metric::ContaminatedBlocks, contaminated),
-            (Metric::Free2mBlocks, free_2m),
-            (Metric::Failures(3), failures),
+            (m::CONTAMINATED_BLOCKS, contaminated),
+            (m::FREE_2M_BLOCKS, free_2m),
+            (m::FAILURES.of(3), failures),
         ];
         Column {
             variant: variant.into(),
@@ -160,8 +161,8 @@ mod tests {
             error,
         };
         let deviations = [
-            (Metric::ContaminatedBlocks, error(10.0)),
-            (Metric::Free2mBlocks, error(2.0)),
+            (m::CONTAMINATED_BLOCKS, error(10.0)),
+            (m::FREE_2M_BLOCKS, error(2.0)),
         ];
         Case {
             name: "t/imposed/b0".into(),

@@ -9,10 +9,10 @@ use crate::experiment::kvmalloc as objects;
 use crate::experiment::va_fit::Case;
 use crate::experiment::vmap_blocks::Scenario;
 use crate::experiment::{self, Findings, Mapper};
-use crate::measure::{GcmaMetric, KvMetric, PressureMetric, RangeMetric};
+use crate::measure::Metric;
 use crate::report::{
-    Accent, Distribution, Figure, FigureMetric, Item, Latency, Line, OverTime, RunInfo, Scale,
-    Section, figure_lines,
+    Accent, Distribution, Figure, Item, Latency, Line, OverTime, RunInfo, Scale, Section,
+    figure_lines,
 };
 
 /// What each experiment is run with.
@@ -24,16 +24,16 @@ pub(super) struct Plan {
     /// Of `va-fit`, for each mapper.
     pub(super) cases: Vec<Case>,
     pub(super) fits: Vec<experiment::Options>,
-    pub(super) shows_fit: fn(RangeMetric) -> bool,
+    pub(super) shows_fit: fn(Metric) -> bool,
     /// Of `kvmalloc`, for each mapper.
     pub(super) objects: Vec<objects::Options>,
-    pub(super) shows_objects: fn(KvMetric) -> bool,
+    pub(super) shows_objects: fn(Metric) -> bool,
     /// Of `fallback`.
     pub(super) span: Span,
-    pub(super) shows_pressure: fn(PressureMetric) -> bool,
+    pub(super) shows_pressure: fn(Metric) -> bool,
     /// Of `gcma`.
     pub(super) contiguous: contiguous::Options,
-    pub(super) shows_contiguous: fn(GcmaMetric) -> bool,
+    pub(super) shows_contiguous: fn(Metric) -> bool,
 }
 
 impl Plan {
@@ -84,9 +84,9 @@ impl Plan {
                 every_s: Some(if is_full { 900 } else { 20 }),
             },
             shows_pressure: if is_full {
-                PressureMetric::is_in_table
+                fallback::in_full
             } else {
-                PressureMetric::is_in_short_table
+                fallback::in_short
             },
             contiguous: gcma::sized(is_full),
             shows_contiguous: if is_full {
@@ -126,10 +126,7 @@ pub(super) fn each(
 }
 
 /// The figures as the experiment's own command writes them.
-pub(super) fn lines<M: FigureMetric>(
-    info: &RunInfo,
-    figures: &[Figure<M>],
-) -> Result<Vec<u8>, CommandError> {
+pub(super) fn lines(info: &RunInfo, figures: &[Figure]) -> Result<Vec<u8>, CommandError> {
     figure_lines(info, figures).map_err(CommandError::input)
 }
 

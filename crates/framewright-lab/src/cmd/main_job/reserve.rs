@@ -5,10 +5,11 @@ use super::experiments::{Plan, drawn, lines};
 use super::summary::{cases, value};
 use crate::cmd::CommandError;
 use crate::cmd::{gcma, gcma_tables};
+use crate::experiment::gcma::metrics::{self as m, Of};
 use crate::experiment::gcma::{BACKGROUND, Device};
 use crate::experiment::{FRAMEWRIGHT, Findings};
-use crate::measure::{GcmaMetric as M, Of};
-use crate::report::{Accent, Figure, FigureMetric, Item, Line, OverTime, Scale, Section, Source};
+use crate::measure::Metric;
+use crate::report::{Accent, Figure, Item, Line, OverTime, Scale, Section, Source};
 
 pub(super) const ID: &str = "gcma";
 pub(super) const TITLE: &str = "What does it cost to take back memory that was lent?";
@@ -61,9 +62,12 @@ pub(super) fn part(plan: &Plan) -> Result<Part, CommandError> {
 }
 
 /// Latency over the number of frames, behind ours the document's lines of the two that every document has.
-fn by_frames(title: &str, of: Of, figures: &[Figure<M>]) -> Item {
+fn by_frames(title: &str, of: Of, figures: &[Figure]) -> Item {
     let mut lines: Vec<Line> = Vec::new();
-    for figure in figures.iter().filter(|f| f.metric == M::LatencyUs(of)) {
+    for figure in figures
+        .iter()
+        .filter(|f| f.metric == m::LATENCY_US.of(of as usize))
+    {
         let is_published = figure.source == Source::Published;
         let accent = Accent::of(figure.variant);
         let Ok(frames) = figure.case.parse::<f64>() else {
@@ -95,7 +99,7 @@ fn by_frames(title: &str, of: Of, figures: &[Figure<M>]) -> Item {
 }
 
 /// What was reproduced, by how much it differs, and why: only what these figures say.
-fn told(figures: &[Figure<M>], device: Device) -> Vec<String> {
+fn told(figures: &[Figure], device: Device) -> Vec<String> {
     let lines = [
         against_cma(figures, device),
         longest(figures),
@@ -107,7 +111,7 @@ fn told(figures: &[Figure<M>], device: Device) -> Vec<String> {
 
 /// How many times one variant's value is the other's, at each size at which both were measured: ours and the
 /// document's.
-fn times(figures: &[Figure<M>], metric: M, over: &str, under: &str) -> Vec<(u64, f64, f64)> {
+fn times(figures: &[Figure], metric: Metric, over: &str, under: &str) -> Vec<(u64, f64, f64)> {
     let of = |case: &str, is_published| {
         let of = |variant| value(figures, case, variant, metric, is_published);
         Some(of(over)? / of(under)?).filter(|ratio| ratio.is_finite())
@@ -134,16 +138,15 @@ fn ratio(value: f64) -> String {
 }
 
 /// The sum of a count over all sizes.
-fn sum(figures: &[Figure<M>], variant: &str, metric: M) -> f64 {
-    let of = |f: &&Figure<M>| {
-        f.variant == variant && f.metric == metric && f.source != Source::Published
-    };
+fn sum(figures: &[Figure], variant: &str, metric: Metric) -> f64 {
+    let of =
+        |f: &&Figure| f.variant == variant && f.metric == metric && f.source != Source::Published;
     figures.iter().filter(of).map(|f| f.value).sum()
 }
 
 /// The means, which is what the document's claim is about.
-fn against_cma(figures: &[Figure<M>], device: Device) -> Option<String> {
-    let times = times(figures, M::LatencyUs(Of::Avg), CMA, GCMA);
+fn against_cma(figures: &[Figure], device: Device) -> Option<String> {
+    let times = times(figures, m::LATENCY_US.of(Of::Avg as usize), CMA, GCMA);
     let all = times.len();
     let ahead = |of: fn(&(u64, f64, f64)) -> f64| times.iter().filter(|t| of(t) > 1.0).count();
     let why = match device {
@@ -169,12 +172,12 @@ fn against_cma(figures: &[Figure<M>], device: Device) -> Option<String> {
 }
 
 /// The longest ones, from the size on from which the document has CMA's in the hundreds of milliseconds.
-fn longest(figures: &[Figure<M>]) -> Option<String> {
+fn longest(figures: &[Figure]) -> Option<String> {
     const FROM: u64 = 2048;
-    let mut times = times(figures, M::LatencyUs(Of::Max), CMA, GCMA);
+    let mut times = times(figures, m::LATENCY_US.of(Of::Max as usize), CMA, GCMA);
     times.retain(|t| t.0 >= FROM);
-    let preempted = |variant| sum(figures, variant, M::Preempted);
-    let all = |variant| sum(figures, variant, M::Requests);
+    let preempted = |variant| sum(figures, variant, m::PREEMPTED);
+    let all = |variant| sum(figures, variant, m::REQUESTS);
     (!times.is_empty()).then(|| {
         format!(
             "longest latency from {FROM} frames up, cma's over gcma's: {}; others had the CPU during {} of cma's {} \
@@ -189,16 +192,24 @@ fn longest(figures: &[Figure<M>]) -> Option<String> {
 }
 
 /// This engine's middle latencies, which no time slice is in, and who got nothing.
-fn ours(figures: &[Figure<M>]) -> Option<String> {
+fn ours(figures: &[Figure]) -> Option<String> {
     let at = |case: &str| {
-        let of = |variant| value(figures, case, variant, M::LatencyUs(Of::P50), false);
-        let shown = |us: f64| M::LatencyUs(Of::P50).shown(us);
+        let of = |variant| {
+            value(
+                figures,
+                case,
+                variant,
+                m::LATENCY_US.of(Of::P50 as usize),
+                false,
+            )
+        };
+        let shown = |us: f64| m::LATENCY_US.of(Of::P50 as usize).shown(us);
         let own = shown(of(FRAMEWRIGHT)?);
         let others = [CMA, GCMA].map(|variant| of(variant).map_or_else(|| "-".into(), shown));
         Some(format!("{case} {own} ({}, {})", others[0], others[1]))
     };
     let all: Vec<String> = cases(figures).into_iter().filter_map(at).collect();
-    let failures = |variant| sum(figures, variant, M::Failures);
+    let failures = |variant| sum(figures, variant, m::FAILURES);
     (!all.is_empty()).then(|| {
         format!(
             "framewright's middle latency in us by frames (cma's, gcma's): {}. Requests that got nothing: {} of \
@@ -212,13 +223,13 @@ fn ours(figures: &[Figure<M>]) -> Option<String> {
 }
 
 /// The build's time over that of `original`.
-fn build(figures: &[Figure<M>]) -> Option<String> {
+fn build(figures: &[Figure]) -> Option<String> {
     let of = |variant, is_published| {
         value(
             figures,
             BACKGROUND,
             variant,
-            M::ElapsedVsOriginal,
+            m::ELAPSED_VS_ORIGINAL,
             is_published,
         )
     };
@@ -228,8 +239,8 @@ fn build(figures: &[Figure<M>]) -> Option<String> {
     };
     let theirs = |variant| of(variant, true).map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     let holds = |is: bool| if is { "holds" } else { "does not hold" };
-    let asked = sum(figures, GCMA, M::Requests);
-    let seconds = value(figures, BACKGROUND, GCMA, M::ElapsedS, false)?;
+    let asked = sum(figures, GCMA, m::REQUESTS);
+    let seconds = value(figures, BACKGROUND, GCMA, m::ELAPSED_S, false)?;
     Some(format!(
         "the build takes {cma:.2} times as long beside cma (published {}), {gcma:.2} beside gcma (published {}), {ours:.2} \
          beside framewright: gcma <= cma, as published, {}, framewright <= gcma {}. What a request drops the build reads \
@@ -248,10 +259,10 @@ mod tests {
     fn figure(
         case: &str,
         variant: &'static str,
-        metric: M,
+        metric: Metric,
         value: f64,
         is_published: bool,
-    ) -> Figure<M> {
+    ) -> Figure {
         let source = if is_published {
             Source::Published
         } else {
@@ -274,7 +285,10 @@ mod tests {
                 figure(case, variant, metric, theirs, true),
             ]
         };
-        let (avg, max) = (M::LatencyUs(Of::Avg), M::LatencyUs(Of::Max));
+        let (avg, max) = (
+            m::LATENCY_US.of(Of::Avg as usize),
+            m::LATENCY_US.of(Of::Max as usize),
+        );
         let mut figures = [
             of(avg, "512", CMA, 1.0, 5.0),
             of(avg, "512", GCMA, 2.0, 10.0),
@@ -300,19 +314,19 @@ mod tests {
         // As soon as ours falls short, it is said why.
         figures[0].value = 0.5;
         assert!(told(&figures, Device::Host)[0].contains("SD card"));
-        let p50 = M::LatencyUs(Of::P50);
+        let p50 = m::LATENCY_US.of(Of::P50 as usize);
         figures.push(figure("512", FRAMEWRIGHT, p50, 0.75, false));
-        figures.push(figure("512", CMA, M::Failures, 3.0, false));
+        figures.push(figure("512", CMA, m::FAILURES, 3.0, false));
         let ours = &told(&figures, Device::Host)[2];
         assert!(
             ours.contains("512 0.75 (-, -)") && ours.contains("3 of cma's"),
             "{ours}"
         );
         for (variant, own) in [(CMA, 1.1), (GCMA, 1.2), (FRAMEWRIGHT, 1.15)] {
-            let metric = M::ElapsedVsOriginal;
+            let metric = m::ELAPSED_VS_ORIGINAL;
             figures.push(figure(BACKGROUND, variant, metric, own, false));
         }
-        figures.push(figure(BACKGROUND, GCMA, M::ElapsedS, 9.0, false));
+        figures.push(figure(BACKGROUND, GCMA, m::ELAPSED_S, 9.0, false));
         let build = &told(&figures, Device::Host)[3];
         let says = "as published, does not hold, framewright <= gcma holds";
         assert!(build.contains(says), "{build}");

@@ -2,16 +2,18 @@
 
 use crate::cmd::fallback::PUBLISHED_DAYS_MILLI;
 use crate::experiment::fallback::Span;
+use crate::experiment::range_metrics as m;
 use crate::experiment::{BEFORE, FRAMEWRIGHT, Mapper, PROPOSED};
-use crate::measure::{KvMetric, PressureMetric, RangeMetric as M};
-use crate::report::{Figure, FigureMetric, Source};
+use crate::experiment::{fallback::metrics as phone, kvmalloc::metrics as kv};
+use crate::measure::Metric;
+use crate::report::{Figure, Source};
 
 /// A figure's value: the document's or ours.
-pub(super) fn value<T: FigureMetric>(
-    figures: &[Figure<T>],
+pub(super) fn value(
+    figures: &[Figure],
     case: &str,
     variant: &str,
-    metric: T,
+    metric: Metric,
     is_published: bool,
 ) -> Option<f64> {
     let found = figures.iter().find(|figure| {
@@ -24,7 +26,7 @@ pub(super) fn value<T: FigureMetric>(
 }
 
 /// The cases, in their order.
-pub(super) fn cases<T>(figures: &[Figure<T>]) -> Vec<&str> {
+pub(super) fn cases(figures: &[Figure]) -> Vec<&str> {
     let mut cases: Vec<&str> = Vec::new();
     for figure in figures {
         if !cases.contains(&figure.case.as_str()) {
@@ -40,7 +42,7 @@ pub(super) fn blocks(figures: &[Figure]) -> Vec<String> {
     let mut ours = Vec::new();
     for case in cases(figures) {
         for variant in [BEFORE, PROPOSED] {
-            for metric in [M::AreaAllocs, M::BlockFrees] {
+            for metric in [m::AREA_ALLOCS, m::BLOCK_FREES] {
                 let of = |published| value(figures, case, variant, metric, published);
                 let (Some(theirs), Some(own)) = (of(true), of(false)) else {
                     continue;
@@ -53,7 +55,7 @@ pub(super) fn blocks(figures: &[Figure]) -> Vec<String> {
                 }
             }
         }
-        let of = |variant| value(figures, case, variant, M::AreaAllocs, false);
+        let of = |variant| value(figures, case, variant, m::AREA_ALLOCS, false);
         if let (Some(proposed), Some(own)) = (of(PROPOSED), of(FRAMEWRIGHT)) {
             ours.push(format!("{case} {own} instead of {proposed}"));
         }
@@ -70,7 +72,7 @@ pub(super) fn blocks(figures: &[Figure]) -> Vec<String> {
 /// `va-fit`: how much of `before`'s time is left.
 pub(super) fn fits(figures: &[Figure], mapper: Mapper) -> Vec<String> {
     let left = |case: &str, variant: &str, published| {
-        value(figures, case, variant, M::TimeVsBefore, published)
+        value(figures, case, variant, m::TIME_VS_BEFORE, published)
     };
     let mut compared = Vec::new();
     let mut ours = Vec::new();
@@ -81,10 +83,10 @@ pub(super) fn fits(figures: &[Figure], mapper: Mapper) -> Vec<String> {
         };
         compared.push(format!(
             "{case} {} ({theirs:.2})",
-            M::TimeVsBefore.shown(own)
+            m::TIME_VS_BEFORE.shown(own)
         ));
         if let Some(own) = left(case, FRAMEWRIGHT, false) {
-            ours.push(format!("{case} {}", M::TimeVsBefore.shown(own)));
+            ours.push(format!("{case} {}", m::TIME_VS_BEFORE.shown(own)));
         }
     }
     if compared.is_empty() {
@@ -110,19 +112,19 @@ pub(super) fn fits(figures: &[Figure], mapper: Mapper) -> Vec<String> {
 }
 
 /// `kvmalloc`: CPU time of a call, and commits.
-pub(super) fn kv(figures: &[Figure<KvMetric>], mapper: Mapper) -> Vec<String> {
+pub(super) fn kv(figures: &[Figure], mapper: Mapper) -> Vec<String> {
     let line = |case| {
         let of = |variant, metric, published| value(figures, case, variant, metric, published);
         let own = |variant| {
             Some((
-                of(variant, KvMetric::KvmallocCpuVsBefore, false)?,
-                of(variant, KvMetric::CommitsVsBefore, false)?,
+                of(variant, kv::KVMALLOC_CPU_VS_BEFORE, false)?,
+                of(variant, kv::COMMITS_VS_BEFORE, false)?,
             ))
         };
         let (cpu, commits) = own(PROPOSED)?;
         let (our_cpu, our_commits) = own(FRAMEWRIGHT)?;
-        let their_cpu = of(PROPOSED, KvMetric::KvmallocCpuVsBefore, true)?;
-        let their_commits = of(PROPOSED, KvMetric::CommitsVsBefore, true)?;
+        let their_cpu = of(PROPOSED, kv::KVMALLOC_CPU_VS_BEFORE, true)?;
+        let their_commits = of(PROPOSED, kv::COMMITS_VS_BEFORE, true)?;
         let why = match mapper {
             Mapper::Null => {
                 "an attempt to compact looks at more pageblocks here than in the document's kernel, and two \
@@ -143,7 +145,7 @@ pub(super) fn kv(figures: &[Figure<KvMetric>], mapper: Mapper) -> Vec<String> {
 }
 
 /// `fallback`: stalls of orders 2 and 3.
-pub(super) fn pressure(figures: &[Figure<PressureMetric>], span: Span) -> Vec<String> {
+pub(super) fn pressure(figures: &[Figure], span: Span) -> Vec<String> {
     let line = |case| {
         let stalls = |variant, published| {
             let of = |order| {
@@ -151,7 +153,7 @@ pub(super) fn pressure(figures: &[Figure<PressureMetric>], span: Span) -> Vec<St
                     figures,
                     case,
                     variant,
-                    PressureMetric::AllocstallOrder(order),
+                    phone::ALLOCSTALL_ORDER.of(order),
                     published,
                 )
             };

@@ -1,8 +1,10 @@
 //! Figures of lives: as they are, in the middle of several seeds, and the document's beside them.
 
 use super::super::published;
+use super::metrics as m;
 use super::{Job, Outcome, Point};
-use crate::measure::PressureMetric as M;
+use crate::measure::Metric;
+use crate::measure::metric::{all_metrics, metric_named};
 use crate::pressure::{LIST_NAMES, LISTS};
 use crate::report::{Figure, Source};
 use framewright::Frame;
@@ -18,32 +20,54 @@ impl Outcome {
         frames(&self.free_blocks)
     }
 
-    /// The metric's value.
+    /// Every metric's value.
     #[must_use]
-    pub fn value(&self, metric: M) -> u64 {
+    pub fn values(&self) -> Vec<(Metric, u64)> {
         let lived = &self.lived;
-        match metric {
-            M::Blocks(list) => self.labels[usize::from(list)],
-            M::MixedPageblocks => lived.mixed_pageblocks,
-            M::MixedPageblocksMean => lived.mixed_pageblocks_mean(),
-            M::MixedPageblocksMax => lived.mixed_pageblocks_max(),
-            M::ContaminatedPageblocks => lived.contaminated_pageblocks,
-            M::ContaminatedPageblocksMean => lived.contaminated_pageblocks_mean(),
-            M::Free(list, order) => self.free_blocks[usize::from(list)][usize::from(order)],
-            M::MemFreeKb => self.free_frames() * FRAME_KIB,
-            M::FileKb => lived.file_frames * FRAME_KIB,
-            M::Allocstall => self.stats.allocstalls(),
-            M::AllocstallOrder(order) => self.stats.allocstall[usize::from(order)],
-            M::Counter(nth) => self.stats.named()[usize::from(nth)].1,
-            M::Kills => lived.kills,
-            M::OomKills => lived.oom_kills,
-            M::Starts => lived.starts,
-            M::PagesMissed => lived.pages_missed,
-            M::Requests => lived.requests,
-            M::Refused => lived.refused,
-            M::Failed => lived.failed,
+        let mut values: Vec<_> = indexed(m::BLOCKS, self.labels).collect();
+        values.extend([
+            (m::MIXED_PAGEBLOCKS, lived.mixed_pageblocks),
+            (m::MIXED_PAGEBLOCKS_MEAN, lived.mixed_pageblocks_mean()),
+            (m::MIXED_PAGEBLOCKS_MAX, lived.mixed_pageblocks_max()),
+            (m::CONTAMINATED_PAGEBLOCKS, lived.contaminated_pageblocks),
+            (
+                m::CONTAMINATED_PAGEBLOCKS_MEAN,
+                lived.contaminated_pageblocks_mean(),
+            ),
+        ]);
+        for (list, free) in self.free_blocks.into_iter().enumerate() {
+            let free = free.into_iter().enumerate();
+            values.extend(free.map(|(order, free)| (m::FREE.of_two(list, order), free)));
         }
+        values.extend([
+            (m::MEM_FREE_KB, self.free_frames() * FRAME_KIB),
+            (m::FILE_KB, lived.file_frames * FRAME_KIB),
+            (m::ALLOCSTALL, self.stats.allocstalls()),
+        ]);
+        values.extend(indexed(m::ALLOCSTALL_ORDER, self.stats.allocstall));
+        let counters = self.stats.named().into_iter();
+        values.extend(
+            counters.filter_map(|(name, count)| Some((metric_named(m::TABLE, name)?, count))),
+        );
+        values.extend([
+            (m::KILLS, lived.kills),
+            (m::OOM_KILLS, lived.oom_kills),
+            (m::STARTS, lived.starts),
+            (m::PAGES_MISSED, lived.pages_missed),
+            (m::REQUESTS, lived.requests),
+            (m::REFUSED, lived.refused),
+            (m::FAILED, lived.failed),
+        ]);
+        values
     }
+}
+
+/// Each member of a family with its value.
+fn indexed<const N: usize>(
+    family: Metric,
+    values: [u64; N],
+) -> impl Iterator<Item = (Metric, u64)> {
+    family.members().into_iter().zip(values)
 }
 
 fn frames(free_blocks: &[[u64; 11]; LISTS]) -> u64 {
@@ -59,7 +83,7 @@ pub fn case(seed: u64) -> String {
 
 /// The figures of each seed, behind the document's; in the order of the jobs.
 #[must_use]
-pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure<M>> {
+pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut seed = None;
     for (job, outcome) in jobs.iter().zip(outcomes) {
@@ -67,11 +91,11 @@ pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure<M>> {
             figures.extend(published::fallback(&case(job.seed)));
         }
         let name = job.policy.name();
-        figures.extend(M::all().into_iter().map(|metric| Figure {
+        figures.extend(outcome.values().into_iter().map(|(metric, value)| Figure {
             case: case(job.seed),
             variant: name,
             metric,
-            value: outcome.value(metric) as f64,
+            value: value as f64,
             source: Source::Simulated,
         }));
     }
@@ -80,7 +104,7 @@ pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure<M>> {
 
 /// Of all seeds the middle value of each metric; of two in the middle the lower one.
 #[must_use]
-pub fn middles(figures: &[Figure<M>], seeds: usize) -> Vec<Figure<M>> {
+pub fn middles(figures: &[Figure], seeds: usize) -> Vec<Figure> {
     let case = format!("middle of {seeds}");
     let mut middles = published::fallback(&case);
     let mut variants: Vec<&'static str> = Vec::new();
@@ -91,8 +115,8 @@ pub fn middles(figures: &[Figure<M>], seeds: usize) -> Vec<Figure<M>> {
         }
     }
     for variant in variants {
-        for metric in M::all() {
-            let of = |f: &&Figure<M>| f.variant == variant && f.metric == metric;
+        for metric in all_metrics(m::TABLE) {
+            let of = |f: &&Figure| f.variant == variant && f.metric == metric;
             let mut values: Vec<f64> = own().filter(of).map(|f| f.value).collect();
             values.sort_by(f64::total_cmp);
             let Some(&value) = values.get(values.len().saturating_sub(1) / 2) else {

@@ -21,6 +21,7 @@
 //! 2016.
 
 mod figures;
+pub mod metrics;
 pub mod params;
 mod phone;
 mod policy;

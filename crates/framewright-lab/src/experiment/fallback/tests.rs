@@ -1,6 +1,7 @@
+use super::metrics as m;
 use super::test_kernel::Plain;
 use super::*;
-use crate::measure::PressureMetric as M;
+use crate::measure::Metric;
 use std::sync::atomic::AtomicU64;
 
 /// A phone of an eighth of the size, so that minutes of it are short of memory.
@@ -98,6 +99,11 @@ fn a_phone_under_pressure_reads_reclaims_and_kills() {
     assert!(lived.mixed_pageblocks <= lived.contaminated_pageblocks);
 }
 
+fn value(outcome: &Outcome, metric: Metric) -> u64 {
+    let values = outcome.values();
+    values.iter().find(|(named, _)| *named == metric).unwrap().1
+}
+
 #[test]
 fn mixed_pageblocks_on_average_and_at_most_are_those_of_looks_every_ten_seconds_and_of_the_end() {
     let params = small();
@@ -115,20 +121,20 @@ fn mixed_pageblocks_on_average_and_at_most_are_those_of_looks_every_ten_seconds_
     );
     let points = outcome.points.iter().map(|point| &point.lived);
     let mut mixed: Vec<u64> = points.map(|lived| lived.mixed_pageblocks).collect();
-    mixed.push(outcome.value(M::MixedPageblocks));
+    mixed.push(value(&outcome, m::MIXED_PAGEBLOCKS));
     assert!(
         mixed.len() > 20 && mixed.iter().any(|&m| m != mixed[0]),
         "{mixed:?}"
     );
     let mean = mixed.iter().sum::<u64>() / mixed.len() as u64;
-    assert_eq!(outcome.value(M::MixedPageblocksMean), mean);
+    assert_eq!(value(&outcome, m::MIXED_PAGEBLOCKS_MEAN), mean);
     let most = mixed.iter().copied().max();
-    assert_eq!(Some(outcome.value(M::MixedPageblocksMax)), most);
+    assert_eq!(Some(value(&outcome, m::MIXED_PAGEBLOCKS_MAX)), most);
     let points = outcome.points.iter().map(|point| &point.lived);
     let last = outcome.lived.contaminated_pageblocks;
     let sum: u64 = points.map(|lived| lived.contaminated_pageblocks).sum();
     let mean = (sum + last) / mixed.len() as u64;
-    assert_eq!(outcome.value(M::ContaminatedPageblocksMean), mean);
+    assert_eq!(value(&outcome, m::CONTAMINATED_PAGEBLOCKS_MEAN), mean);
 }
 
 /// What a kernel does about a request is not what is asked for.

@@ -19,6 +19,7 @@ mod build;
 mod guest;
 mod job;
 mod machine;
+pub mod metrics;
 mod plan;
 mod published;
 mod request;
@@ -29,10 +30,10 @@ mod waiting;
 pub use request::SIZES;
 
 use super::{Clock, Failure, Findings, Progress};
-use crate::measure::GcmaMetric as M;
 use crate::report::{Distribution, Figure, Source};
 use build::{Built, Came, Work};
 use machine::with_machine;
+use metrics as m;
 use plan::Plan;
 use request::Outcome;
 use std::path::PathBuf;
@@ -263,7 +264,7 @@ impl Tally {
 /// # Errors
 /// If the memory asked for cannot be laid out or had, source files cannot be read, a request
 /// fails in a way that no variant's requests fail, or the build finds other bytes than it wrote.
-pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings<M>, Failure> {
+pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings, Failure> {
     let plan = Plan::new(options)?;
     let clock = Clock::calibrated();
     let is_build = options.at_work() == Background::Build;
@@ -325,7 +326,7 @@ fn latencies(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Distri
     latencies
 }
 
-fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure<M>> {
+fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let measured = |case: &str, variant: Variant, (metric, value)| Figure {
         case: case.to_owned(),
@@ -353,33 +354,36 @@ fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure<M
     for (&variant, tally) in variants.iter().zip(tallies) {
         let builds = &tally.builds;
         let mut of = vec![
-            (M::UserS, mean(builds, |b| b.cpu.user_s)),
-            (M::SystemS, mean(builds, |b| b.cpu.system_s)),
-            (M::ElapsedS, elapsed(tally)),
+            (m::USER_S, mean(builds, |b| b.cpu.user_s)),
+            (m::SYSTEM_S, mean(builds, |b| b.cpu.system_s)),
+            (m::ELAPSED_S, elapsed(tally)),
             (
-                M::CpuPercent,
+                m::CPU_PERCENT,
                 mean(builds, |b| {
                     (b.cpu.user_s + b.cpu.system_s) / b.elapsed_s * 100.0
                 }),
             ),
             (
-                M::DeviceBytesWritten,
+                m::DEVICE_BYTES_WRITTEN,
                 mean(builds, |b| b.device_bytes as f64),
             ),
-            (M::SwapPagesStored, mean(builds, |b| b.swap.stored as f64)),
-            (M::SwapPagesWritten, mean(builds, |b| b.swap.written as f64)),
+            (m::SWAP_PAGES_STORED, mean(builds, |b| b.swap.stored as f64)),
             (
-                M::PagesWrittenTwice,
+                m::SWAP_PAGES_WRITTEN,
+                mean(builds, |b| b.swap.written as f64),
+            ),
+            (
+                m::PAGES_WRITTEN_TWICE,
                 mean(builds, |b| b.swap.twice() as f64),
             ),
         ];
         if let Some(original) = original {
-            of.push((M::ElapsedVsOriginal, elapsed(tally) / original));
+            of.push((m::ELAPSED_VS_ORIGINAL, elapsed(tally) / original));
         }
         let looked = |b: &Built| (b.counted.loaded + b.counted.missed) as f64;
         if !variant.is_moving() {
             let ratio = |b: &Built| b.counted.loaded as f64 / looked(b).max(1.0);
-            of.push((M::HitRatio, mean(builds, ratio)));
+            of.push((m::HIT_RATIO, mean(builds, ratio)));
         }
         figures.extend(
             of.into_iter()
@@ -395,7 +399,7 @@ fn mean(builds: &[Built], of: impl Fn(&Built) -> f64) -> f64 {
 
 /// The cases that were measured, in order.
 #[must_use]
-pub fn cases(figures: &[Figure<M>]) -> Vec<&str> {
+pub fn cases(figures: &[Figure]) -> Vec<&str> {
     let mut cases: Vec<&str> = Vec::new();
     for figure in figures.iter().filter(|f| f.source != Source::Published) {
         if !cases.contains(&figure.case.as_str()) {

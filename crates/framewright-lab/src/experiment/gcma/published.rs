@@ -1,7 +1,8 @@
 //! The document's two tables, carried in the program.
 
 use super::BACKGROUND;
-use crate::measure::{GcmaMetric as M, Of};
+use super::metrics::{self as m, Of};
+use crate::measure::Metric;
 use crate::report::{Figure, Source};
 
 /// Shortest, longest and mean latency in microseconds, 32 requests of each size beside a kernel build:
@@ -70,7 +71,7 @@ const BUILD: [(&str, [f64; 4]); 4] = [
     ("gcma.zram", [1678.104, 166.992, 513.622, 358.6]),
 ];
 
-fn figure(case: &str, variant: &'static str, metric: M, value: f64) -> Figure<M> {
+fn figure(case: &str, variant: &'static str, metric: Metric, value: f64) -> Figure {
     Figure {
         case: case.to_owned(),
         variant,
@@ -81,14 +82,19 @@ fn figure(case: &str, variant: &'static str, metric: M, value: f64) -> Figure<M>
 }
 
 /// The document's latencies of that size.
-pub(super) fn latencies(frames: u64) -> Vec<Figure<M>> {
+pub(super) fn latencies(frames: u64) -> Vec<Figure> {
     let mut figures = Vec::new();
     let variants = ["cma", "gcma", "gcma.zram"];
     for (_, rows) in LATENCY_US.iter().filter(|(size, _)| *size == frames) {
         for (variant, row) in variants.into_iter().zip(rows) {
             for (of, us) in [Of::Min, Of::Max, Of::Avg].into_iter().zip(row) {
                 let case = frames.to_string();
-                figures.push(figure(&case, variant, M::LatencyUs(of), f64::from(*us)));
+                figures.push(figure(
+                    &case,
+                    variant,
+                    m::LATENCY_US.of(of as usize),
+                    f64::from(*us),
+                ));
             }
         }
     }
@@ -96,8 +102,8 @@ pub(super) fn latencies(frames: u64) -> Vec<Figure<M>> {
 }
 
 /// The document's figures of the build.
-pub(super) fn background() -> Vec<Figure<M>> {
-    let metrics = [M::UserS, M::SystemS, M::ElapsedS, M::CpuPercent];
+pub(super) fn background() -> Vec<Figure> {
+    let metrics = [m::USER_S, m::SYSTEM_S, m::ELAPSED_S, m::CPU_PERCENT];
     let mut figures = Vec::new();
     let [_, _, original, _] = BUILD[0].1;
     for (variant, values) in BUILD {
@@ -105,7 +111,7 @@ pub(super) fn background() -> Vec<Figure<M>> {
             figures.push(figure(BACKGROUND, variant, metric, value));
         }
         let ratio = values[2] / original;
-        figures.push(figure(BACKGROUND, variant, M::ElapsedVsOriginal, ratio));
+        figures.push(figure(BACKGROUND, variant, m::ELAPSED_VS_ORIGINAL, ratio));
     }
     figures
 }

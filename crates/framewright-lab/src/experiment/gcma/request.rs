@@ -1,9 +1,10 @@
 //! The foreground: requests for contiguous frames, one after the other, each released at once.
 
 use super::area::Counted;
+use super::metrics::{self as m, Of};
 use crate::experiment::Failure;
 use crate::experiment::clock::{Clock, Latencies};
-use crate::measure::{GcmaMetric as M, Of};
+use crate::measure::Metric;
 use crate::report::Distribution;
 use framewright::reserve::{ContigError, Contiguous};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -74,27 +75,27 @@ impl Outcome {
     }
 
     /// The figures; none of latencies where there was no request.
-    pub(super) fn figures(&self) -> Vec<(M, f64)> {
+    pub(super) fn figures(&self) -> Vec<(Metric, f64)> {
         let mut sorted = self.latencies.clone();
         sorted.sort_unstable();
         let mut figures = Vec::new();
         for of in Of::ALL {
             if let Some(ns) = at(&sorted, of) {
-                figures.push((M::LatencyUs(of), ns / 1000.0));
+                figures.push((m::LATENCY_US.of(of as usize), ns / 1000.0));
             }
         }
         figures.extend([
-            (M::Requests, sorted.len() as f64),
-            (M::Failures, self.failures as f64),
-            (M::Preempted, self.preempted as f64),
+            (m::REQUESTS, sorted.len() as f64),
+            (m::FAILURES, self.failures as f64),
+            (m::PREEMPTED, self.preempted as f64),
         ]);
         let counted = &self.counted;
         let pages = [
-            (M::PagesMigrated, counted.migrated),
-            (M::PagesDiscarded, counted.discarded),
+            (m::PAGES_MIGRATED, counted.migrated),
+            (m::PAGES_DISCARDED, counted.discarded),
         ];
         figures.extend(pages.map(|(metric, pages)| (metric, pages as f64)));
-        figures.push((M::WaitUs, counted.wait_ns as f64 / 1000.0));
+        figures.push((m::WAIT_US, counted.wait_ns as f64 / 1000.0));
         figures
     }
 }

@@ -1,10 +1,11 @@
-use super::super::clock::{Latencies, least_and_middle};
+use super::super::clock::{Latencies, Quantile, least_and_middle};
 use super::super::{BEFORE, FRAMEWRIGHT, published};
 use super::case;
 use super::journal::Measured;
+use super::metrics as m;
 use super::plan::Plan;
 use crate::before::journal::LockCount;
-use crate::measure::{KvMetric as M, Quantile};
+use crate::measure::Metric;
 use crate::report::{Figure, Source};
 
 /// The figures of all variants, `runs` of each, behind the document's.
@@ -13,7 +14,7 @@ pub(super) fn of(
     variants: &[&'static str],
     runs: &[Vec<Measured>],
     locks: &Measured,
-) -> Vec<Figure<M>> {
+) -> Vec<Figure> {
     let case = case(plan.options);
     let mut figures = published::kvmalloc(&case);
     let mut before = None;
@@ -33,9 +34,15 @@ pub(super) fn of(
             values.extend(lock_values(&summary.locks(), summary.calls()));
         }
         if let Some((commits, by_cpu, kvmalloc)) = before {
-            values.push((M::CommitsVsBefore, summary.commits_per_s / commits));
-            values.push((M::CommitsPerCpuVsBefore, summary.commits_per_cpu_s / by_cpu));
-            values.push((M::KvmallocCpuVsBefore, summary.kvmalloc_cpu_ns / kvmalloc));
+            values.push((m::COMMITS_VS_BEFORE, summary.commits_per_s / commits));
+            values.push((
+                m::COMMITS_PER_CPU_VS_BEFORE,
+                summary.commits_per_cpu_s / by_cpu,
+            ));
+            values.push((
+                m::KVMALLOC_CPU_VS_BEFORE,
+                summary.kvmalloc_cpu_ns / kvmalloc,
+            ));
         }
         figures.extend(values.into_iter().map(|(metric, value)| Figure {
             case: case.clone(),
@@ -79,46 +86,49 @@ impl<'r> Summary<'r> {
         self.runs.iter().map(of).sum::<u64>() as f64
     }
 
-    fn values(&self) -> Vec<(M, f64)> {
+    fn values(&self) -> Vec<(Metric, f64)> {
         let share = |of: fn(&Measured) -> f64| self.middle(|run| of(run) / run.cpu_ns);
         let calls = self.calls() as f64;
         let mut values = vec![
-            (M::CommitsPerS, self.commits_per_s),
-            (M::CommitsPerCpuS, self.commits_per_cpu_s),
-            (M::KvmallocCpuNs, self.kvmalloc_cpu_ns),
+            (m::COMMITS_PER_S, self.commits_per_s),
+            (m::COMMITS_PER_CPU_S, self.commits_per_cpu_s),
+            (m::KVMALLOC_CPU_NS, self.kvmalloc_cpu_ns),
             (
-                M::KvfreeCpuNs,
+                m::KVFREE_CPU_NS,
                 self.middle(|run| run.free_ns / run.all_calls() as f64),
             ),
-            (M::CopyCpuNs, self.middle(Measured::copy_cpu_ns)),
+            (m::COPY_CPU_NS, self.middle(Measured::copy_cpu_ns)),
             (
-                M::KvmallocVsCopy,
+                m::KVMALLOC_VS_COPY,
                 self.middle(|run| run.kvmalloc_cpu_ns() / run.copy_cpu_ns()),
             ),
             (
-                M::KvmallocShare,
+                m::KVMALLOC_SHARE,
                 share(|run| run.kvmalloc_ns + run.timed_kvmalloc_ns),
             ),
-            (M::CopyShare, share(|run| run.copy_ns)),
-            (M::KvfreeShare, share(|run| run.free_ns)),
-            (M::BackgroundShare, share(|run| run.background_ns)),
+            (m::COPY_SHARE, share(|run| run.copy_ns)),
+            (m::KVFREE_SHARE, share(|run| run.free_ns)),
+            (m::BACKGROUND_SHARE, share(|run| run.background_ns)),
             (
-                M::SpilledShare,
+                m::SPILLED_SHARE,
                 self.total(|run| run.counted.spills) / calls,
             ),
-            (M::CompactStall, self.total(|run| run.counted.compact_stall)),
             (
-                M::CompactSuccess,
+                m::COMPACT_STALL,
+                self.total(|run| run.counted.compact_stall),
+            ),
+            (
+                m::COMPACT_SUCCESS,
                 self.total(|run| run.counted.compact_success),
             ),
-            (M::Allocstall, self.total(|run| run.counted.allocstall)),
-            (M::Migrated, self.total(|run| run.counted.migrated)),
-            (M::Waits, self.total(|run| run.waits)),
-            (M::Calls, calls),
+            (m::ALLOCSTALL, self.total(|run| run.counted.allocstall)),
+            (m::MIGRATED, self.total(|run| run.counted.migrated)),
+            (m::WAITS, self.total(|run| run.waits)),
+            (m::CALLS, calls),
         ];
         let latencies = latencies(self.runs);
         if !latencies.is_empty() {
-            values.extend(Quantile::ALL.map(|q| (M::KvmallocNs(q), latencies.at(q))));
+            values.extend(Quantile::ALL.map(|q| (m::KVMALLOC_NS.of(q as usize), latencies.at(q))));
         }
         values
     }
@@ -147,17 +157,20 @@ pub(super) fn latencies(runs: &[Measured]) -> Latencies {
 }
 
 /// What locks counted in so many calls; of those that were taken.
-fn lock_values(locks: &[LockCount], calls: u64) -> Vec<(M, f64)> {
+fn lock_values(locks: &[LockCount], calls: u64) -> Vec<(Metric, f64)> {
     let mut values = Vec::new();
     for lock in locks.iter().filter(|lock| lock.acquisitions > 0) {
         let taken = lock.acquisitions as f64;
         values.extend([
             (
-                M::LockContendedShare(lock.name),
+                m::LOCK_CONTENDED_SHARE.named(lock.name),
                 lock.contended as f64 / taken,
             ),
-            (M::LockPerCall(lock.name), taken / calls as f64),
-            (M::LockHoldNsMax(lock.name), lock.hold_ns_max as f64),
+            (m::LOCK_PER_CALL.named(lock.name), taken / calls as f64),
+            (
+                m::LOCK_HOLD_NS_MAX.named(lock.name),
+                lock.hold_ns_max as f64,
+            ),
         ]);
     }
     values

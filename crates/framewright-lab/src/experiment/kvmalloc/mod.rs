@@ -34,6 +34,7 @@ mod figures;
 mod journal;
 mod layout;
 mod machine;
+pub mod metrics;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -48,7 +49,6 @@ use super::clock::Clock;
 use super::{BEFORE, FRAMEWRIGHT, Failure, Findings, PROPOSED, Progress};
 use crate::before::journal::tenants::Tenants;
 use crate::before::journal::{Rule, Wake};
-use crate::measure::KvMetric;
 use framewright::Frame;
 use journal::Measured;
 use machine::Machine;
@@ -64,7 +64,7 @@ const VARIANTS: [&str; 3] = [BEFORE, PROPOSED, FRAMEWRIGHT];
 ///
 /// # Errors
 /// If the objects do not fit, memory cannot be had, or anything is lost.
-pub fn run(options: Options, progress: Progress<'_>) -> Result<Findings<KvMetric>, Failure> {
+pub fn run(options: Options, progress: Progress<'_>) -> Result<Findings, Failure> {
     let plan = Plan::new(options)?;
     let clock = Clock::calibrated();
     let mut runs: [Vec<Measured>; 3] = Default::default();

@@ -1,5 +1,7 @@
+use super::metrics as m;
 use super::*;
 use crate::experiment::Mapper;
+use crate::measure::Metric;
 use crate::report::{Figure, Source};
 use std::sync::atomic::AtomicU64;
 
@@ -18,14 +20,14 @@ fn tiny() -> Options {
     }
 }
 
-fn figures(options: Options) -> Vec<Figure<KvMetric>> {
+fn figures(options: Options) -> Vec<Figure> {
     let steps = AtomicU64::new(0);
     let figures = run(options, Progress::new(&steps)).unwrap().figures;
     assert_eq!(steps.into_inner(), super::steps(options));
     figures
 }
 
-fn value(figures: &[Figure<KvMetric>], variant: &str, metric: KvMetric) -> f64 {
+fn value(figures: &[Figure], variant: &str, metric: Metric) -> f64 {
     let found = figures.iter().find(|figure| {
         figure.variant == variant && figure.metric == metric && figure.source == Source::Measured
     });
@@ -40,17 +42,17 @@ fn the_whole_experiment_runs_and_only_before_stalls() {
     for mapper in [Mapper::Null, Mapper::Host] {
         let figures = figures(Options { mapper, ..tiny() });
         for variant in VARIANTS {
-            assert!(value(&figures, variant, KvMetric::CommitsPerS) > 0.0);
-            assert!(value(&figures, variant, KvMetric::KvmallocCpuNs) > 0.0);
-            assert!(value(&figures, variant, KvMetric::SpilledShare) > 0.0);
+            assert!(value(&figures, variant, m::COMMITS_PER_S) > 0.0);
+            assert!(value(&figures, variant, m::KVMALLOC_CPU_NS) > 0.0);
+            assert!(value(&figures, variant, m::SPILLED_SHARE) > 0.0);
         }
         for variant in [PROPOSED, FRAMEWRIGHT] {
-            assert_eq!(value(&figures, variant, KvMetric::CompactStall), 0.0);
-            assert_eq!(value(&figures, variant, KvMetric::Allocstall), 0.0);
+            assert_eq!(value(&figures, variant, m::COMPACT_STALL), 0.0);
+            assert_eq!(value(&figures, variant, m::ALLOCSTALL), 0.0);
         }
-        assert!(value(&figures, BEFORE, KvMetric::CompactStall) > 0.0);
-        assert_eq!(value(&figures, BEFORE, KvMetric::CommitsVsBefore), 1.0);
-        let contended = KvMetric::LockContendedShare("free_vmap_area");
+        assert!(value(&figures, BEFORE, m::COMPACT_STALL) > 0.0);
+        assert_eq!(value(&figures, BEFORE, m::COMMITS_VS_BEFORE), 1.0);
+        let contended = m::LOCK_CONTENDED_SHARE.named("free_vmap_area");
         assert!((0.0..=1.0).contains(&value(&figures, PROPOSED, contended)));
     }
 }
@@ -62,7 +64,7 @@ fn the_engine_never_stalls_at_any_fragmentation() {
             fragmented,
             ..tiny()
         });
-        for metric in [KvMetric::CompactStall, KvMetric::Allocstall] {
+        for metric in [m::COMPACT_STALL, m::ALLOCSTALL] {
             assert_eq!(value(&figures, FRAMEWRIGHT, metric), 0.0, "{fragmented} %");
         }
     }
@@ -77,7 +79,7 @@ fn small_objects_that_begin_inside_of_a_frame_keep_their_bytes() {
             fragmented: 50,
             ..tiny()
         });
-        assert!(value(&figures, FRAMEWRIGHT, KvMetric::CommitsPerS) > 0.0);
+        assert!(value(&figures, FRAMEWRIGHT, m::COMMITS_PER_S) > 0.0);
     }
 }
 
@@ -87,7 +89,7 @@ fn without_a_cache_that_turns_over_locks_are_the_buffers_alone() {
         read_in: Some(0),
         ..tiny()
     });
-    let of = |lock| value(&figures, PROPOSED, KvMetric::LockPerCall(lock));
+    let of = |lock| value(&figures, PROPOSED, m::LOCK_PER_CALL.named(lock));
     assert!(of("free_vmap_area") > 0.5, "each of them takes it");
     assert!(of("vmap_area") > 0.5);
 }
@@ -101,9 +103,9 @@ fn the_documents_figures_stand_beside_ours() {
             .find(|f| f.variant == variant && f.metric == metric);
         found.unwrap().value
     };
-    assert!((of(BEFORE, KvMetric::KvmallocShare) - 0.3162).abs() < 1e-9);
-    assert!((of(PROPOSED, KvMetric::KvmallocShare) - 0.1417).abs() < 1e-9);
-    assert_eq!(of(PROPOSED, KvMetric::CommitsVsBefore), 2.0);
+    assert!((of(BEFORE, m::KVMALLOC_SHARE) - 0.3162).abs() < 1e-9);
+    assert!((of(PROPOSED, m::KVMALLOC_SHARE) - 0.1417).abs() < 1e-9);
+    assert_eq!(of(PROPOSED, m::COMMITS_VS_BEFORE), 2.0);
 }
 
 #[test]

@@ -3,14 +3,16 @@
 use super::timed::{Rates, Timed};
 use super::{Case, body, configs};
 use crate::before::busy_list::BusyList;
+use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{Clock, Latencies};
 use crate::experiment::engine::{Engine, with_space};
 use crate::experiment::null::{Null, Numbers};
+use crate::experiment::range_metrics as m;
 use crate::experiment::{
     Allocator, BEFORE, Counters, FRAMEWRIGHT, Failure, Mapper, Options, PROPOSED, Subject,
     WINDOW_START,
 };
-use crate::measure::{Quantile, RangeMetric as M};
+use crate::measure::Metric;
 use crate::report::{Figure, Source};
 use framewright::policy::{Insert, RangeConfig};
 use framewright::vrange::SpaceLayout;
@@ -19,13 +21,13 @@ use framewright_sim::Random;
 
 const PAGE: u64 = Page::BYTES;
 
-fn figure(case: Case, variant: &'static str, metric: M, value: f64) -> Figure {
+fn figure(case: Case, variant: &'static str, metric: Metric, value: f64) -> Figure {
     Figure {
         case: case.name().to_owned(),
         variant,
         metric,
         value,
-        source: if metric.is_timed() {
+        source: if m::is_timed(metric) {
             Source::Measured
         } else {
             Source::Simulated
@@ -136,8 +138,8 @@ pub(super) fn aligned_holes() -> Result<Vec<Figure>, Failure> {
     let all = on_all(case, AlignedHoles::WINDOW, None, &AlignedHoles)?;
     let figures = all.into_iter().flat_map(|(variant, served)| {
         [
-            figure(case, variant, M::Requests, AlignedHoles::HOLES as f64),
-            figure(case, variant, M::Served, served as f64),
+            figure(case, variant, m::REQUESTS, AlignedHoles::HOLES as f64),
+            figure(case, variant, m::SERVED, served as f64),
         ]
     });
     Ok(figures.collect())
@@ -187,7 +189,7 @@ pub(super) fn pinned_blocks() -> Result<Vec<Figure>, Failure> {
     for (variant, config) in [(BEFORE, before), (PROPOSED, proposed), (FRAMEWRIGHT, ours)] {
         let live = on_engine(SMALL_WINDOW, &config, &PinnedBlocks);
         let live = live.map_err(|e| e.of(case.name(), variant))?;
-        figures.push(figure(case, variant, M::LiveMappings, live as f64));
+        figures.push(figure(case, variant, m::LIVE_MAPPINGS, live as f64));
     }
     Ok(figures)
 }
@@ -246,13 +248,13 @@ pub(super) fn occupancy(seed: u64) -> Result<Vec<Figure>, Failure> {
     for (variant, shares) in runs {
         let mean = shares.iter().sum::<f64>() / RUNS as f64;
         let worst = shares.iter().copied().fold(1.0, f64::min);
-        figures.push(figure(case, variant, M::Occupancy, mean));
-        figures.push(figure(case, variant, M::OccupancyWorst, worst));
+        figures.push(figure(case, variant, m::OCCUPANCY, mean));
+        figures.push(figure(case, variant, m::OCCUPANCY_WORST, worst));
         if variant != BEFORE {
             let words = SpaceLayout::new(WINDOW_START, SMALL_WINDOW).words_needed()?;
             let mapped = mean * (SMALL_WINDOW * PAGE) as f64;
             let share = (words * 8) as f64 / mapped;
-            figures.push(figure(case, variant, M::MetadataShare, share));
+            figures.push(figure(case, variant, m::METADATA_SHARE, share));
         }
     }
     Ok(figures)
@@ -276,9 +278,9 @@ pub(super) fn long_busy_list_1m(options: Options, clock: Clock) -> Result<Vec<Fi
         let least = |rates: &Rates| rates.op_ns().0;
         let (few_ns, many_ns) = (least(few), least(many));
         [
-            figure(case, few.variant, M::OpNsFewLive, few_ns),
-            figure(case, few.variant, M::OpNsManyLive, many_ns),
-            figure(case, few.variant, M::CostGrowth, many_ns / few_ns),
+            figure(case, few.variant, m::OP_NS_FEW_LIVE, few_ns),
+            figure(case, few.variant, m::OP_NS_MANY_LIVE, many_ns),
+            figure(case, few.variant, m::COST_GROWTH, many_ns / few_ns),
         ]
     });
     Ok(figures.collect())
@@ -361,20 +363,29 @@ pub(super) fn backlog(options: Options, clock: Clock) -> Result<Vec<Figure>, Fai
         seen.frees.iter().for_each(|&ns| latencies.record(ns));
         let worst = seen.frees.iter().copied().max().unwrap_or(0);
         let mut push = |metric, value| figures.push(figure(case, variant, metric, value));
-        push(M::LazyAreas, LAZY_AREAS as f64);
-        push(M::FreeNs(Quantile::P50), latencies.at(Quantile::P50));
-        push(M::FreeNs(Quantile::P999), latencies.at(Quantile::P999));
-        push(M::FreeNsWorst, worst as f64);
-        push(M::PurgeNs, seen.purge_ns as f64);
-        push(M::LazyPagesPeak, seen.counters.lazy_pages_peak as f64);
-        push(M::LazyPagesBound, seen.counters.lazy_pages_bound as f64);
+        push(m::LAZY_AREAS, LAZY_AREAS as f64);
+        push(
+            m::FREE_NS.of(Quantile::P50 as usize),
+            latencies.at(Quantile::P50),
+        );
+        push(
+            m::FREE_NS.of(Quantile::P999 as usize),
+            latencies.at(Quantile::P999),
+        );
+        push(m::FREE_NS_WORST, worst as f64);
+        push(m::PURGE_NS, seen.purge_ns as f64);
+        push(m::LAZY_PAGES_PEAK, seen.counters.lazy_pages_peak as f64);
+        push(m::LAZY_PAGES_BOUND, seen.counters.lazy_pages_bound as f64);
         if let Some(most) = seen.counters.lazy_pages_most {
-            push(M::LazyPagesMost, most as f64);
+            push(m::LAZY_PAGES_MOST, most as f64);
         }
         if let Some(merges) = seen.counters.merges_per_hold_max {
-            push(M::MergesPerHoldMax, merges as f64);
+            push(m::MERGES_PER_HOLD_MAX, merges as f64);
             let areas = LAZY_AREAS as f64;
-            push(M::LockHoldNs, merges as f64 * seen.purge_ns as f64 / areas);
+            push(
+                m::LOCK_HOLD_NS,
+                merges as f64 * seen.purge_ns as f64 / areas,
+            );
         }
     }
     Ok(figures)

@@ -6,12 +6,13 @@
 use super::timing::{bind, joined};
 use super::{configs, window};
 use crate::before::busy_list::BusyList;
+use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{Clock, least_and_middle};
 use crate::experiment::engine::{Engine, with_space};
 use crate::experiment::host::{HostedBusy, with_host};
 use crate::experiment::null::{Null, Numbers, relax};
+use crate::experiment::range_metrics as m;
 use crate::experiment::{Allocator, BEFORE, Failure, Mapper, Options, Subject};
-use crate::measure::{Quantile, RangeMetric as M};
 use crate::report::{Figure, Source};
 use framewright::Page;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -319,20 +320,27 @@ impl Pair {
         let counted = self.options.mapper.counted();
         let ops = 2 * u64::from(self.options.repeat + 1) * self.batches * BATCH as u64;
         let mut figures = vec![
-            timed(M::OpNsMin, least),
-            timed(M::OpNsMedian, middle),
-            timed(M::AllocNs(Quantile::P50), part(|times| times.0)),
-            timed(M::FreeNs(Quantile::P50), part(|times| times.1)),
-            timed(M::OpsPerSecond, most),
-            timed(M::QueueNs, self.queue_ns),
-            timed(M::RemoteVsLocal, least / local_least.max(0.1)),
-            figure(M::Ops, ops as f64, counted),
-            figure(M::LazyPagesPeak, counters.lazy_pages_peak as f64, counted),
-            figure(M::LazyPagesBound, counters.lazy_pages_bound as f64, counted),
-            figure(M::TlbFlushes, counters.tlb_flushes as f64, counted),
+            timed(m::OP_NS_MIN, least),
+            timed(m::OP_NS_MEDIAN, middle),
+            timed(
+                m::ALLOC_NS.of(Quantile::P50 as usize),
+                part(|times| times.0),
+            ),
+            timed(m::FREE_NS.of(Quantile::P50 as usize), part(|times| times.1)),
+            timed(m::OPS_PER_SECOND, most),
+            timed(m::QUEUE_NS, self.queue_ns),
+            timed(m::REMOTE_VS_LOCAL, least / local_least.max(0.1)),
+            figure(m::OPS, ops as f64, counted),
+            figure(m::LAZY_PAGES_PEAK, counters.lazy_pages_peak as f64, counted),
+            figure(
+                m::LAZY_PAGES_BOUND,
+                counters.lazy_pages_bound as f64,
+                counted,
+            ),
+            figure(m::TLB_FLUSHES, counters.tlb_flushes as f64, counted),
         ];
         let most = counters.lazy_pages_most;
-        figures.extend(most.map(|most| figure(M::LazyPagesMost, most as f64, counted)));
+        figures.extend(most.map(|most| figure(m::LAZY_PAGES_MOST, most as f64, counted)));
         Ok(figures)
     }
 }

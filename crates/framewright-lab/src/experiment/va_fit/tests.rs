@@ -3,8 +3,9 @@ use super::*;
 use crate::before::busy_list::BusyList;
 use crate::experiment::engine::{Engine, with_space};
 use crate::experiment::null::{Null, Numbers};
+use crate::experiment::range_metrics as m;
 use crate::experiment::{Allocator, BEFORE, Counters, Mapper};
-use crate::measure::RangeMetric as M;
+use crate::measure::Metric;
 use crate::report::{Figure, Source};
 use std::sync::atomic::AtomicU64;
 
@@ -96,7 +97,7 @@ fn figures(cases: &[Case], options: Options) -> Vec<Figure> {
 }
 
 /// The value of a metric, for each variant.
-fn values(figures: &[Figure], case: Case, metric: M) -> Vec<(&'static str, f64)> {
+fn values(figures: &[Figure], case: Case, metric: Metric) -> Vec<(&'static str, f64)> {
     figures
         .iter()
         .filter(|f| f.case == case.name() && f.metric == metric && f.source != Source::Published)
@@ -112,7 +113,7 @@ fn every_timed_case_has_its_figures_for_every_variant() {
         .collect();
     let figures = figures(&cases, options(1));
     for case in cases {
-        let times = values(&figures, case, M::OpNsMin);
+        let times = values(&figures, case, m::OP_NS_MIN);
         let is_ram = matches!(case, Case::VmMapRam(_));
         let variants: &[&str] = if is_ram {
             &[PROPOSED, FRAMEWRIGHT]
@@ -125,7 +126,7 @@ fn every_timed_case_has_its_figures_for_every_variant() {
     }
     peaks_are_what_they_may_be(&figures);
     // 64 alignments of which the large ones cannot be had, on average as often as the others.
-    for (variant, failed) in values(&figures, Case::AlignShift, M::Failed) {
+    for (variant, failed) in values(&figures, Case::AlignShift, m::FAILED) {
         let ops = if variant == BEFORE {
             1000.0 / 20.0
         } else {
@@ -142,13 +143,13 @@ fn every_timed_case_has_its_figures_for_every_variant() {
 fn peaks_are_what_they_may_be(figures: &[Figure]) {
     let mut checked = 0;
     for case in Case::ALL {
-        for (variant, peak) in values(figures, case, M::LazyPagesPeak) {
+        for (variant, peak) in values(figures, case, m::LAZY_PAGES_PEAK) {
             let of = |metric| {
                 let all = values(figures, case, metric).into_iter();
                 all.filter(|of| of.0 == variant).map(|of| of.1).next()
             };
-            let bound = of(M::LazyPagesBound).unwrap();
-            match of(M::LazyPagesMost) {
+            let bound = of(m::LAZY_PAGES_BOUND).unwrap();
+            match of(m::LAZY_PAGES_MOST) {
                 Some(most) => {
                     assert!(peak <= most && bound < most, "{case}, {variant}: {peak}");
                     checked += 1;
@@ -171,7 +172,7 @@ fn the_peak_of_two_threads_is_within_the_bound_and_their_batches() {
     let figures = figures(&cases, options);
     peaks_are_what_they_may_be(&figures);
     for case in [Case::RandomSize, Case::VmMapRam(64)] {
-        let peaks = values(&figures, case, M::LazyPagesPeak);
+        let peaks = values(&figures, case, m::LAZY_PAGES_PEAK);
         let (_, peak) = peaks.last().unwrap();
         assert!(*peak > 14_000.0, "{case}: {peak}");
     }
@@ -181,8 +182,8 @@ fn the_peak_of_two_threads_is_within_the_bound_and_their_batches() {
 fn counts_say_of_how_many_operations_they_are() {
     let figures = figures(&[Case::FixSize, Case::RandomSizeAlign], options(2));
     let fewer = [(BEFORE, 110.0), (PROPOSED, 2200.0), (FRAMEWRIGHT, 2200.0)];
-    assert_eq!(values(&figures, Case::RandomSizeAlign, M::Ops), fewer);
-    let all = values(&figures, Case::FixSize, M::Ops);
+    assert_eq!(values(&figures, Case::RandomSizeAlign, m::OPS), fewer);
+    let all = values(&figures, Case::FixSize, m::OPS);
     assert!(all.iter().all(|(_, ops)| *ops == 2200.0), "{all:?}");
 }
 
@@ -191,7 +192,7 @@ fn counters_are_the_same_for_the_same_seed() {
     let cases = [Case::RandomSizeAlign, Case::Churn, Case::VmMapRam(4)];
     let untimed = || {
         let mut figures = figures(&cases, options(1));
-        figures.retain(|figure| !figure.metric.is_timed());
+        figures.retain(|figure| !m::is_timed(figure.metric));
         figures
     };
     let once = untimed();
@@ -202,16 +203,16 @@ fn counters_are_the_same_for_the_same_seed() {
 #[test]
 fn several_threads_have_a_throughput_and_a_speedup() {
     let figures = figures(&[Case::FixSize, Case::RemoteFree], options(2));
-    for metric in [M::OpsPerSecond, M::Speedup, M::SpeedupCpu] {
+    for metric in [m::OPS_PER_SECOND, m::SPEEDUP, m::SPEEDUP_CPU] {
         let values = values(&figures, Case::FixSize, metric);
         assert_eq!(values.len(), 3);
         assert!(values.iter().all(|(_, value)| *value > 0.0), "{values:?}");
     }
     assert_eq!(
-        values(&figures, Case::RemoteFree, M::RemoteVsLocal).len(),
+        values(&figures, Case::RemoteFree, m::REMOTE_VS_LOCAL).len(),
         3
     );
-    assert_eq!(values(&figures, Case::RemoteFree, M::QueueNs).len(), 3);
+    assert_eq!(values(&figures, Case::RemoteFree, m::QUEUE_NS).len(), 3);
 }
 
 #[test]
@@ -223,18 +224,18 @@ fn the_documents_figures_come_with_their_cases() {
         .map(|f| f.metric)
         .collect();
     assert_eq!(published.len(), 5);
-    assert_eq!(values(&figures, Case::NeFit, M::TimeVsBefore).len(), 2);
+    assert_eq!(values(&figures, Case::NeFit, m::TIME_VS_BEFORE).len(), 2);
 }
 
 #[test]
 fn every_aligned_hole_serves_a_request_and_blocks_take_live_pages() {
     let figures = figures(&[Case::AlignedHoles, Case::Occupancy], options(1));
-    let served = values(&figures, Case::AlignedHoles, M::Served);
+    let served = values(&figures, Case::AlignedHoles, m::SERVED);
     assert_eq!(
         served,
         [(BEFORE, 124.0), (PROPOSED, 124.0), (FRAMEWRIGHT, 124.0)]
     );
-    for (variant, share) in values(&figures, Case::Occupancy, M::OccupancyWorst) {
+    for (variant, share) in values(&figures, Case::Occupancy, m::OCCUPANCY_WORST) {
         assert!(share > 0.9 && share <= 1.0, "{variant}: {share}");
     }
 }

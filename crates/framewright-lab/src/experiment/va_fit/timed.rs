@@ -2,14 +2,16 @@ use super::body::{Body, Setting};
 use super::timing::{Lane, Rate, Seen, Threads, watched};
 use super::{LOOPS_HOST, LOOPS_NULL, configs, cpus, window};
 use crate::before::busy_list::BusyList;
+use crate::experiment::clock::Quantile;
 use crate::experiment::clock::{Clock, Latencies, least_and_middle};
 use crate::experiment::engine::{Engine, with_space};
 use crate::experiment::host::{HostedBusy, with_host};
 use crate::experiment::null::{Null, Numbers};
+use crate::experiment::range_metrics as m;
 use crate::experiment::{
     Allocator, BEFORE, Counters, FRAMEWRIGHT, Failure, Findings, Mapper, Options, PROPOSED,
 };
-use crate::measure::{Quantile, RangeMetric as M};
+use crate::measure::Metric;
 use crate::report::{Figure, Source};
 
 /// A case whose operation is timed.
@@ -209,8 +211,8 @@ impl Timed {
         })
     }
 
-    fn figure(&self, variant: &'static str, metric: M, value: f64) -> Figure {
-        let source = if metric.is_timed() {
+    fn figure(&self, variant: &'static str, metric: Metric, value: f64) -> Figure {
+        let source = if m::is_timed(metric) {
             Source::Measured
         } else {
             self.options.mapper.counted()
@@ -230,17 +232,17 @@ impl Timed {
         let mut figures = Vec::new();
         for rates in all {
             let (least, middle) = rates.op_ns();
-            figures.push(self.figure(rates.variant, M::OpNsMin, least));
-            figures.push(self.figure(rates.variant, M::OpNsMedian, middle));
+            figures.push(self.figure(rates.variant, m::OP_NS_MIN, least));
+            figures.push(self.figure(rates.variant, m::OP_NS_MEDIAN, middle));
             if let Some(before) = before.filter(|_| rates.variant != BEFORE) {
-                figures.push(self.figure(rates.variant, M::TimeVsBefore, middle / before));
+                figures.push(self.figure(rates.variant, m::TIME_VS_BEFORE, middle / before));
             }
             if !rates.alone.is_empty() {
                 let (throughput, speedup) = rates.scaling();
                 let cpu = rates.cpu_scaling(self.options.threads);
-                figures.push(self.figure(rates.variant, M::OpsPerSecond, throughput));
-                figures.push(self.figure(rates.variant, M::Speedup, speedup));
-                figures.push(self.figure(rates.variant, M::SpeedupCpu, cpu));
+                figures.push(self.figure(rates.variant, m::OPS_PER_SECOND, throughput));
+                figures.push(self.figure(rates.variant, m::SPEEDUP, speedup));
+                figures.push(self.figure(rates.variant, m::SPEEDUP_CPU, cpu));
             }
         }
         figures
@@ -251,41 +253,47 @@ impl Timed {
         let mut push = |metric, value| figures.push(self.figure(pass.variant, metric, value));
         for quantile in Quantile::ALL {
             if !pass.seen.allocs.is_empty() {
-                push(M::AllocNs(quantile), pass.seen.allocs.at(quantile));
+                push(
+                    m::ALLOC_NS.of(quantile as usize),
+                    pass.seen.allocs.at(quantile),
+                );
             }
             if !pass.seen.frees.is_empty() {
-                push(M::FreeNs(quantile), pass.seen.frees.at(quantile));
+                push(
+                    m::FREE_NS.of(quantile as usize),
+                    pass.seen.frees.at(quantile),
+                );
             }
         }
         let counters = &pass.counters;
-        push(M::Ops, pass.ops as f64);
-        push(M::AreaAllocs, counters.area_allocs as f64);
-        push(M::VaSpanBytes, pass.seen.span_bytes() as f64);
-        push(M::LazyPagesPeak, counters.lazy_pages_peak as f64);
-        push(M::LazyPagesBound, counters.lazy_pages_bound as f64);
+        push(m::OPS, pass.ops as f64);
+        push(m::AREA_ALLOCS, counters.area_allocs as f64);
+        push(m::VA_SPAN_BYTES, pass.seen.span_bytes() as f64);
+        push(m::LAZY_PAGES_PEAK, counters.lazy_pages_peak as f64);
+        push(m::LAZY_PAGES_BOUND, counters.lazy_pages_bound as f64);
         if let Some(most) = counters.lazy_pages_most {
-            push(M::LazyPagesMost, most as f64);
+            push(m::LAZY_PAGES_MOST, most as f64);
         }
-        push(M::TlbFlushes, counters.tlb_flushes as f64);
+        push(m::TLB_FLUSHES, counters.tlb_flushes as f64);
         if !has_before {
-            push(M::BlockFrees, counters.block_frees as f64);
+            push(m::BLOCK_FREES, counters.block_frees as f64);
         }
         if let Some(fits) = counters.fits.filter(|_| has_before) {
             let metrics = [
-                M::FitsFull,
-                M::FitsLeftEdge,
-                M::FitsRightEdge,
-                M::FitsNoEdge,
+                m::FITS_FULL,
+                m::FITS_LEFT_EDGE,
+                m::FITS_RIGHT_EDGE,
+                m::FITS_NO_EDGE,
             ];
             for (metric, fits) in metrics.into_iter().zip(fits) {
                 push(metric, fits as f64);
             }
         }
         if let Some(walked) = counters.areas_walked {
-            push(M::AreasWalked, walked as f64);
+            push(m::AREAS_WALKED, walked as f64);
         }
         if pass.seen.failed > 0 {
-            push(M::Failed, pass.seen.failed as f64);
+            push(m::FAILED, pass.seen.failed as f64);
         }
         figures
     }

@@ -1,3 +1,5 @@
+use crate::measure::metric::metric_named;
+use crate::measure::replay as m;
 use crate::measure::{MAX_ORDER, Metric};
 use crate::replay::Tries;
 use framewright::stats::ReclaimStats;
@@ -31,24 +33,34 @@ pub struct HugeProbes {
 }
 
 impl Stalls {
-    /// The value of one of the metrics that only a replay with reclaim has.
-    pub(in crate::replay) fn value(&self, metric: Metric) -> Option<f64> {
-        let huge = (self.huge.tries.tried > 0).then_some(self.huge);
-        let value = match metric {
-            Metric::Stall(k) => self.stats.allocstall[usize::from(k)],
-            Metric::CompactStall(k) => self.compact_stall[usize::from(k)],
-            Metric::Vmstat(name) => {
-                let named = self.stats.named();
-                named.iter().find(|(known, _)| *known == name)?.1
-            }
-            Metric::ReclaimedObjects => self.reclaimed_objects,
-            Metric::FreesOfReclaimed => self.frees_of_reclaimed,
-            Metric::HugeProbes => huge?.tries.tried,
-            Metric::HugeProbesServed => huge?.tries.served,
-            Metric::HugeProbesMigrated => huge?.migrated,
-            Metric::HugeProbesScanned => huge?.scanned,
-            _ => return None,
-        };
-        Some(value as f64)
+    /// The metrics that only a replay with reclaim has.
+    pub(in crate::replay) fn values(&self) -> Vec<(Metric, f64)> {
+        let mut values = vec![
+            (m::RECLAIMED_OBJECTS, self.reclaimed_objects),
+            (m::FREES_OF_RECLAIMED, self.frees_of_reclaimed),
+        ];
+        for order in 0..=MAX_ORDER {
+            values.push((m::STALL.of(order), self.stats.allocstall[order]));
+            values.push((
+                m::COMPACT_STALL_BY_ORDER.of(order),
+                self.compact_stall[order],
+            ));
+        }
+        let counters = self.stats.named().into_iter();
+        values.extend(
+            counters.filter_map(|(name, count)| Some((metric_named(m::TABLE, name)?, count))),
+        );
+        if self.huge.tries.tried > 0 {
+            values.extend([
+                (m::HUGE_PROBES, self.huge.tries.tried),
+                (m::HUGE_PROBES_SERVED, self.huge.tries.served),
+                (m::HUGE_PROBES_MIGRATED, self.huge.migrated),
+                (m::HUGE_PROBES_SCANNED, self.huge.scanned),
+            ]);
+        }
+        values
+            .into_iter()
+            .map(|(metric, count)| (metric, count as f64))
+            .collect()
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::measure::{Fault, Metric};
+use crate::measure::{Fault, replay as m};
 use crate::pressure::{Frees, Impose, Kernel, LISTS, Request, Tenants};
 use crate::replay::test_subject::NoGrouping;
 use crate::replay::{Memory, Options, Outcome, Policy, Reclaim, ReplayError, Start, Subject};
@@ -187,9 +187,12 @@ fn what_reclaim_took_is_gone_and_the_trace_s_free_of_it_is_passed_over() {
     );
     assert_eq!((outcome.failures, outcome.frees_of_failed), ([0; 11], 0));
     assert_eq!(outcome.end.free_frames(), 512);
-    assert_eq!(outcome.value(Metric::Stall(9)), Some(1.0));
-    assert_eq!(outcome.value(Metric::Vmstat("pgsteal_direct")), Some(516.0));
-    assert_eq!(outcome.value(Metric::HugeProbes), None);
+    assert_eq!(outcome.values().get(&m::STALL.of(9)).copied(), Some(1.0));
+    assert_eq!(
+        outcome.values().get(&m::PGSTEAL_DIRECT).copied(),
+        Some(516.0)
+    );
+    assert_eq!(outcome.values().get(&m::HUGE_PROBES).copied(), None);
 }
 
 #[test]
@@ -280,7 +283,10 @@ fn huge_pages_after_the_trace_are_held_and_nothing_is_reclaimed_for_them() {
     assert_eq!(kernel.stats.pgsteal_direct, 0);
     assert_eq!(stalls.stats.allocstalls(), 0, "the trace's own are counted");
     assert_eq!(outcome.end.free_frames(), 1020, "as the trace left it");
-    assert_eq!(outcome.value(Metric::HugeProbesServed), Some(1.0));
+    assert_eq!(
+        outcome.values().get(&m::HUGE_PROBES_SERVED).copied(),
+        Some(1.0)
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Plots, drawn by `plotters` in colours that the page's style maps to its own.
 
-use crate::report::number::grouped;
+use crate::measure::grouped;
 use crate::report::{Accent, Latency, Line, OverTime, Scale};
 use maud::{Markup, html};
 use plotters::coord::Shift;

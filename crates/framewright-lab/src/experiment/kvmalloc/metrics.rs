@@ -1,0 +1,52 @@
+//! The metrics of `kvmalloc`.
+
+use crate::measure::metric::{Axis, QUANTILES, metrics};
+
+/// The locks that are accounted: the engine's, and the baselines'.
+const LOCKS: Axis = Axis {
+    word: "LOCK",
+    names: &[
+        "arena",
+        "depot",
+        "frame_stop",
+        "free_vmap_area",
+        "lru",
+        "object_stop",
+        "pageblocks",
+        "purge_vmap_area",
+        "range_stop",
+        "vmap_area",
+        "zone",
+    ],
+    first: 0,
+};
+
+metrics! {
+    "kvmalloc";
+    "all" {
+        COMMITS_PER_S = "commits_per_s", "commits/s", Higher, Time, "each thread's commits divided by its wall time, added up";
+        COMMITS_VS_BEFORE = "commits_vs_before", "1", Higher, Fixed(2), "the same divided by that of `before`; `published`: \"more than doubles\"";
+        COMMITS_PER_CPU_S = "commits_per_cpu_s", "commits/s", Higher, Time, "commits divided by the CPU time of the threads and of the background: what neighbours on the machine do not change";
+        COMMITS_PER_CPU_VS_BEFORE = "commits_per_cpu_vs_before", "1", Higher, Fixed(2), "the same divided by that of `before`";
+        KVMALLOC_CPU_NS = "kvmalloc_cpu_ns", "ns", Lower, Time, "CPU time of the threads in their allocation phases divided by calls. Commits whose calls are timed one by one are not in it";
+        KVMALLOC_CPU_VS_BEFORE = "kvmalloc_cpu_vs_before", "1", Lower, Fixed(3), "the same divided by that of `before`; `published`: \"~5x reduction\"";
+        COPY_CPU_NS = "copy_cpu_ns", "ns", Neither, Time, "CPU time of copying divided by calls: a word at a time, through the direct map, by way of the page table";
+        KVMALLOC_VS_COPY = "kvmalloc_vs_copy", "1", Lower, Fixed(3), "`kvmalloc_cpu_ns / copy_cpu_ns`; `published`: the two shares divided";
+        KVFREE_CPU_NS = "kvfree_cpu_ns", "ns", Lower, Time, "CPU time of the free phases divided by calls";
+        KVMALLOC_SHARE = "kvmalloc_share", "1", Lower, Percent(2), "CPU time of the allocation phases divided by all CPU time: the threads', with reading in and checksums, and the background's";
+        COPY_SHARE = "copy_share", "1", Neither, Percent(2), "the same of copying";
+        KVFREE_SHARE = "kvfree_share", "1", Lower, Percent(2), "the same of the free phases";
+        BACKGROUND_SHARE = "background_share", "1", Lower, Percent(2), "CPU time of the background thread (reclaim; in `before` and `proposed` compaction too) divided by all";
+        CALLS = "calls", "calls", Neither, Count, "calls of `kvmalloc`";
+        SPILLED_SHARE = "spilled_share", "1", Neither, Percent(2), "calls served with mapped pages divided by calls";
+        COMPACT_STALL = "compact_stall", "calls", Lower, Count, "attempts of calls to compact that were neither deferred nor skipped (as Linux counts); 0 is wanted";
+        COMPACT_SUCCESS = "compact_success", "calls", Lower, Count, "of those, the ones after which the block was had";
+        ALLOCSTALL = "allocstall", "calls", Lower, Count, "direct reclaims of calls; 0 is wanted";
+        MIGRATED = "migrated", "pages", Lower, Count, "pages that compaction moved, the background's included";
+        WAITS = "waits", "calls", Lower, Count, "times that a buffer had to wait because no frame was free for it; 0 is wanted";
+        KVMALLOC_NS[QUANTILES] = "kvmalloc_ns_QUANTILE", "ns", Lower, Time, "quantiles of the calls of every fourth commit, wall time, less what two readings of the clock cost";
+        LOCK_CONTENDED_SHARE[LOCKS] = "lock_contended_share.LOCK", "1", Lower, Percent(2), "acquisitions of the lock of that name that found it taken, divided by its acquisitions; absent for a lock that was never taken. Below 1 % is wanted";
+        LOCK_PER_CALL[LOCKS] = "lock_per_call.LOCK", "1", Lower, Fixed(3), "acquisitions divided by calls: 1 or more of a lock that all share means that all CPUs meet there";
+        LOCK_HOLD_NS_MAX[LOCKS] = "lock_hold_ns_max.LOCK", "ns", Lower, Time, "the longest hold, preemption included; of the baselines every sixteenth is timed";
+    }
+}

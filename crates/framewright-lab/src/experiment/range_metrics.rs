@@ -1,0 +1,88 @@
+//! The metrics of the experiments on virtual ranges, `vmap-blocks` and `va-fit`.
+
+use crate::measure::metric::{Form, Metric, QUANTILES, metrics};
+
+metrics! {
+    "ranges";
+    "times" {
+        OP_NS_MIN = "op_ns_min", "ns", Lower, Time, "a repetition is a batch of `--loops` operations behind a tenth as many that warm up; its time divided by its operations; the least of `--repeat` of them. One thread: the thread's CPU time. Several: wall time, the mean of the threads";
+        OP_NS_MEDIAN = "op_ns_median", "ns", Lower, Time, "the same, the middle repetition";
+        TIME_VS_BEFORE = "time_vs_before", "1", Lower, Left, "`op_ns_median` divided by that of `before`; `published`: the same of the document's i5-3320M";
+        TEST_US_I5 = "test_us_i5_3320m", "us", Lower, Time, "`published` only: the middle of the document's five runs of a whole test on its first machine; how many operations a test has it does not tell";
+        TEST_US_HIKEY = "test_us_hikey960", "us", Lower, Time, "the same on its second machine";
+        ALLOC_NS[QUANTILES] = "alloc_ns_QUANTILE", "ns", Lower, Time, "quantiles of the single calls in a pass of its own, wall time, less what two readings of the clock cost. A case that maps for a short time: `map_ram`";
+        FREE_NS[QUANTILES] = "free_ns_QUANTILE", "ns", Lower, Time, "the same of the frees. A case that maps for a short time: `unmap_ram`";
+    }
+    "counts" {
+        MAP_CALLS = "map.calls", "calls", Neither, Count, "`map_ram`";
+    }
+    "times" {
+        MAP_NS_MEAN = "map.ns_mean", "ns", Lower, Time, "mean of the single calls of `map_ram` in the same way, of the repetition with the least mean";
+    }
+    "counts" {
+        UNMAP_CALLS = "unmap.calls", "calls", Neither, Count, "`unmap_ram`";
+    }
+    "times" {
+        UNMAP_NS_MEAN = "unmap.ns_mean", "ns", Lower, Time, "the same of `unmap_ram`";
+    }
+    "counts" {
+        OPS = "ops", "operations", Neither, Count, "those that the counts of its case are of, of all threads: `--loops` and a tenth as many that warm up; in `remote_free` all that was done, on one thread and on two. The preparation comes on top";
+        AREA_ALLOCS = "area_allocs", "areas", Lower, Count, "areas, spans and vmap blocks cut from the address space (`alloc_vmap_area`)";
+        BLOCK_FREES = "block_frees", "blocks", Neither, Count, "vmap blocks given back (`free_vmap_block`)";
+        VA_SPAN_BYTES = "va_span_bytes", "bytes", Lower, Mib, "from the lowest byte ever handed out to the highest";
+        LAZY_PAGES_PEAK = "lazy_pages_peak", "pages", Lower, Count, "the most pages, guard pages included, that were freed and not yet reusable. With one thread exact";
+        LAZY_PAGES_BOUND = "lazy_pages_bound", "pages", Neither, Count, "what is allowed: 8,192 for each binary digit of the number of CPUs (2 in `va-fit`, 1 in `vmap-blocks`). In `before` a threshold; in the engine a bound, at most an eighth of the window";
+        LAZY_PAGES_MOST = "lazy_pages_most", "pages", Neither, Count, "what `lazy_pages_peak` is never above: `lazy_pages_bound` and one batch for each CPU. Not in `before`, where nothing bounds it";
+        TLB_FLUSHES = "tlb_flushes", "flushes", Lower, Count, "of the whole TLB";
+        FITS_FULL = "fits_full", "areas", Neither, Count, "pieces that filled their gap, the preparation included; not with spans, which cut most areas from no gap";
+        FITS_LEFT_EDGE = "fits_left_edge", "areas", Neither, Count, "pieces cut from their gap's left edge";
+        FITS_RIGHT_EDGE = "fits_right_edge", "areas", Neither, Count, "pieces cut from their gap's right edge";
+        FITS_NO_EDGE = "fits_no_edge", "areas", Neither, Count, "pieces cut from the middle of their gap";
+        AREAS_WALKED = "areas_walked", "areas", Lower, Count, "`before`: busy areas that allocations walked past";
+        FAILED = "failed", "requests", Neither, Count, "`align_shift`: alignments that the window does not have";
+    }
+    "times" {
+        OPS_PER_SECOND = "ops_per_second", "operations/s", Higher, Time, "of all threads together, from the moment all begin until the first is done; the best repetition";
+        SPEEDUP = "speedup", "1", Higher, Fixed(2), "`ops_per_second` divided by that of the first thread alone, with the same seats, by turns";
+        SPEEDUP_CPU = "speedup_cpu", "1", Higher, Fixed(2), "threads times the least CPU time of an operation of the first thread alone, divided by the least of all: the speedup if each thread had a CPU to itself. Sleeping for a lock is not in it; on a machine that others use, `speedup` is lower";
+        QUEUE_NS = "queue_ns", "ns", Neither, Time, "`remote_free`: handing one area over, without an allocator";
+        REMOTE_VS_LOCAL = "remote_vs_local", "1", Lower, Fixed(2), "`remote_free`: time of an allocation and a free on two threads, without the queue, divided by that on one, both in batches of 64";
+    }
+    "counts" {
+        REQUESTS = "requests", "requests", Neither, Count, "`aligned_holes`: requests made";
+        SERVED = "served", "requests", Higher, Count, "of those, the served ones";
+        LIVE_MAPPINGS = "live_mappings", "mappings", Higher, Count, "`pinned_blocks`: live mappings of one page when a window of 128 MiB takes no more; 63 of 64 are unmapped at once. The variants are those of `vmap-blocks`";
+        OCCUPANCY = "occupancy", "1", Higher, Percent(1), "live pages, guard pages included, divided by the window's when a request first fails; the mean of 16 runs";
+        OCCUPANCY_WORST = "occupancy_worst", "1", Higher, Percent(1), "the same in the worst of them";
+    }
+    "times" {
+        OP_NS_FEW_LIVE = "op_ns_live_1000", "ns", Lower, Time, "`op_ns_min` of `long_busy_list` with 1,000 areas live";
+        OP_NS_MANY_LIVE = "op_ns_live_1000000", "ns", Lower, Time, "the same with 1,000,000";
+        COST_GROWTH = "cost_growth", "1", Lower, Fixed(2), "the second divided by the first";
+    }
+    "counts" {
+        LAZY_AREAS = "lazy_areas", "areas", Neither, Count, "`backlog`: pending when the bound is reached";
+    }
+    "times" {
+        FREE_NS_WORST = "free_ns_worst", "ns", Lower, Time, "`backlog`: of each of 5,000 frees the least time in several runs; the longest of them. What is left is the allocator's own";
+        PURGE_NS = "purge_ns", "ns", Lower, Time, "`backlog`: the least time of one purge of everything";
+    }
+    "counts" {
+        MERGES_PER_HOLD_MAX = "merges_per_hold_max", "areas", Lower, Count, "the most areas given back under one hold of the arena's lock";
+    }
+    "times" {
+        LOCK_HOLD_NS = "lock_hold_ns", "ns", Lower, Time, "`backlog`: `merges_per_hold_max * purge_ns / lazy_areas`: what so many areas take in a purge, which does more with each than hold the lock. 0 where the pending areas are in spans, which are not given back";
+    }
+    "counts" {
+        METADATA_SHARE = "metadata_share", "1", Lower, Percent(2), "the space's metadata divided by the bytes that are live at that moment";
+    }
+}
+
+/// Whether it comes from the clock, and so differs from run to run.
+#[must_use]
+pub const fn is_timed(metric: Metric) -> bool {
+    !matches!(
+        metric.row().form,
+        Form::Count | Form::Mib | Form::Percent(_)
+    )
+}

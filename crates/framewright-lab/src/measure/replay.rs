@@ -1,0 +1,90 @@
+//! The metrics of a replay.
+
+use super::metric::{Axis, ORDERS, metrics};
+
+const ORDERS_FROM_1: Axis = Axis { first: 1, ..ORDERS };
+
+/// Mobilities in the order of their numbers.
+const LABELS: Axis = Axis {
+    word: "LABEL",
+    names: &["unmovable", "movable", "reclaimable"],
+    first: 0,
+};
+
+/// Mobilities asked for, and the labels of pageblocks in their place.
+const FALLBACK_PAIRS: Axis = Axis {
+    word: "FROM_TO",
+    names: &[
+        "unmovable_movable",
+        "unmovable_reclaimable",
+        "movable_unmovable",
+        "movable_reclaimable",
+        "reclaimable_unmovable",
+        "reclaimable_movable",
+    ],
+    first: 0,
+};
+
+metrics! {
+    "replay";
+    "memory" {
+        FREE_FRAMES = "free_frames", "frames", Neither, Mean, "`F`. Where requests fail, more stays free";
+        FREE_2M_BLOCKS = "free_2m_blocks", "blocks", Higher, Mean, "`S_9`";
+        UNUSABLE_INDEX[ORDERS_FROM_1] = "unusable_index_orderK", "1", Lower, Fixed(3), "`(F - S_K 2^K) / F`; 1 if F = 0";
+        FRAGMENTATION_INDEX[ORDERS_FROM_1] = "fragmentation_index_orderK", "1", Neither, Fixed(3), "`1 - (1 + F / 2^K) / sum over j of free_j`, over those samples only at which `S_K = 0` and `F > 0`; absent if there was none";
+        CONTAMINATED_BLOCKS = "contaminated_blocks", "blocks", Lower, Mean, "2 MiB blocks with at least one non-movable frame";
+        CONTAMINATED_BLOCKS_FLOOR = "contaminated_blocks_floor", "blocks", Neither, Mean, "`ceil(non-movable frames / 512)`: no policy can have fewer";
+        MIXED_BLOCKS = "mixed_blocks", "blocks", Lower, Mean, "contaminated blocks that also hold a movable frame";
+        MOVABLE_FRAMES_IN_MIXED = "movable_frames_in_mixed", "frames", Lower, Mean, "movable frames in mixed blocks";
+        TAINTED_REGIONS = "tainted_regions", "regions", Lower, Mean, "aligned runs of 64 2 MiB blocks (128 MiB; the last may be shorter) with at least one contaminated block";
+        TAINTED_REGIONS_FLOOR = "tainted_regions_floor", "regions", Neither, Mean, "`ceil(non-movable frames / 32768)`: no policy can have fewer";
+    }
+    "requests" {
+        FAILURES[ORDERS] = "failures_orderK", "requests", Lower, Count, "allocations of the trace that the policy did not serve. Without `--reclaim` nothing reclaims or compacts, so a failure stays one: the object is absent from then on. With it, what fails in the end";
+        FALSE_FAILURES = "false_failures", "requests", Lower, Count, "requests of any kind (allocations, retries, probes) that were not served while `S_K > 0`. Not 0 is a fault of the policy. With `--reclaim` probes are not among them, and below the min watermark it is no fault";
+        RETRIED[ORDERS] = "retried_orderK", "requests", Neither, Count, "requests that failed on the recording machine: tried, and freed at once";
+        RETRIES_SERVED[ORDERS] = "retries_served_orderK", "requests", Higher, Count, "of those, the served ones";
+        PROBES = "probes", "requests", Neither, Count, "`--probe ORDER`: at each sample one request, freed at once; unmovable below order 9 (the kernel asks for those orders: stacks, slabs, rings), movable from order 9 on (huge pages)";
+        PROBES_SERVED = "probes_served", "requests", Higher, Count, "of those, the served ones";
+        FALLBACKS[FALLBACK_PAIRS] = "fallbacks_FROM_TO", "requests", Neither, Count, "requests for mobility FROM that were served from a pageblock of label TO, as the policy counts them, during the trace without the start. Not comparable between policies that take pieces of different size";
+    }
+    "lists" {
+        PAGEBLOCKS[LABELS] = "pageblocks_LABEL", "blocks", Neither, Mean, "pageblocks with this label, as the policy says";
+        FREE_BLOCKS[ORDERS] = "free_blocks_orderK", "blocks", Neither, Mean, "`free_K`";
+        LISTED_BLOCKS[LABELS, ORDERS] = "free_blocks_LABEL_orderK", "blocks", Neither, Mean, "free blocks on the policy's own lists";
+    }
+    "requests" {
+        UNPLACED_FRAMES = "unplaced_frames", "frames", Neither, Count, "initial objects (start `fresh`) and squeezed frames that found no place";
+        FREES_OF_FAILED = "anomalies_frees_of_failed", "operations", Neither, Count, "frees of objects whose allocation had failed in this replay: passed over";
+    }
+    "reclaim" {
+        STALL[ORDERS] = "allocstall_orderK", "requests", Lower, Count, "stalls: times that a request reclaimed before it was served or failed, as the kernel counts them; 3.10 counts each of a request's rounds";
+        COMPACT_STALL_BY_ORDER[ORDERS] = "compact_stall_orderK", "requests", Lower, Count, "attempts of requests to compact";
+        COMPACT_DAEMON_WAKE = "compact_daemon_wake", "times", Neither, Count, "the background began to compact";
+        COMPACT_FAIL = "compact_fail", "requests", Neither, Count, "attempts to compact after which there was no block";
+        COMPACT_FREE_SCANNED = "compact_free_scanned", "looks", Neither, Count, "of the scanner for free frames, the background's included";
+        COMPACT_ISOLATED = "compact_isolated", "frames", Neither, Count, "taken out of use by either scanner";
+        COMPACT_MIGRATE_SCANNED = "compact_migrate_scanned", "looks", Neither, Count, "of the scanner for frames to move, the background's included";
+        COMPACT_STALL = "compact_stall", "requests", Neither, Count, "attempts of requests to compact";
+        COMPACT_SUCCESS = "compact_success", "requests", Neither, Count, "attempts to compact after which there was a block";
+        KSWAPD_HIGH_WMARK_HIT_QUICKLY = "kswapd_high_wmark_hit_quickly", "times", Neither, Count, "the background found itself below high after its nap";
+        KSWAPD_LOW_WMARK_HIT_QUICKLY = "kswapd_low_wmark_hit_quickly", "times", Neither, Count, "the background was woken in its nap";
+        KSWAPD_WAKE = "kswapd_wake", "times", Neither, Count, "the background was woken";
+        PGMIGRATE_FAIL = "pgmigrate_fail", "frames", Neither, Count, "contents not moved";
+        PGMIGRATE_SUCCESS = "pgmigrate_success", "frames", Neither, Count, "contents moved";
+        PGSCAN_DIRECT = "pgscan_direct", "frames", Neither, Count, "looked at by clients for requests";
+        PGSCAN_KSWAPD = "pgscan_kswapd", "frames", Neither, Count, "looked at by clients for the background";
+        PGSTEAL_DIRECT = "pgsteal_direct", "frames", Neither, Count, "given back for requests";
+        PGSTEAL_KSWAPD = "pgsteal_kswapd", "frames", Neither, Count, "given back for the background";
+        RECLAIMED_OBJECTS = "reclaimed_objects", "objects", Neither, Count, "that reclaim took";
+        FREES_OF_RECLAIMED = "frees_of_reclaimed", "operations", Neither, Count, "frees of such objects, or of parts of them: passed over";
+        HUGE_PROBES = "huge_probes", "requests", Neither, Count, "`--probe-huge N`: after the trace, requests of order 9 for movable memory, each held; they may compact, but no client gives frames back and no time passes for the background";
+        HUGE_PROBES_SERVED = "huge_probes_served", "requests", Higher, Count, "of those, the served ones";
+        HUGE_PROBES_MIGRATED = "huge_probes_migrated", "frames", Lower, Count, "moved for them";
+        HUGE_PROBES_SCANNED = "huge_probes_scanned", "looks", Lower, Count, "of both scanners, for them";
+    }
+    "requests" {
+        SAMPLES = "samples", "samples", Neither, Count, "samples in each mean";
+        REPLAY_NS_PER_OP = "replay_ns_per_op", "ns", Lower, Mean, "wall time of the operations, allocator, observer and samples together, divided by the operations of the trace; without the start, and without the time in which a policy lists its own free blocks. The only figure that differs from run to run";
+    }
+}
