@@ -48,6 +48,7 @@
 
 pub mod anon;
 pub mod card;
+mod event;
 mod fault;
 pub mod file_cache;
 mod fork;

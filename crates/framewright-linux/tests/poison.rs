@@ -74,6 +74,10 @@ impl Relax for Interrupted {
     fn relax(&self, attempt: u32) {
         self.0.relax(attempt);
     }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
 }
 
 impl Contents for Interrupted {

@@ -63,7 +63,6 @@
 
 mod access;
 mod error;
-mod event;
 mod evict;
 mod moves;
 mod pager;

@@ -1,6 +1,6 @@
-use super::event::Event;
 use super::table::{BUSY, DIRTY, FAILED, LEAVING, LISTED, SHOWN, State, Table, WANTED, WRITABLE};
 use crate::anon::pause;
+use crate::event::Event;
 use crate::fault::{Touch, Touched};
 use crate::gate::{Gate, Shut};
 use crate::ram::{FRAME_BYTES, Ram};

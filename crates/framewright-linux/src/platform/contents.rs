@@ -63,6 +63,10 @@ impl<B> Relax for Stored<B> {
     fn relax(&self, attempt: u32) {
         self.linux.relax(attempt);
     }
+
+    fn wake(&self) {
+        self.linux.wake();
+    }
 }
 
 impl<B> Contents for Stored<B> {

@@ -1,9 +1,18 @@
 //! What the engine asks of the world, answered by Linux.
 //!
-//! Waiting spins a moment, then lets another thread run, then sleeps: on a host the thread that it
-//! waits for may not be running, and if the waiter has a real-time priority, `sched_yield` never
-//! lets a thread of lower priority run. So a wait lasts at most a millisecond longer than it must,
-//! and takes no CPU from the other thread. The clock is CLOCK_MONOTONIC. A CPU is a thread's slot.
+//! Waiting spins a moment, then lets another thread run a few times, then sleeps on a futex: on a
+//! host the thread that it waits for may not be running, and if the waiter has a real-time priority,
+//! `sched_yield` never lets a thread of lower priority run. The thread that ends a wait wakes all
+//! sleepers, at the cost of one load if there are none.
+//!
+//! A sleeper may miss a wake. The engine looks at its condition before it calls `relax`, so the wait may
+//! end between this look and the sleep. And the engine's frequent side leaves a seat without a
+//! word. So a sleep ends by itself: the first after 16 us, each later one after twice as long, up to a
+//! millisecond. A missed wake costs about as long again as the wait has lasted, and a millisecond at
+//! most. So a wait lasts at most a millisecond longer than it must, and takes no CPU from the other thread.
+//! To miss no wake, each end of a wait would have to count before it knows of a sleeper.
+//!
+//! The clock is CLOCK_MONOTONIC. A CPU is a thread's slot.
 //! The barrier is membarrier(2) where the kernel has it, which makes the engine's frequent paths
 //! cheap, and else the engine's own [`Fenced`], with a full barrier in each operation. Which of the
 //! two is a type, because the frequent paths are compiled for one of them.
@@ -18,11 +27,13 @@ pub use contents::Stored;
 pub use paged::Paged;
 pub use slots::{NoSlot, Slots};
 
+use crate::event::Event;
 use framewright::CpuId;
 use framewright::platform::{Barrier, Clock, Cpus, Fenced, Relax};
 use rustix::thread::{MembarrierCommand, membarrier};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A barrier on all threads of the process: membarrier(2), private and expedited.
@@ -85,10 +96,15 @@ fn end_without_barrier() -> ! {
 }
 
 /// The platform of one [`Host`](crate::Host): waiting, clock, slots, and the barrier `B`.
+///
+/// Threads that wait for one another use the same value or clones of it: a thread sleeps where the
+/// others wake it.
 #[derive(Clone, Debug)]
 pub struct Linux<B = Membarrier> {
     barrier: B,
     slots: Slots,
+    /// A wait may be over.
+    over: Arc<Event>,
 }
 
 impl Linux<Membarrier> {
@@ -97,8 +113,7 @@ impl Linux<Membarrier> {
     /// # Errors
     /// If the kernel does not have it.
     pub fn new(slots: Slots) -> Result<Self, NoMembarrier> {
-        let barrier = Membarrier::register()?;
-        Ok(Self { barrier, slots })
+        Ok(Self::with(Membarrier::register()?, slots))
     }
 }
 
@@ -106,15 +121,20 @@ impl Linux<Fenced> {
     /// A platform for the threads of `slots` that needs no feature of the kernel, at about 10 ns
     /// more for each operation of the engine.
     #[must_use]
-    pub const fn fenced(slots: Slots) -> Self {
-        Self {
-            barrier: Fenced,
-            slots,
-        }
+    pub fn fenced(slots: Slots) -> Self {
+        Self::with(Fenced, slots)
     }
 }
 
 impl<B> Linux<B> {
+    fn with(barrier: B, slots: Slots) -> Self {
+        Self {
+            barrier,
+            slots,
+            over: Arc::default(),
+        }
+    }
+
     /// The threads' slots.
     #[must_use]
     pub const fn slots(&self) -> &Slots {
@@ -130,12 +150,13 @@ const SPINS: u32 = 8;
 /// queue for a CPU to run once; they do not let a thread of lower priority than the caller's run.
 const YIELDS: u32 = 32;
 
-/// The attempts after those sleep, first for this long, and then twice as long each time,
+/// The attempts after those sleep until they are woken, first for this long at most, and then twice
+/// as long each time,
 const SLEEP_MIN: Duration = Duration::from_micros(16);
-/// up to this: so much longer than necessary a wait may last.
+/// up to this: so much longer than necessary a wait may last if it misses its wake.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
-/// How long an attempt sleeps.
+/// How long an attempt sleeps at most.
 fn sleep_of(attempt: u32) -> Option<Duration> {
     let nth = attempt.checked_sub(SPINS + YIELDS)?;
     Some(SLEEP_MIN.saturating_mul(1 << nth.min(6)).min(SLEEP_MAX))
@@ -146,10 +167,14 @@ impl<B> Relax for Linux<B> {
         if attempt < SPINS {
             (0..1u32 << attempt).for_each(|_| std::hint::spin_loop());
         } else if let Some(sleep) = sleep_of(attempt) {
-            std::thread::sleep(sleep);
+            self.over.sleep(sleep);
         } else {
             std::thread::yield_now();
         }
+    }
+
+    fn wake(&self) {
+        self.over.tell_sleepers();
     }
 }
 

@@ -37,6 +37,10 @@ impl<B> Relax for Paged<B> {
     fn relax(&self, attempt: u32) {
         self.linux.relax(attempt);
     }
+
+    fn wake(&self) {
+        self.linux.wake();
+    }
 }
 
 impl<B: Barrier> Barrier for Paged<B> {

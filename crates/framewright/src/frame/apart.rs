@@ -26,7 +26,7 @@ use super::search::Wanted;
 use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
 use super::tag::Tag;
 use super::zone::{Stopped, Zone};
-use crate::platform::{Barrier, Relax};
+use crate::platform::{Barrier, Patience, Relax};
 use crate::policy::Label;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Frame, Mobility, Order};
@@ -80,37 +80,25 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// # Errors
     /// The first pageblock that cannot be set apart; nothing has changed then.
     pub(crate) fn set_apart(&self, ids: Range<usize>) -> Result<Apart<'_, 'm, P>, NotApart> {
-        let stopped = self.stop();
-        for id in ids.clone() {
-            let meta = self.meta(id);
-            if meta.is_isolated() || self.is_apart(id) {
-                return Err(NotApart::Isolated(id));
-            }
-            if self.pins(id) > 0 {
-                return Err(NotApart::Pinned(id));
-            }
-            if meta.label() == Label::HighOrder {
-                return Err(NotApart::Reserved(id));
-            }
-        }
-        for id in ids.clone() {
-            stopped.relabel(id, self.meta(id).label(), true);
-            stopped.mark_apart(id, true);
-        }
-        stopped.drain_from(&self.offsets_of(&ids));
-        drop(stopped);
-        Ok(Apart { zone: self, ids })
+        self.stop().set_apart(ids)
     }
-}
 
-impl<P: Relax> Zone<'_, P> {
-    /// Waits a moment for another CPU, for the `attempt`th time.
-    pub(crate) fn relax(&self, attempt: u32) {
-        self.platform.relax(attempt);
+    /// The same, but gives up if stopping all CPUs takes longer than `patience` lasts: then `None`.
+    pub(crate) fn set_apart_within(
+        &self,
+        ids: Range<usize>,
+        patience: &mut Patience,
+    ) -> Option<Result<Apart<'_, 'm, P>, NotApart>> {
+        Some(self.stop_within(patience)?.set_apart(ids))
     }
 }
 
 impl<P> Zone<'_, P> {
+    /// What the zone asks of the world: for other waits on the same CPUs.
+    pub(crate) const fn platform(&self) -> &P {
+        &self.platform
+    }
+
     /// The offsets of the frames of pageblocks.
     pub(crate) const fn offsets_of(&self, ids: &Range<usize>) -> Range<usize> {
         ids.start << self.map.pageblock_order..ids.end << self.map.pageblock_order
@@ -377,7 +365,32 @@ impl<P: Relax + Barrier> Drop for Beyond<'_, '_, P> {
     }
 }
 
-impl<'m, P> Stopped<'_, 'm, P> {
+impl<'z, 'm, P: Relax + Barrier> Stopped<'z, 'm, P> {
+    fn set_apart(self, ids: Range<usize>) -> Result<Apart<'z, 'm, P>, NotApart> {
+        let zone = self.zone;
+        for id in ids.clone() {
+            let meta = zone.meta(id);
+            if meta.is_isolated() || zone.is_apart(id) {
+                return Err(NotApart::Isolated(id));
+            }
+            if zone.pins(id) > 0 {
+                return Err(NotApart::Pinned(id));
+            }
+            if meta.label() == Label::HighOrder {
+                return Err(NotApart::Reserved(id));
+            }
+        }
+        for id in ids.clone() {
+            self.relabel(id, zone.meta(id).label(), true);
+            self.mark_apart(id, true);
+        }
+        self.drain_from(&zone.offsets_of(&ids));
+        drop(self);
+        Ok(Apart { zone, ids })
+    }
+}
+
+impl<'m, P: Relax> Stopped<'_, 'm, P> {
     fn mark_apart(&self, id: usize, apart: bool) {
         let mut held = self.hold(id);
         held.set_apart(apart);

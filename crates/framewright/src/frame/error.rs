@@ -41,6 +41,33 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
+/// Why a request with a bound got no block. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BoundedError {
+    /// Other CPUs were in the way for longer than the [bound](super::Seat::alloc_within): there may be a
+    /// block.
+    WouldWait,
+    /// As for a request without a bound.
+    Alloc(AllocError),
+}
+
+impl fmt::Display for BoundedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldWait => f.write_str("other CPUs are at work: longer than was to be waited"),
+            Self::Alloc(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for BoundedError {}
+
+impl From<AllocError> for BoundedError {
+    fn from(error: AllocError) -> Self {
+        Self::Alloc(error)
+    }
+}
+
 /// Why a block was not freed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeError {

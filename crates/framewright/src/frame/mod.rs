@@ -87,8 +87,14 @@
 //! So one thread that is taken off its CPU inside its seat holds up all CPUs, from the moment at
 //! which one of them stops the zone: a kernel does not preempt there, and a host's
 //! [`relax`](crate::platform::Relax) lets it run, whatever the priorities.
-//! [`try_alloc`](Seat::try_alloc) stops no CPU, and a request that fails waits for at most one stop
-//! of its own and those that were asked for before it.
+//!
+//! At the end of a stop, the stopper [wakes](crate::platform::Relax::wake) the stopped CPUs and those
+//! that wait for the stop lock. A CPU that comes to its seat and finds it claimed wakes the stopper. A
+//! CPU that leaves its seat and does not come back wakes no CPU: that would cost each operation.
+//!
+//! [`try_alloc`](Seat::try_alloc) stops no CPU, [`alloc_within`](Seat::alloc_within) has a bound for
+//! all of these waits, and a request that fails waits for at most one stop of its own and those that
+//! were asked for before it.
 //!
 //! # Context
 //! A seat is for one context at a time: in a kernel, with interrupts off, or from one level only. A
@@ -142,7 +148,7 @@ mod tests;
 
 pub(crate) use apart::{Apart, Beyond, Content, NotApart};
 pub use blocks::Blocks;
-pub use error::{AllocError, FreeError, RangeError, SeatError, SetupError};
+pub use error::{AllocError, BoundedError, FreeError, RangeError, SeatError, SetupError};
 pub use frames::{Frames, Seats};
 pub use layout::ZoneLayout;
 pub use report::{FreeBlocks, Region, Standing};

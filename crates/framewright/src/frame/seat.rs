@@ -1,8 +1,8 @@
 use super::slow::Resort;
 use super::tag::Tag;
 use super::zone::Zone;
-use super::{AllocError, FreeError};
-use crate::platform::{Barrier, Relax, Turn};
+use super::{AllocError, BoundedError, FreeError};
+use crate::platform::{Barrier, Patience, Relax, Turn};
 use crate::policy::End;
 use crate::raw::Halves;
 use crate::sync::{
@@ -500,7 +500,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     ///
     /// Which one is the [policy's](crate::policy) choice; the lowest or the highest address, by
     /// mobility, breaks ties. Mostly 2 ns for orders 0 to 4; some 30 to 60 ns otherwise. Waits
-    /// for nobody, unless it would fail: then an order up to [`Config::stop_order_max`] stops all CPUs
+    /// for no CPU but one that stops it, unless it would fail: then an order up to [`Config::stop_order_max`] stops all CPUs
     /// and has all caches drained first, unless that would be in vain. A larger one has only this CPU's
     /// caches drained: see [`alloc_hard`](Self::alloc_hard).
     ///
@@ -564,12 +564,46 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     }
 
     /// Allocates a block of `order` if that can be done at once: like [`alloc`](Self::alloc), but
-    /// without stopping all CPUs where that would fail.
+    /// without stopping all CPUs where that would fail. Waits only where another CPU stops them.
     ///
     /// `None` does not mean that there is none: it may lie in another CPU's cache.
     #[inline]
     pub fn try_alloc(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         self.enter();
+        self.try_alloc_entered(order, mobility)
+    }
+
+    /// As [`alloc_hard`](Self::alloc_hard), but waits for other CPUs for at most `rounds` calls of
+    /// [`Relax::relax`] in all: for a CPU that stops the others, and, before it fails, until each CPU
+    /// has left its seat. 0 means that it does not wait.
+    ///
+    /// # Errors
+    /// As `alloc_hard` (F8); [`BoundedError::WouldWait`] if the bound was too short. Nothing has changed
+    /// then.
+    pub fn alloc_within(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        rounds: u32,
+    ) -> Result<Frame, BoundedError> {
+        let mut patience = Patience::Rounds(rounds);
+        let (turn, platform) = (self.words.turn(), &self.zone.platform);
+        if !self.try_enter() && !turn.wait_if_claimed_within(platform, &mut patience) {
+            return Err(BoundedError::WouldWait);
+        }
+        if let Some(frame) = self.try_alloc_entered(order, mobility) {
+            return Ok(frame);
+        }
+        let found = self.alloc_at_rest_within(order, mobility, &mut patience);
+        if let Err(BoundedError::Alloc(error)) = found {
+            self.count_failure(order, error);
+        }
+        found
+    }
+
+    /// What is there at once. Entered busy, left idle.
+    #[inline]
+    fn try_alloc_entered(&self, order: Order, mobility: Mobility) -> Option<Frame> {
         let cached = if order.index() < CACHED_ORDERS {
             self.words.pop(self.zone, mobility, order)
         } else {
@@ -593,7 +627,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
 
     /// Frees the block of `order` at `frame`, which was allocated with that order.
     ///
-    /// Mostly 2 ns for orders 0 to 4, some 30 ns otherwise. Never waits.
+    /// Mostly 2 ns for orders 0 to 4, some 30 ns otherwise. Waits for no CPU but one that stops it.
     ///
     /// # Errors
     /// If no block of that order is allocated there: already free, another order, inside another

@@ -7,8 +7,8 @@ use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, cache_bit, counter}
 use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
 use super::zone::Zone;
-use super::{AllocError, FreeError};
-use crate::platform::{Barrier, Relax};
+use super::{AllocError, BoundedError, FreeError};
+use crate::platform::{Barrier, Patience, Relax};
 use crate::slots::run_mask;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Mobility, Order};
@@ -107,24 +107,40 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         order: Order,
         mobility: Mobility,
     ) -> Result<Frame, AllocError> {
+        match self.alloc_at_rest_within(order, mobility, &mut Patience::Endless) {
+            Ok(frame) => Ok(frame),
+            Err(BoundedError::Alloc(error)) => Err(error),
+            Err(BoundedError::WouldWait) => unreachable!("there is no bound"),
+        }
+    }
+
+    /// The same, but gives up if it has to wait for longer than `patience` lasts.
+    pub(super) fn alloc_at_rest_within(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        patience: &mut Patience,
+    ) -> Result<Frame, BoundedError> {
         self.check(order, mobility)?;
         let zone = self.zone;
         let begin = zone.memo().last();
         if zone.is_in_vain(order, mobility) {
-            return Err(zone.why_none(order, mobility));
+            return Err(zone.why_none(order, mobility).into());
         }
-        let lock = zone.lock_stops();
+        let lock = zone.lock_stops_within(patience);
+        let lock = lock.ok_or(BoundedError::WouldWait)?;
         if zone.memo().last() != begin {
             // All CPUs stood still for another CPU after this request began.
             if lock.was_in_vain_since(begin, order, mobility) {
                 drop(lock);
-                return Err(zone.why_none(order, mobility));
+                return Err(zone.why_none(order, mobility).into());
             }
             if let Some(frame) = self.try_alloc(order, mobility) {
                 return Ok(frame);
             }
         }
-        let stopped = lock.stop();
+        let stopped = lock.stop_within(patience);
+        let stopped = stopped.ok_or(BoundedError::WouldWait)?;
         self.words.count(counter::DRAINS, 1);
         stopped.drain();
         // All that is free lies in pageblocks now, and no other CPU takes it: if a free block of
@@ -137,7 +153,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         drop(stopped);
         match found {
             Some(offset) => Ok(zone.frame(offset)),
-            None => Err(zone.why_none(order, mobility)),
+            None => Err(zone.why_none(order, mobility).into()),
         }
     }
 

@@ -5,8 +5,8 @@ use super::tag::Tag;
 use super::whole::Whole;
 use super::{SeatError, SetupError, ZoneLayout};
 use crate::platform::{
-    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Relax, Standstill, StopMemo, Turn, Watched,
-    read_account,
+    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Patience, Relax, Standstill, StopMemo, Turn,
+    Wakes, Watched, read_account,
 };
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Halves, atomic_words};
@@ -183,7 +183,30 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         let lock = self
             .accounts
             .lock(lock, &self.platform, self.stop_account());
-        StopLock { zone: self, lock }
+        StopLock {
+            zone: self,
+            lock,
+            wakes: Wakes(&self.platform),
+        }
+    }
+
+    /// Stops all CPUs, but gives up if that takes longer than `patience` lasts.
+    pub(super) fn stop_within(&self, patience: &mut Patience) -> Option<Stopped<'_, 'm, P>> {
+        self.lock_stops_within(patience)?.stop_within(patience)
+    }
+
+    /// The stop lock, unless its holder keeps it for longer than `patience` lasts.
+    pub(super) fn lock_stops_within(&self, patience: &mut Patience) -> Option<StopLock<'_, 'm, P>> {
+        let lock = Lock::new(&self.words[STOP_LOCK]);
+        let (guard, waited) = patience.lock(lock, &self.platform)?;
+        let lock = self
+            .accounts
+            .watch(&self.platform, self.stop_account(), waited, guard);
+        Some(StopLock {
+            zone: self,
+            lock,
+            wakes: Wakes(&self.platform),
+        })
     }
 
     /// Whether a request of `order` that would fail may stop all CPUs without having been told to
@@ -414,26 +437,40 @@ const fn is_kept(label: Label, isolated: bool) -> bool {
 }
 
 /// The right to stop all CPUs, until this is dropped.
-pub(super) struct StopLock<'z, 'm, P> {
+pub(super) struct StopLock<'z, 'm, P: Relax> {
     zone: &'z Zone<'m, P>,
     lock: Watched<'z, 'm, P>,
+    wakes: Wakes<'z, P>,
 }
 
 impl<'z, 'm, P: Relax + Barrier> StopLock<'z, 'm, P> {
     /// Stops all CPUs: see [`Zone::stop`].
     pub(super) fn stop(self) -> Stopped<'z, 'm, P> {
         let zone = self.zone;
-        // Made before the claims, so that these end even if the platform panics.
-        let stopped = Stopped {
-            zone,
-            _lock: self.lock,
-        };
+        let stopped = self.about_to_stop();
         Turn::claim_all(&zone.platform, || zone.all_seats().map(SeatWords::turn));
         stopped
     }
+
+    /// The same, but gives up if a CPU stays in its seat for longer than `patience` lasts.
+    pub(super) fn stop_within(self, patience: &mut Patience) -> Option<Stopped<'z, 'm, P>> {
+        let zone = self.zone;
+        let stopped = self.about_to_stop();
+        let turns = || zone.all_seats().map(SeatWords::turn);
+        Turn::claim_all_within(&zone.platform, turns, patience).then_some(stopped)
+    }
+
+    /// Made before the claims, so that these end even if the platform panics or patience ends.
+    fn about_to_stop(self) -> Stopped<'z, 'm, P> {
+        Stopped {
+            zone: self.zone,
+            _lock: self.lock,
+            _wakes: self.wakes,
+        }
+    }
 }
 
-impl<P> StopLock<'_, '_, P> {
+impl<P: Relax> StopLock<'_, '_, P> {
     /// Whether a standstill after `begin` found no block for that request.
     pub(super) fn was_in_vain_since(
         &self,
@@ -448,12 +485,13 @@ impl<P> StopLock<'_, '_, P> {
 
 /// All CPUs stand still until this is dropped: no seat is busy, no pageblock is locked, no block is
 /// on its way back from elsewhere.
-pub(super) struct Stopped<'z, 'm, P> {
+pub(super) struct Stopped<'z, 'm, P: Relax> {
     pub(super) zone: &'z Zone<'m, P>,
     _lock: Watched<'z, 'm, P>,
+    _wakes: Wakes<'z, P>,
 }
 
-impl<P> Drop for Stopped<'_, '_, P> {
+impl<P: Relax> Drop for Stopped<'_, '_, P> {
     fn drop(&mut self) {
         for seat in self.zone.all_seats() {
             seat.turn().give_up();
@@ -461,7 +499,7 @@ impl<P> Drop for Stopped<'_, '_, P> {
     }
 }
 
-impl<P> Stopped<'_, '_, P> {
+impl<P: Relax> Stopped<'_, '_, P> {
     /// Gives all cached blocks back to their pageblocks. Time: O(CPUs), each with at most 372 blocks
     /// and 24 words of its caches.
     pub(super) fn drain(&self) {

@@ -7,7 +7,7 @@ use super::slab::State;
 use super::table::{Entry, Part};
 use super::{Kv, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Turn, Watched, Zero};
+use crate::platform::{Barrier, Direct, Map, Relax, Turn, Wakes, Watched, Zero};
 use crate::sync::Lock;
 use crate::vrange::FrameSource;
 
@@ -17,18 +17,20 @@ fn kind(class: Option<Class>) -> usize {
 }
 
 /// The right to stop all CPUs, until this is dropped.
-struct StopLock<'k, 'm, P, R> {
+struct StopLock<'k, 'm, P: Relax, R> {
     kv: &'k Kv<'m, P, R>,
     lock: Watched<'k, 'm, P>,
+    wakes: Wakes<'k, P>,
 }
 
 /// The stop lock, held, with all seats claimed; dropping this gives them up.
-pub(super) struct Claims<'k, 'm, P, R> {
+pub(super) struct Claims<'k, 'm, P: Relax, R> {
     kv: &'k Kv<'m, P, R>,
     _lock: Watched<'k, 'm, P>,
+    _wakes: Wakes<'k, P>,
 }
 
-impl<P, R> Drop for Claims<'_, '_, P, R> {
+impl<P: Relax, R> Drop for Claims<'_, '_, P, R> {
     fn drop(&mut self) {
         for seat in self.kv.all_seats() {
             seat.turn().give_up();
@@ -36,7 +38,7 @@ impl<P, R> Drop for Claims<'_, '_, P, R> {
     }
 }
 
-impl<'m, P, R> Claims<'_, 'm, P, R> {
+impl<'m, P: Relax, R> Claims<'_, 'm, P, R> {
     fn seats(&self) -> impl Iterator<Item = Held<'m>> + '_ {
         (0..self.kv.shape.cpus).map(|cpu| self.kv.held(cpu))
     }
@@ -70,7 +72,11 @@ impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
         let lock = self
             .accounts
             .lock(lock, &self.platform, self.stop_account());
-        StopLock { kv: self, lock }
+        StopLock {
+            kv: self,
+            lock,
+            wakes: Wakes(&self.platform),
+        }
     }
 }
 
@@ -81,6 +87,7 @@ impl<'k, 'm, P: Relax + Barrier, R> StopLock<'k, 'm, P, R> {
         let claims = Claims {
             kv,
             _lock: self.lock,
+            _wakes: self.wakes,
         };
         Turn::claim_all(&kv.platform, || kv.all_seats().map(SeatWords::turn));
         claims

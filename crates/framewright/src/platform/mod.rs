@@ -1,7 +1,7 @@
 //! What the engine asks of the world: a few verbs, each its own small trait.
 //!
 //! The engine is generic over them, and reads no clock and no CPU number in any other way. It calls
-//! none of them under a lock, except [`Relax::relax`] while it waits for one, and [`Map`] while it
+//! none of them under a lock, except [`Relax`] while it waits for another one, and [`Map`] while it
 //! acts for CPUs that it has stopped. With the same answers from the platform, the same calls give
 //! the same results, bit for bit.
 
@@ -10,31 +10,42 @@ mod contents;
 mod direct;
 mod fenced;
 mod map;
+mod patience;
 mod relief;
 mod single;
 mod stops;
 mod turn;
+mod wakes;
 
 pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, Watched, read as read_account};
 pub use contents::{Contents, PageWords};
 pub use direct::Direct;
 pub use fenced::Fenced;
 pub use map::{Map, MapError, Zero};
+pub(crate) use patience::Patience;
 pub use relief::{NoRelief, Relief};
 pub use single::SingleThread;
 pub(crate) use stops::{Standstill, StopMemo};
 pub(crate) use turn::Turn;
+pub(crate) use wakes::{Awaited, Wakes};
 
 use crate::units::CpuId;
 
 /// Waiting for another CPU.
 ///
-/// Three kinds of CPU wait: a CPU with a claimed seat, until the stop is over; a stopper, until
-/// each other CPU has left its seat; and a CPU that takes a lock of rank 1. Each wait is for a CPU
-/// that is inside the engine, for its work there, which is bounded; so the wait lasts as long as
-/// that CPU is kept from running, and no longer. A CPU of high priority that waits for one of low
-/// priority waits for all that preempt the latter. So a kernel does not preempt inside the engine,
-/// and a host gives the CPU away.
+/// | A CPU that waits | waits for | until | is woken by |
+/// |---|---|---|---|
+/// | with a claimed seat | the stopper | the stop is over | [`wake`](Self::wake) |
+/// | as a stopper | each CPU inside its seat | it has ended its one operation there | `wake`, if it comes to its seat again; else not |
+/// | for the stop lock | its holder | that stop is over | `wake` |
+/// | as an owner of contiguous frames | each guest at the gate | it has copied its page | not |
+/// | as a guest, or another owner | the owner | the owner's call ends | `wake` |
+/// | for another lock | its holder | it has done its few operations | not |
+///
+/// Each wait is for a CPU that is inside the engine, for its work there, which is bounded; so the wait
+/// lasts as long as that CPU is kept from running, and no longer. A CPU of high priority that waits for
+/// one of low priority waits for all that preempt the latter. So a kernel does not preempt inside
+/// the engine, and a host gives the CPU away.
 pub trait Relax {
     /// Called each time the engine finds that it must wait for another CPU, with the number of the
     /// attempt, from 0. Spins a moment, and gives the CPU away when `attempt` grows, because the
@@ -46,6 +57,16 @@ pub trait Relax {
     /// where these send interrupts, `relax` must answer them (it looks for them itself, or enables
     /// interrupts for a moment), or both CPUs would wait for ever.
     fn relax(&self, attempt: u32);
+
+    /// A wait in [`relax`](Self::relax) may be over: a claim has ended, an owner has left a claimed seat,
+    /// or a lock is free that its holder may keep long. For platforms on which `relax` sleeps. Not every
+    /// end of a wait comes here: the frequent side leaves its seat by one store, and calls nothing. So
+    /// `relax` must also end by itself.
+    ///
+    /// The engine calls it after a stop, on a CPU that was stopped, and at the end of an owner's call;
+    /// never on the frequent side. It may hold a stop lock then. It must not unwind.
+    #[inline]
+    fn wake(&self) {}
 }
 
 /// A memory barrier on all CPUs at once.
@@ -97,6 +118,11 @@ impl<T: Relax + ?Sized> Relax for &T {
     #[inline]
     fn relax(&self, attempt: u32) {
         (**self).relax(attempt);
+    }
+
+    #[inline]
+    fn wake(&self) {
+        (**self).wake();
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{Barrier, Relax};
+use super::{Barrier, Patience, Relax};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -76,15 +76,28 @@ impl<'m> Turn<'m> {
         self.is_unclaimed() || self.wait_until_unclaimed(platform, is_given_up)
     }
 
+    /// The same, but gives up if the claim lasts longer than `patience`: then the owner has left the
+    /// seat, and the result is false.
+    #[must_use]
+    pub(crate) fn wait_if_claimed_within<P: Relax + Barrier>(
+        self,
+        platform: &P,
+        patience: &mut Patience,
+    ) -> bool {
+        self.is_unclaimed() || self.wait_until_unclaimed(platform, || !patience.spend())
+    }
+
     #[cold]
     fn wait_until_unclaimed<P: Relax + Barrier>(
         self,
         platform: &P,
-        is_given_up: impl Fn() -> bool,
+        mut is_given_up: impl FnMut() -> bool,
     ) -> bool {
         let mut attempt = 0;
         loop {
             self.exit();
+            // The claimer may wait for just that.
+            platform.wake();
             while !self.is_unclaimed() {
                 if is_given_up() {
                     return false;
@@ -126,11 +139,21 @@ impl<'m> Turn<'m> {
     pub(crate) fn claim_all_unless<P: Relax + Barrier, T: Iterator<Item = Self>>(
         platform: &P,
         turns: impl Fn() -> T,
-        is_given_up: impl Fn() -> bool,
+        mut is_given_up: impl FnMut() -> bool,
     ) -> bool {
         turns().for_each(Self::claim);
         platform.barrier_all();
-        turns().all(|turn| turn.wait_until_idle_unless(platform, &is_given_up))
+        turns().all(|turn| turn.wait_until_idle_unless(platform, &mut is_given_up))
+    }
+
+    /// The same, but gives up if an owner stays for longer than `patience` lasts: then the result is
+    /// false, and the caller gives its claims up.
+    pub(crate) fn claim_all_within<P: Relax + Barrier, T: Iterator<Item = Self>>(
+        platform: &P,
+        turns: impl Fn() -> T,
+        patience: &mut Patience,
+    ) -> bool {
+        Self::claim_all_unless(platform, turns, || !patience.spend())
     }
 
     /// A claim without a wait: its owner leaves at the next look.
@@ -139,7 +162,11 @@ impl<'m> Turn<'m> {
     }
 
     /// After claim and barrier: waits until the owner has left, or is said not to leave: then false.
-    fn wait_until_idle_unless(self, platform: &impl Relax, is_given_up: impl Fn() -> bool) -> bool {
+    fn wait_until_idle_unless(
+        self,
+        platform: &impl Relax,
+        mut is_given_up: impl FnMut() -> bool,
+    ) -> bool {
         let mut attempt = 0;
         // Acquire pairs with the Release with which the owner leaves.
         while self.busy.load(Acquire) != 0 {

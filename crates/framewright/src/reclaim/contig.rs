@@ -11,7 +11,7 @@
 use super::moving::{BATCH, Batch, Emptying, InTheWay, Obstacle, Tally, answer_for};
 use super::{Clients, Discard, EvacuateError, Move, MoveState, Reclaim};
 use crate::frame::{Apart, NotApart, RangeError, Room, Seat};
-use crate::platform::{Barrier, Relax};
+use crate::platform::{Barrier, Patience, Relax};
 use crate::policy::ContigConfig;
 use crate::units::{Frame, Mobility, Order, Run};
 use core::ops::Range;
@@ -58,16 +58,56 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         config: &ContigConfig,
         effort: &mut RunEffort,
     ) -> Result<(), EvacuateError> {
+        let (area, ids) = self.pageblocks_around(run)?;
+        let apart = self.zone().set_apart(ids);
+        self.take_from(apart, &area, seat, clients, config, effort)
+    }
+
+    /// The same, but gives up if it cannot set the run's pageblocks apart before `patience` ends: then
+    /// `None`, and nothing has changed. After that it goes on as without a bound.
+    pub(crate) fn take_run_within(
+        &self,
+        seat: &mut Seat<'z, 'm, P>,
+        run: Run,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        config: &ContigConfig,
+        effort: &mut RunEffort,
+        patience: &mut Patience,
+    ) -> Option<Result<(), EvacuateError>> {
+        let (area, ids) = match self.pageblocks_around(run) {
+            Ok(around) => around,
+            Err(error) => return Some(Err(error)),
+        };
+        let apart = self.zone().set_apart_within(ids, patience)?;
+        Some(self.take_from(apart, &area, seat, clients, config, effort))
+    }
+
+    /// The offsets of a run, and the pageblocks that it reaches into.
+    fn pageblocks_around(&self, run: Run) -> Result<(Range<usize>, Range<usize>), EvacuateError> {
+        let zone = self.zone();
+        let area = zone.offsets(run).map_err(EvacuateError::Range)?;
+        let ids = zone.pageblock_of(area.start)..zone.pageblock_of(area.end - 1) + 1;
+        Ok((area, ids))
+    }
+
+    /// Empties `area` of the pageblocks that are apart, and takes it.
+    fn take_from(
+        &self,
+        apart: Result<Apart<'_, 'm, P>, NotApart>,
+        area: &Range<usize>,
+        seat: &mut Seat<'z, 'm, P>,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        config: &ContigConfig,
+        effort: &mut RunEffort,
+    ) -> Result<(), EvacuateError> {
         let zone = self.zone();
         assert!(
             core::ptr::addr_eq(seat.zone(), zone),
             "a seat in the zone of the run"
         );
-        let area = zone.offsets(run).map_err(EvacuateError::Range)?;
-        let ids = zone.pageblock_of(area.start)..zone.pageblock_of(area.end - 1) + 1;
         let frame_in = |id: usize| zone.frame_at(zone.offsets_of(&(id..id)).start.max(area.start));
         let in_the_way = |frame, why| EvacuateError::InTheWay { frame, why };
-        let apart = zone.set_apart(ids).map_err(|refused| match refused {
+        let apart = apart.map_err(|refused| match refused {
             NotApart::Isolated(id) => EvacuateError::Range(RangeError::Isolation(frame_in(id))),
             NotApart::Pinned(id) => in_the_way(frame_in(id), Obstacle::Pinned),
             NotApart::Reserved(id) => in_the_way(frame_in(id), Obstacle::Unmovable),
@@ -90,18 +130,18 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             config,
             effort,
         };
-        let result = taking.empty(&apart, &area);
+        let result = taking.empty(&apart, area);
         let tally = taking.emptying.tally;
         self.count_all(&tally);
         effort.moved += tally.moved;
         effort.stayed += tally.stayed;
         result.map_err(|stays| in_the_way(zone.frame_at(stays.offset), stays.why))?;
-        if apart.open_with_run(&area, Mobility::Unmovable) {
+        if apart.open_with_run(area, Mobility::Unmovable) {
             return Ok(());
         }
         // The frame was about to be free when last looked at: its user allocated it before it was
         // set apart, and may still be using it.
-        Err(in_the_way(run.start(), Obstacle::Busy))
+        Err(in_the_way(zone.frame_at(area.start), Obstacle::Busy))
     }
 }
 

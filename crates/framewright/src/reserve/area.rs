@@ -3,14 +3,13 @@
 use super::counters::{OWN_WORDS, OWNERS_LOCK, count};
 use super::index::{BUCKET_WORDS, Index};
 use super::order::{Order, SHARD_WORDS};
-use super::patience::Patience;
 use super::pool::{KINDS, POOL_WORDS, PoolConfig, PoolId, Pools};
 use super::reservations::Reservations;
 use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, Table};
 use super::{Guest, SetupError};
-use crate::platform::{Contents, Relax};
+use crate::platform::{Awaited, Contents, Patience, Relax};
 use crate::raw::atomic_words;
-use crate::sync::{AtomicU64, Lock, LockGuard};
+use crate::sync::{AtomicU64, Lock};
 use crate::units::{CpuId, Frame, Run};
 use core::ops::Range;
 
@@ -268,23 +267,18 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         Some(pool)
     }
 
-    pub(super) fn lock_owners(&self) -> LockGuard<'m> {
-        Lock::new(&self.own[OWNERS_LOCK]).lock(|attempt| self.platform.relax(attempt))
+    /// The owners' lock. Its end also wakes guests that found a gate shut meanwhile.
+    pub(super) fn lock_owners(&self) -> Awaited<'_, 'm, P> {
+        let lock = Lock::new(&self.own[OWNERS_LOCK]);
+        let owners = lock.lock(|attempt| self.platform.relax(attempt));
+        Awaited::new(owners, &self.platform)
     }
 
     /// The same, but gives up if the lock's holder keeps it for longer than `patience` lasts.
-    pub(super) fn try_lock_owners(&self, patience: &mut Patience) -> Option<LockGuard<'m>> {
-        let mut attempt = 0;
-        loop {
-            let lock = Lock::new(&self.own[OWNERS_LOCK]);
-            if let Some(owners) = lock.try_lock() {
-                return Some(owners);
-            }
-            if !patience.wait(&self.platform, attempt) {
-                return None;
-            }
-            attempt = attempt.saturating_add(1);
-        }
+    pub(super) fn try_lock_owners(&self, patience: &mut Patience) -> Option<Awaited<'_, 'm, P>> {
+        let lock = Lock::new(&self.own[OWNERS_LOCK]);
+        let (owners, _) = patience.lock(lock, &self.platform)?;
+        Some(Awaited::new(owners, &self.platform))
     }
 }
 

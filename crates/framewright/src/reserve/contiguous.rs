@@ -65,9 +65,9 @@ pub trait Contiguous {
     fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError>;
 
     /// [Takes](Self::take) a reservation, unless others are in the way for longer than `rounds`
-    /// calls of the [platform](Relax::relax). The bound holds only in a
-    /// [guaranteed](AreaKind::Guaranteed) area. Elsewhere this is `take`: moving takes as long as
-    /// the clients take, and it fails where something stays.
+    /// calls of the [platform](Relax::relax). In a [migrating](AreaKind::Migrate) area the bound holds
+    /// until contents begin to move: moving takes as long as the clients take, and it fails where
+    /// something stays. An area without a bound does as `take`.
     ///
     /// # Errors
     /// As `take`; [`ContigError::WouldWait`] if the bound was too short. No frame changes hands

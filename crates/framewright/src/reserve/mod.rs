@@ -25,10 +25,13 @@
 //! - **C1** Every frame is in exactly one state, and "in transit" (Filling, Loading, Writing) is one.
 //! - **C2** A run is owned by one owner: no frame of it is handed out again before its release.
 //! - **C3** A take of a reservation fails only if it is taken already. No guest can prevent it, and
-//!   it waits for no I/O and no pin. It waits for at most one copy in flight for each CPU, for as
-//!   long as the guest takes to end it: the time of a copy where guests are not preempted inside a
-//!   call, and else also the time that the guest is off its CPU. An owner that cannot wait for that
-//!   sets a bound ([`Reserve::try_take`]). So no dirty page lies in a reservation.
+//!   it waits for no I/O and no pin. It waits for calls of other owners that came first, and at the gate
+//!   of each 512 frames for the guests inside, at most one on each CPU, and for an owner that puts a page
+//!   back there: for one copy and a few stores under a bucket's lock each. Guests that come later are
+//!   not let in. That is the time of a copy for each CPU and gate where guests are not preempted inside a
+//!   call, and else also the time that such a guest, or the holder of such a lock, is off its CPU.
+//!   An owner that cannot wait for that sets a bound ([`Reserve::try_take`]). So no dirty page lies in
+//!   a reservation.
 //! - **C4** A page is returned whole, as one put stored it, or not at all.
 //! - **C5** After put A, put B of the same key no get returns A, whether B was stored or refused; and
 //!   a miss stays a miss until the next put.
@@ -55,7 +58,9 @@
 //! - Rank 2: a block's gate. A guest enters it by a word of its own seat, is inside one gate at a
 //!   time, and stays for at most one copy. An owner shuts it and looks at every seat; it shuts one
 //!   gate at a time. A put that finds a gate shut goes to another block. An invalidation, or a get
-//!   that takes its page away, waits until the owner has opened the gate.
+//!   that takes its page away, waits until the owner has opened the gate: for the guests inside, and
+//!   for the owner's work on 512 frames. The owner wakes it at the end of its call; it looks by
+//!   itself before that.
 //! - Rank 3: a shard's lock: the order of eviction of its blocks. Guests try it and go to the next;
 //!   only a put that would be refused waits for one.
 //! - Rank 4: a bucket's lock: the index entries of some keys. Held for a few loads and stores.
@@ -92,7 +97,6 @@ mod guest;
 mod index;
 pub mod migrate;
 mod order;
-mod patience;
 mod places;
 mod pool;
 mod put_back;

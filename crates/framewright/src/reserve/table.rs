@@ -3,8 +3,7 @@
 
 use super::area::POOLS_MAX;
 use super::counters::count::INSIDE;
-use super::patience::Patience;
-use crate::platform::Relax;
+use crate::platform::{Patience, Relax};
 use crate::raw::soon_written;
 use crate::sync::{
     AtomicU64,

@@ -2,12 +2,11 @@
 
 use super::area::{RESERVATIONS, Reserve};
 use super::counters::{RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
-use super::patience::Patience;
 use super::places::{Places, first_of, words_of};
 use super::reservations::{Entry, Reservation};
 use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State, VISITED};
 use super::{ReleaseError, ReservationError, TakeError};
-use crate::platform::{Contents, Relax};
+use crate::platform::{Contents, Patience, Relax};
 use crate::sync::Ordering::{Relaxed, SeqCst};
 use crate::units::Run;
 use core::ops::Range;

@@ -7,7 +7,7 @@ use super::purge::sum;
 use super::seat::{Count, Held, Own, SeatWords};
 use super::span::{Bits, Owner};
 use super::{FrameSource, Header, RangeSeat, Space};
-use crate::platform::{Barrier, Map, Relax, Turn, Watched};
+use crate::platform::{Barrier, Map, Relax, Turn, Wakes, Watched};
 use crate::sync::{Lock, Ordering::Relaxed};
 use core::iter;
 
@@ -15,12 +15,13 @@ use core::iter;
 const LOOK_PAGES: u64 = 64;
 
 /// The stop lock, held, with claimed seats; dropping this gives them up.
-pub(super) struct Claims<'s, 'm, P> {
+pub(super) struct Claims<'s, 'm, P: Relax> {
     space: &'s Space<'m, P>,
     _lock: Watched<'s, 'm, P>,
+    _wakes: Wakes<'s, P>,
 }
 
-impl<P> Drop for Claims<'_, '_, P> {
+impl<P: Relax> Drop for Claims<'_, '_, P> {
     fn drop(&mut self) {
         self.space.give_up_claims();
     }
@@ -50,6 +51,7 @@ impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
 
     fn give_up(&self, held: Held<'s, 'm, P>) {
         held.words.turn().give_up();
+        self.space.platform.wake();
     }
 }
 
@@ -63,6 +65,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         Claims {
             space: self,
             _lock: lock,
+            _wakes: Wakes(&self.platform),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Which requests stop all CPUs, how often, and what they come to.
 
 use super::*;
-use crate::platform::{Barrier, Relax};
+use crate::platform::{Barrier, Patience, Relax, Turn};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -308,4 +308,170 @@ fn a_platform_that_panics_while_a_seat_waits_leaves_the_seat_idle() {
     zone.drain();
     zone.verify().unwrap();
     seat.free_part(block, Order::ZERO).unwrap();
+}
+
+/// A platform that counts its wakes. Its first wait ends the claim.
+#[derive(Default)]
+struct Told {
+    claimed: AtomicU64,
+    told: AtomicU64,
+    /// The count when the wait began.
+    told_before_waiting: AtomicU64,
+}
+
+impl Relax for &Told {
+    fn relax(&self, _attempt: u32) {
+        let told = self.told.load(Relaxed);
+        self.told_before_waiting.store(told, Relaxed);
+        self.claimed.store(0, Relaxed);
+    }
+
+    fn wake(&self) {
+        self.told.fetch_add(1, Relaxed);
+    }
+}
+
+impl Barrier for &Told {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {}
+}
+
+#[test]
+fn the_end_of_a_stop_is_told_once_and_the_frequent_side_wakes_no_cpu() {
+    let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(2);
+    let mut memory = memory(&layout);
+    let platform = Told::default();
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, &platform).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let told = || platform.told.load(Relaxed);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    let before = told();
+    for order in [0, 4, 9].map(order) {
+        let block = seat.alloc(order, Movable).unwrap();
+        seat.free(block, order).unwrap();
+    }
+    assert_eq!(told(), before);
+    zone.drain();
+    assert_eq!(told(), before + 1);
+    let taken = take_all(&mut seat);
+    assert_eq!(
+        told(),
+        before + 2,
+        "the last one failed, and had stopped all"
+    );
+    seat.alloc(Order::ZERO, Movable).unwrap_err();
+    assert_eq!(told(), before + 2, "it did not stop again");
+    assert_eq!(taken.len(), 1024);
+}
+
+#[test]
+fn an_owner_that_leaves_its_seat_to_a_claimer_wakes_it_before_it_waits() {
+    let platform = Told::default();
+    let busy = AtomicU64::new(0);
+    let turn = Turn::new(&busy, &platform.claimed);
+    assert!(turn.try_enter::<&Told>());
+    turn.wait_if_claimed(&&platform);
+    turn.exit();
+    assert_eq!(platform.told.load(Relaxed), 0);
+    turn.claim();
+    assert!(!turn.try_enter::<&Told>());
+    turn.wait_if_claimed(&&platform);
+    assert_eq!(platform.told_before_waiting.load(Relaxed), 1);
+    turn.exit();
+}
+
+/// A platform that counts how often a CPU waits a moment.
+#[derive(Default)]
+struct Moments(AtomicU64);
+
+impl Relax for &Moments {
+    fn relax(&self, _attempt: u32) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+impl Barrier for &Moments {
+    const ASYMMETRIC: bool = false;
+
+    fn barrier_all(&self) {}
+}
+
+#[test]
+fn a_stop_with_a_bound_ends_at_it_and_leaves_no_claim() {
+    let layout = ZoneLayout::new(Frame(0), 1024).with_cpus(2);
+    let mut memory = memory(&layout);
+    let moments = Moments::default();
+    let zone = Zone::new(&layout, &Config::default(), &mut memory, &moments).unwrap();
+    zone.add(whole(&layout)).unwrap();
+    let mut seat = zone.seat(CpuId(1)).unwrap();
+    for rounds in [0, 1, 9] {
+        let within = |work: fn(&Zone<'_, &Moments>, &mut Patience) -> bool| {
+            let before = moments.0.load(Relaxed);
+            let stopped = work(&zone, &mut Patience::Rounds(rounds));
+            (stopped, moments.0.load(Relaxed) - before)
+        };
+        let stop = |zone: &Zone<'_, &Moments>, patience: &mut Patience| {
+            zone.stop_within(patience).is_some()
+        };
+        let set_apart = |zone: &Zone<'_, &Moments>, patience: &mut Patience| {
+            zone.set_apart_within(0..1, patience).is_some()
+        };
+        let given_up = (false, u64::from(rounds));
+        seat.enter();
+        assert_eq!(within(stop), given_up, "a CPU stays in its seat");
+        assert_eq!(within(set_apart), given_up);
+        seat.exit();
+        assert!(seat.try_enter(), "the claim has ended");
+        seat.exit();
+        let stopped = zone.stop();
+        assert_eq!(within(stop), given_up, "another CPU stops all");
+        drop(stopped);
+        assert_eq!(within(stop), (true, 0));
+        assert_eq!(within(set_apart), (true, 0));
+        let frame = seat.alloc(Order::ZERO, Movable).unwrap();
+        seat.free(frame, Order::ZERO).unwrap();
+        zone.verify().unwrap();
+    }
+}
+
+#[test]
+fn f8_a_request_with_a_bound_is_served_or_fails_exactly_or_says_that_it_would_wait() {
+    for rounds in [0, 1, 9] {
+        let layout = ZoneLayout::new(Frame(0), 2048).with_cpus(2);
+        let mut memory = memory(&layout);
+        let moments = Moments::default();
+        let zone = Zone::new(&layout, &Config::default(), &mut memory, &moments).unwrap();
+        zone.add(whole(&layout)).unwrap();
+        let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+        let [one, other] = &mut seats;
+        let would_wait = Err(BoundedError::WouldWait);
+        // What is left lies in the other CPU's cache.
+        other.alloc(Order::ZERO, Movable).unwrap();
+        while one.try_alloc(Order::ZERO, Movable).is_some() {}
+        let before = moments.0.load(Relaxed);
+        // A CPU that stays in its seat cannot be stopped.
+        other.enter();
+        assert_eq!(one.alloc_within(Order::ZERO, Movable, rounds), would_wait);
+        other.exit();
+        // And a CPU that is stopped goes on without a block.
+        let stopped = zone.stop();
+        assert_eq!(one.alloc_within(Order::ZERO, Movable, rounds), would_wait);
+        drop(stopped);
+        let waited = moments.0.load(Relaxed) - before;
+        assert_eq!(waited, 2 * u64::from(rounds));
+        assert_eq!(
+            zone.stats().exhausted[0],
+            0,
+            "it is not known to have failed"
+        );
+        // With no CPU in the way, it gets the block.
+        one.alloc_within(Order::ZERO, Movable, rounds).unwrap();
+        take_all(one);
+        let failures = zone.stats().exhausted[0];
+        let exhausted = Err(BoundedError::Alloc(AllocError::Exhausted));
+        assert_eq!(one.alloc_within(Order::ZERO, Movable, rounds), exhausted);
+        assert_eq!(zone.stats().exhausted[0], failures + 1);
+        zone.verify().unwrap();
+    }
 }

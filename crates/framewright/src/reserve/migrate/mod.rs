@@ -39,7 +39,10 @@
 //!   microseconds. No client is called under it.
 //!
 //! Owners of different pageblocks work side by side. An owner that finds its pageblock set apart by
-//! another goes elsewhere, or waits if there is no other place.
+//! another goes elsewhere, or waits if there is no other place: as long as the other's contents move, or
+//! until it has looked 16,384 times. [`try_take`](MigrateArea::try_take) bounds that wait, the wait for the
+//! turn, and the stop with which its own work begins. It does not bound its clients' work, nor the stop
+//! with which that ends.
 //!
 //! # Sources
 //! mm/cma.c and `alloc_contig_range` of Linux 3.17 to 6.12: what they do, and in which order. How the
@@ -55,7 +58,7 @@ mod tests;
 pub use owner::Migrating;
 
 use crate::frame::RangeError;
-use crate::platform::{Barrier, Relax};
+use crate::platform::{Awaited, Barrier, Patience, Relax};
 use crate::policy::{ConfigError, ContigConfig, Label};
 use crate::raw::atomic_words;
 use crate::reclaim::Reclaim;
@@ -198,13 +201,22 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
     }
 
     fn lock_claims(&self) -> LockGuard<'r> {
-        let zone = self.reclaim.zone();
-        Lock::new(&self.own[CLAIMS_LOCK]).lock(|attempt| zone.relax(attempt))
+        let platform = self.reclaim.zone().platform();
+        Lock::new(&self.own[CLAIMS_LOCK]).lock(|attempt| platform.relax(attempt))
     }
 
-    fn lock_turn(&self) -> LockGuard<'r> {
-        let zone = self.reclaim.zone();
-        Lock::new(&self.own[TURN]).lock(|attempt| zone.relax(attempt))
+    /// The same, but gives up if the lock's holder keeps it for longer than `patience` lasts.
+    fn try_lock_claims(&self, patience: &mut Patience) -> Option<LockGuard<'r>> {
+        let platform = self.reclaim.zone().platform();
+        let (claims, _) = patience.lock(Lock::new(&self.own[CLAIMS_LOCK]), platform)?;
+        Some(claims)
+    }
+
+    /// The turn, unless another owner keeps it for longer than `patience` lasts.
+    fn try_lock_turn(&self, patience: &mut Patience) -> Option<Awaited<'_, 'r, P>> {
+        let platform = self.reclaim.zone().platform();
+        let (turn, _) = patience.lock(Lock::new(&self.own[TURN]), platform)?;
+        Some(Awaited::new(turn, platform))
     }
 }
 

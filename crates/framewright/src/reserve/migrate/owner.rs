@@ -2,7 +2,7 @@
 
 use super::{AT_WORK, Bits, MigrateArea, RESERVATIONS};
 use crate::frame::{RangeError, Seat};
-use crate::platform::{Barrier, Relax};
+use crate::platform::{Barrier, Patience, Relax};
 use crate::policy::Place;
 use crate::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
 use crate::reserve::places::{Places, words_of};
@@ -71,6 +71,11 @@ impl<P: Relax + Barrier> Contiguous for Migrating<'_, '_, '_, '_, P> {
 
     fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError> {
         self.area.take(self.seat, reservation, &self.clients)
+    }
+
+    fn try_take(&mut self, reservation: Reservation, rounds: u32) -> Result<Run, ContigError> {
+        self.area
+            .try_take(self.seat, reservation, &self.clients, rounds)
     }
 
     fn unreserve(&mut self, reservation: Reservation) -> Result<(), ContigError> {
@@ -270,6 +275,9 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     /// Takes a reservation, as [`alloc_contig`](Self::alloc_contig) takes a run, but at one place.
     /// A reservation keeps other owners away; it does not remove pinned contents.
     ///
+    /// Waits for another owner that empties the same pageblocks, or has the turn, as long as contents
+    /// move for it, and until all CPUs have left their seats: see [`try_take`](Self::try_take).
+    ///
     /// # Errors
     /// If it is taken already, there is no such reservation, or something is in the way. Nothing is
     /// claimed or isolated then.
@@ -282,9 +290,43 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         reservation: Reservation,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> Result<Run, ContigError> {
+        self.take_within(seat, reservation, clients, &mut Patience::Endless)
+    }
+
+    /// The same, but waits for other owners, and until each CPU has left its seat, for at most `rounds`
+    /// calls of [`Relax::relax`] in all, until the pageblocks are set apart. 0 means that it does not wait.
+    ///
+    /// From then on it goes on as [`take`](Self::take) does: contents move for as long as clients take, as
+    /// often as the [configuration](crate::policy::ContigConfig) says. To open the pageblocks it stops all
+    /// CPUs once more, without a bound, because no pageblock may stay apart.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take); [`ContigError::WouldWait`] if the bound was too short. Then nothing has been set
+    /// apart, moved or dropped, and the reservation is as it was.
+    ///
+    /// # Panics
+    /// If `seat` is in another zone.
+    pub fn try_take(
+        &self,
+        seat: &mut Seat<'z, 'm, P>,
+        reservation: Reservation,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        rounds: u32,
+    ) -> Result<Run, ContigError> {
+        self.take_within(seat, reservation, clients, &mut Patience::Rounds(rounds))
+    }
+
+    fn take_within(
+        &self,
+        seat: &mut Seat<'z, 'm, P>,
+        reservation: Reservation,
+        clients: &Clients<'_, Seat<'z, 'm, P>>,
+        patience: &mut Patience,
+    ) -> Result<Run, ContigError> {
         self.assert_zone(seat);
         let claim = {
-            let _claims = self.lock_claims();
+            let claims = self.try_lock_claims(patience);
+            let _claims = claims.ok_or(ContigError::WouldWait)?;
             let entry = self.reservations.get(reservation);
             let entry = entry.ok_or(ContigError::Unknown)?;
             let run = entry.run();
@@ -298,13 +340,16 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         let run = self.run_of_ids(&claim.ids);
         let mut looks = 0;
         let result = loop {
-            match self.take_at(seat, &claim, clients) {
-                Err(EvacuateError::Range(RangeError::Isolation(_))) if looks < LOOKS => {
-                    self.reclaim.zone().relax(looks);
+            match self.take_at(seat, &claim, clients, patience) {
+                None => break Err(ContigError::WouldWait),
+                Some(Err(EvacuateError::Range(RangeError::Isolation(_)))) if looks < LOOKS => {
+                    if !patience.wait(self.reclaim.zone().platform(), looks) {
+                        break Err(ContigError::WouldWait);
+                    }
                     looks += 1;
                 }
-                Err(error) => break Err(why(run, error)),
-                Ok(()) => {
+                Some(Err(error)) => break Err(why(run, error)),
+                Some(Ok(())) => {
                     // The reservation is claimed, so it is not given up meanwhile.
                     if let Some(entry) = self.reservations.get(reservation) {
                         entry.set_taken(true);
@@ -332,16 +377,17 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         while tried < self.config.places_max {
             let Some(claim) = self.claim(places, from) else {
                 if looks < LOOKS && self.is_somebody_emptying(places, &mut last) {
-                    self.reclaim.zone().relax(looks);
+                    self.reclaim.zone().platform().relax(looks);
                     looks += 1;
                     continue;
                 }
                 break;
             };
             let run = self.run_of_ids(&claim.ids);
-            let error = match self.take_at(seat, &claim, clients) {
-                Ok(()) => return Ok(claim.own()),
-                Err(error) => error,
+            let error = match self.take_at(seat, &claim, clients, &mut Patience::Endless) {
+                Some(Ok(())) => return Ok(claim.own()),
+                Some(Err(error)) => error,
+                None => return Err(ContigError::WouldWait),
             };
             if self.config.place == Place::Cheapest
                 && looks < LOOKS
@@ -421,19 +467,29 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         is_being_emptied
     }
 
-    /// Empties the claimed run and takes it.
+    /// Empties the claimed run and takes it. `None` if patience ends before it can begin.
     fn take_at(
         &self,
         seat: &mut Seat<'z, 'm, P>,
         claim: &Claim<'_, '_, 'z, 'm, P>,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
-    ) -> Result<(), EvacuateError> {
-        let _turn = self.config.one_at_a_time.then(|| self.lock_turn());
+        patience: &mut Patience,
+    ) -> Option<Result<(), EvacuateError>> {
+        let _turn = if self.config.one_at_a_time {
+            Some(self.try_lock_turn(patience)?)
+        } else {
+            None
+        };
         let run = self.run_of_ids(&claim.ids);
         let mut effort = RunEffort::default();
-        let taken = self
-            .reclaim
-            .take_run(seat, run, clients, &self.config, &mut effort);
+        let taken = self.reclaim.take_run_within(
+            seat,
+            run,
+            clients,
+            &self.config,
+            &mut effort,
+            patience,
+        )?;
         self.count(&ContigStats {
             isolated_ranges: 1,
             tries: effort.tries,
@@ -443,7 +499,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
             pages_reclaimed: effort.reclaimed,
             ..ContigStats::default()
         });
-        taken
+        Some(taken)
     }
 
     fn count_request(&self, frames: u64, is_served: bool) {

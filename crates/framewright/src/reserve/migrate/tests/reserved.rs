@@ -93,6 +93,45 @@ fn taking_a_reservation_fails_where_something_is_pinned_and_leaves_it_as_it_was(
 }
 
 #[test]
+fn an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_changed() {
+    for config in [ContigConfig::LINUX, ContigConfig::default()] {
+        machine!(zone, area, seat, config);
+        let holder = Holder::default();
+        let camera = area.reserve("camera", 100, 1).unwrap();
+        let kept = area.run_of(camera).unwrap();
+        holder.hold(&zone, FRAMES - 90..FRAMES - 80, Mood::Moves);
+        let before = state(&area, &holder);
+        let migrate: [&dyn Migrate; 1] = [&holder];
+        let would_wait = Err(ContigError::WouldWait);
+        for rounds in [0, 7] {
+            let mut try_take = || area.try_take(&mut seat, camera, &movers(&migrate), rounds);
+            // Another owner empties one of its pageblocks.
+            zone.isolate(run(FRAMES - 64, 64)).unwrap();
+            assert_eq!(try_take(), would_wait);
+            zone.unisolate(run(FRAMES - 64, 64)).unwrap();
+            // It is another owner's turn, where they take turns.
+            if config.one_at_a_time {
+                let turn = area.try_lock_turn(&mut Patience::Endless);
+                assert_eq!(try_take(), would_wait);
+                drop(turn);
+            }
+            let claims = area.lock_claims();
+            assert_eq!(try_take(), would_wait);
+            drop(claims);
+            assert_eq!(state(&area, &holder), before);
+            assert_eq!(holder.calls.get(), 0);
+            assert_sound(&area, &holder);
+        }
+        assert_eq!(area.unreserve(camera), Ok(()), "it is as it was");
+        let camera = area.reserve("camera", 100, 1).unwrap();
+        // No other owner is in the way: the take does not wait, and the contents move.
+        let mut owner = Migrating::new(&area, &mut seat, movers(&migrate));
+        assert_eq!(owner.try_take(camera, 0), Ok(kept));
+        assert_sound(&area, &holder);
+    }
+}
+
+#[test]
 fn reservations_that_cannot_be_placed_say_why() {
     machine!(zone, area, seat, ContigConfig::default());
     let holder = Holder::default();
