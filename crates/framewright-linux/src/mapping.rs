@@ -173,7 +173,7 @@ impl Mapping {
     /// # Panics
     /// If they do not all lie in the mapping.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "exclusiveness is what the caller owes")]
+    #[allow(clippy::mut_from_ref, reason = "the caller owes the exclusiveness")]
     pub(crate) unsafe fn bytes_mut(&self, offset: usize, len_bytes: usize) -> &mut [u8] {
         self.check(offset, len_bytes);
         // SAFETY: inside: checked above. Alignment: any address will do for bytes. Initialised: by

@@ -56,9 +56,9 @@ impl FileCache<'_> {
             let at = u64::from(id);
             let state = slot.state();
             let is_known = stock.contains(&id) == (state == State::Held);
-            check(is_known, "what is held and empty is in the stock", at)?;
+            check(is_known, "a held, empty frame is in the stock", at)?;
             let is_ordered = order.contains(&id) == (state == State::Ready);
-            check(is_ordered, "what is Ready is in the order of eviction", at)?;
+            check(is_ordered, "a Ready frame is in the order of eviction", at)?;
             check(slot.is_idle(), "no thread uses the cache", at)?;
             check(!slot.is_writing(), "L2: nothing is being written", at)?;
             let is_pinned = slot.pins() > 0;

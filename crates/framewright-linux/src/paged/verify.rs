@@ -51,7 +51,7 @@ impl Paged<'_> {
         let rules = [
             (
                 frame.is_some() || state.pins() == 0,
-                "what is pinned has a frame (P3)",
+                "a pinned page has a frame (P3)",
             ),
             (
                 frame.is_none_or(|frame| region.table.page_of(frame) == Some(nth)),
@@ -63,11 +63,11 @@ impl Paged<'_> {
             ),
             (
                 !state.is(SHOWN) || frame.is_some() && !state.is(LEAVING),
-                "what is shown has a frame, and is not leaving (P1)",
+                "a shown page has a frame, and is not leaving (P1)",
             ),
             (
                 !state.is(LEAVING) || state.is(BUSY),
-                "what is leaving is busy",
+                "a leaving page is busy",
             ),
             (
                 if state.is(SHOWN) {

@@ -49,7 +49,8 @@ impl<B> Stored<B> {
     fn elsewhere(&self, frame: Frame) -> &[AtomicU64; FRAME_WORDS] {
         let ordinary = self.ordinary.as_ref();
         let words = ordinary.and_then(|ram| ram.words(frame).ok());
-        words.expect("the reserve, and what its pages are put back into, lie in its RAM")
+        words
+            .expect("the reserve, and the frames into which its pages are put back, lie in its RAM")
     }
 
     /// The RAM.

@@ -228,7 +228,7 @@ impl Ram {
         assert_eq!(
             from.frames(),
             to.frames(),
-            "a copy has the length of what is copied"
+            "a copy has the length of its source"
         );
         for nth in 0..from.frames() {
             let from = self.words(Frame(from.start().0 + nth))?;
@@ -251,7 +251,7 @@ impl Ram {
     /// # Errors
     /// If a frame of the run is not in RAM.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "exclusiveness is what the caller owes")]
+    #[allow(clippy::mut_from_ref, reason = "the caller owes the exclusiveness")]
     pub unsafe fn bytes_mut(&self, run: Run) -> Result<&mut [u8], NotInRam> {
         if run.is_empty() {
             return Ok(&mut []);

@@ -221,7 +221,7 @@ impl SwapDevice for SwapFile {
         // Checked before the call: a caller that finds the flag set later may not have been told of
         // the failure.
         if self.has_failed.load(Relaxed) {
-            let what = "the swap file was not synced: an earlier sync failed, and what was written may be lost";
+            let what = "the swap file was not synced: an earlier sync failed, and earlier writes may be lost";
             return Err(io::Error::other(what));
         }
         let synced = retry(|| rustix::fs::fdatasync(&self.file));

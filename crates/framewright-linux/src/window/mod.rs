@@ -210,7 +210,7 @@ impl Window {
     ///
     /// # Errors
     /// If a page is not in the window, or not mapped.
-    #[allow(clippy::mut_from_ref, reason = "exclusiveness is what the caller owes")]
+    #[allow(clippy::mut_from_ref, reason = "the caller owes the exclusiveness")]
     pub unsafe fn bytes_mut(&self, range: PageRange) -> Result<&mut [u8], AccessError> {
         if range.is_empty() {
             return Ok(&mut []);

@@ -21,7 +21,7 @@ pub const CLAUSES: &[Clause] = &[
         "a put that lacks memory leaves no older version",
         starved,
     ),
-    clause("S3", "the last put is what a get returns", last_put),
+    clause("S3", "a get returns the last put", last_put),
     clause("S3", "a miss stays a miss until the next put", misses),
     clause("S4", "an exclusive get takes its page away", exclusive),
     clause("S4", "in any other pool a page stays", staying),
@@ -61,11 +61,11 @@ pub const CLAUSES: &[Clause] = &[
     ),
     clause(
         "O1",
-        "an owner's run is what he asked for, and no frame is lost",
+        "an owner's run is as requested, and no frame is lost",
         no_frame_lost,
     ),
     clause("O2", "no frame is owned twice", owned_once),
-    clause("O3", "no guest writes what an owner has", no_guest_writes),
+    clause("O3", "no guest writes an owner's frames", no_guest_writes),
     clause(
         "O4",
         "a pool that fills the area does not keep another one out",
@@ -386,7 +386,7 @@ fn no_frame_lost(house: &mut dyn House) -> Checked {
             return Ok(());
         };
         let Some(run) = run else {
-            return broken("half of the area, with clean pages, is not to be had");
+            return broken("an owner cannot have half of the area, although its pages are clean");
         };
         let others = take_all(house);
         if (run.frames(), run.frames() + others.len() as u64) != (frames / 2, frames) {
@@ -427,7 +427,7 @@ fn no_guest_writes(house: &mut dyn House) -> Checked {
     }
     let _ = house.store().put(key(pool, 0, 0), &page(1));
     let Some(Outcome::Taken(Some(run))) = house.outcome() else {
-        return broken("the area is not to be had beside a put");
+        return broken("an owner cannot have the area beside a put");
     };
     let _ = house.store().put(key(pool, 0, 1), &page(2));
     if !house.is_filled(run, POISON) {

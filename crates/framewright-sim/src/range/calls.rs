@@ -180,7 +180,7 @@ impl Area {
                 paging.write(cpu, page, expected);
                 if paging.contents(own) != expected {
                     return Err(format!(
-                        "what was written to {page} of {self:?} is not in {own}"
+                        "the bytes written to {page} of {self:?} are not in {own}"
                     ));
                 }
             }

@@ -251,7 +251,7 @@ impl Model {
                     .frames
                     .could_hand_out(in_whole, made, Mobility::Movable)
             {
-                return differ!("{of:?} breaks a free block of {made}, which is what is wanted");
+                return differ!("{of:?} breaks a free block of {made}, which is the wanted order");
             }
         }
         self.batch = moves.to_vec();

@@ -285,7 +285,7 @@ impl Pair<'_, '_, '_> {
             }
         });
         if let Some(at) = wrong {
-            return differ!("{at:?} is written, and is not what is to be written");
+            return differ!("{at:?} is written, and is not the page to be written");
         }
         let dead: u64 = self.dead.iter().sum();
         if !again && (cleaned.written, cleaned.failed) != (written, calls - written)

@@ -535,7 +535,7 @@ impl<P> Held<'_, '_, P> {
                 debug_assert_eq!(
                     old.class(),
                     self.class(label),
-                    "what a class depends on is equal"
+                    "the inputs of its class are equal"
                 );
                 old.class()
             } else {

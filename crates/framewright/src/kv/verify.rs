@@ -193,7 +193,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
             check("K2: a slot is in one bitmap", at, free & remote == 0)?;
         }
         let sent = slab.pending().load(Relaxed) != 0 || !slab.has_remote();
-        check("K4: what others freed is on its way", at, sent)?;
+        check("K4: frees of other CPUs are on their way", at, sent)?;
         self.check_state(number, header)?;
         Ok(1)
     }

@@ -105,7 +105,7 @@ impl fmt::Display for TakeError {
                 f.write_str("a run has at least one frame and a power of two as alignment")
             }
             Self::NoRoom => f.write_str(
-                "no run of that length and alignment is left beside reservations and what is owned",
+                "no run of that length and alignment is left beside reservations and owned frames",
             ),
             Self::NoMemory(frame) => {
                 write!(f, "no ordinary memory for the page in frame {frame}")

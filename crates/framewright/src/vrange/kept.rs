@@ -170,7 +170,7 @@ impl<'m> Kept<'m> {
     #[inline(always)]
     fn next(self, at: u32) -> Option<u32> {
         let header = self.table.header(at)?;
-        debug_assert!(header.state() == AreaState::Kept, "what is listed is kept");
+        debug_assert!(header.state() == AreaState::Kept, "a listed area is kept");
         header.next()
     }
 

@@ -195,7 +195,10 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         let number = self.choose(pages, align, choice)?;
         self.make_current(number);
         let at = self.take_current(pages, align);
-        debug_assert!(at.is_some(), "a span that is chosen has what it is for");
+        debug_assert!(
+            at.is_some(),
+            "a chosen span has the pages for which it was chosen"
+        );
         at
     }
 

@@ -280,7 +280,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                     break;
                 }
                 let given = held.guard.give(at, pages);
-                debug_assert!(given.is_ok(), "{given:?}: what is given was taken");
+                debug_assert!(given.is_ok(), "{given:?}: a range given back was taken");
                 merges += 1;
                 next = pieces.next();
             }

@@ -468,7 +468,7 @@ fn a_sync_ends_though_somebody_appends_in_front_of_it() {
         });
         cache.sync(file).unwrap();
     });
-    assert_eq!(memory.writes.calls(), 1, "what was dirty when it began");
+    assert_eq!(memory.writes.calls(), 1, "the pages dirty when it began");
     assert_eq!(memory.bytes().len(), FRAME_BYTES);
     cache.sync(&file).unwrap();
     assert_eq!(*memory.bytes(), patterns(2));

@@ -349,7 +349,7 @@ impl<'z, 'm> Pair<'z, 'm> {
             }
             match error {
                 Some(error) => self.judge(order, mobility, Err(error))?,
-                None => return differ!("a bulk ended early although a block could be had"),
+                None => return differ!("a bulk ended early although a block was free"),
             }
         }
         Ok(())
@@ -400,7 +400,7 @@ impl<'z, 'm> Pair<'z, 'm> {
         self.agree(got, covering.is_some())?;
         for (at, order) in covering.into_iter().flatten() {
             let freed = self.model.free(at, order);
-            debug_assert!(freed.is_ok(), "what covers a run is allocated");
+            debug_assert!(freed.is_ok(), "the blocks over a run are allocated");
             self.expected.pgfree += order.frames();
         }
         Ok(())

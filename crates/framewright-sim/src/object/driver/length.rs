@@ -97,7 +97,7 @@ impl Pair<'_, '_> {
             && request.align_bytes.is_power_of_two()
             && object.addr.0.is_multiple_of(request.align_bytes);
         if fits && is_sound {
-            return differ!("{object:?} did not become what fits it, {request:?}: {error}");
+            return differ!("{object:?} did not shrink or grow to {request:?}: {error}");
         }
         Ok(())
     }

@@ -373,7 +373,10 @@ impl<'s, 'm> Pair<'s, 'm> {
     fn free(&mut self, cpu: u16, page: Page, kind: AreaKind, pages: u64) -> Result<(), Difference> {
         let must = self.model.must_free(page, kind, pages);
         if must.is_ok() {
-            let area = *self.model.covering(page).expect("what can be freed lives");
+            let area = *self
+                .model
+                .covering(page)
+                .expect("a page that can be freed is in a live area");
             for nth in [0, self.random.below(area.pages), area.pages - 1] {
                 self.touch(cpu, &area, nth)?;
             }

@@ -423,7 +423,7 @@ fn what_does_not_hold_is_named() {
     broken("K4: a slab is where its free slots belong");
     full.free(0).store(0, Relaxed);
     full.remote(0).store(1, Relaxed);
-    broken("K4: what others freed is on its way");
+    broken("K4: frees of other CPUs are on their way");
     full.remote(0).store(0, Relaxed);
 
     let header = full.header();

@@ -468,7 +468,7 @@ fn movable_contents_may_lie_in_contiguous_areas_and_leave_them() {
     assert_eq!(
         got,
         Compaction::Skipped,
-        "what is lent is not for everybody"
+        "lent frames do not serve every request"
     );
     let got = reclaim.compact(&mut seat, order(6), Movable, Direct, &[&holder]);
     assert_eq!(got, Compaction::Captured(Frame(0)));

@@ -115,7 +115,7 @@ fn what_is_clean_is_dropped_and_the_rest_moves() {
         let stats = area.stats();
         assert_eq!((stats.pages_discarded, stats.pages_migrated), (50, 50));
         assert_eq!(holder.dropped.borrow().len(), 50);
-        assert_eq!(holder.offered.get(), 50, "what was dropped is not offered");
+        assert_eq!(holder.offered.get(), 50, "dropped contents are not offered");
         assert_sound(&area, &holder);
     }
     let keeps = ContigConfig {
