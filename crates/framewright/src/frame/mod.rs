@@ -37,7 +37,6 @@
 //! - **F5** The index holds exactly the unlocked pageblocks that are not isolated, each in the rows
 //!   of its class and the orders of its maximal free blocks.
 //! - **F6** Free frames are present frames less what the seats took, plus what they gave.
-//! - **F6** Free frames are present frames less what the seats took, plus what they gave.
 //! - **F7** No block was found in a state that only a racing double free explains. The users must
 //!   keep this one. Where two CPUs free one block at the same moment, the zone counts that when it
 //!   finds it, and loses the block rather than hand it out twice. One race it does not find: a CPU

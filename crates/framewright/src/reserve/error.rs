@@ -145,7 +145,7 @@ pub enum Refused {
     Overtaken,
     /// The index has no room for the key beside pages that may not be dropped.
     IndexFull,
-    /// As many pages of the pool as may be dirty are: clean some first.
+    /// The pool has as many dirty pages as it may: clean some first.
     DirtyFull,
 }
 

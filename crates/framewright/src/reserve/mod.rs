@@ -25,13 +25,13 @@
 //! - **C1** Every frame is in exactly one state, and "in transit" (Filling, Loading, Writing) is one.
 //! - **C2** A run is owned by one owner: no frame of it is handed out again before its release.
 //! - **C3** A take of a reservation fails only if it is taken already. No guest can prevent it, and
-//!   it waits for no I/O and no pin. It waits for calls of other owners that came first, and at the gate
-//!   of each 512 frames for the guests inside, at most one on each CPU, and for an owner that puts a page
-//!   back there: for one copy and a few stores under a bucket's lock each. Guests that come later are
-//!   not let in. That is the time of a copy for each CPU and gate where guests are not preempted inside a
-//!   call, and else also the time that such a guest, or the holder of such a lock, is off its CPU.
-//!   An owner that cannot wait for that sets a bound ([`Reserve::try_take`]). So no dirty page lies in
-//!   a reservation.
+//!   it waits for no I/O and no pin, because no dirty page lies in a reservation. It waits for calls
+//!   of other owners that came first. At the gate of each 512 frames it also waits for the guests
+//!   inside, at most one on each CPU, and for an owner that puts a page back there: for one copy and
+//!   a few stores under a bucket's lock each. Guests that come later are not let in. If no guest is
+//!   preempted inside a call, that is the time of a copy for each CPU and gate; else the time that
+//!   such a guest, or the holder of such a lock, is off its CPU comes on top. An owner that cannot
+//!   wait so long sets a bound ([`Reserve::try_take`]).
 //! - **C4** A page is returned whole, as one put stored it, or not at all.
 //! - **C5** After put A, put B of the same key no get returns A, whether B was stored or refused; and
 //!   a miss stays a miss until the next put.
