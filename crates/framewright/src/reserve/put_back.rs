@@ -131,8 +131,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             })
     }
 
-    /// Gives `supply` the ordinary frames whose pages were got away, written or invalidated.
-    /// Returns how many.
+    /// Gives `supply` the ordinary frames that no longer hold a page: a get took it away, or it was
+    /// written or invalidated. Returns how many.
     ///
     /// These include the frames of pages that are invalid by their pool's generation. Time: a few
     /// ns for each 64 pages that [may be](super::ReserveLayout::ordinary) in ordinary frames, and
