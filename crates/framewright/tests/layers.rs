@@ -11,14 +11,15 @@ const LAYERS: &[(&str, u8)] = &[
     ("stats", 1),
     ("raw", 2),
     ("platform", 2),
-    ("slots", 3),
-    ("policy", 4),
-    ("frame", 5),
-    ("vrange", 6),
-    ("reclaim", 7),
-    ("kv", 7),
-    ("reserve", 8),
-    ("engine", 9),
+    ("seats", 3),
+    ("slots", 4),
+    ("policy", 5),
+    ("frame", 6),
+    ("vrange", 7),
+    ("reclaim", 8),
+    ("kv", 8),
+    ("reserve", 9),
+    ("engine", 10),
 ];
 
 /// Folders, from the workspace root, in which `unsafe` may stand.

@@ -367,7 +367,7 @@ impl<P: Relax + Barrier> Drop for Beyond<'_, '_, P> {
 
 impl<'z, 'm, P: Relax + Barrier> Stopped<'z, 'm, P> {
     fn set_apart(self, ids: Range<usize>) -> Result<Apart<'z, 'm, P>, NotApart> {
-        let zone = self.zone;
+        let zone = self.set;
         for id in ids.clone() {
             let meta = zone.meta(id);
             if meta.is_isolated() || zone.is_apart(id) {
@@ -399,7 +399,7 @@ impl<'m, P: Relax> Stopped<'_, 'm, P> {
 
     /// Gives back the cached blocks at `offsets`.
     fn drain_from(&self, offsets: &Range<usize>) {
-        let zone = self.zone;
+        let zone = self.set;
         if !offsets.clone().any(|offset| zone.tag(offset).is_cached()) {
             return;
         }
@@ -410,7 +410,7 @@ impl<'m, P: Relax> Stopped<'_, 'm, P> {
 
     /// Takes `wanted` from the isolated pageblock `id`, at `slot`, where it is free.
     fn take_apart(&self, seat: SeatWords<'m>, id: usize, slot: usize, wanted: Wanted) {
-        let zone = self.zone;
+        let zone = self.set;
         let part = wanted.order.min(zone.pageblock_order());
         let mut held = self.hold(id);
         let label = held.meta().label();

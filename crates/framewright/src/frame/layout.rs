@@ -4,7 +4,7 @@ use super::seat::SEAT_WORDS;
 use super::tag::SEATS_MAX;
 use crate::policy::Classes;
 use crate::raw::Halves;
-use crate::slots::Slots;
+use crate::slots;
 use crate::units::{Frame, Order};
 
 /// The place and the shape of a zone. It determines the size of the metadata.
@@ -115,7 +115,7 @@ impl Map {
             return Err(SetupError::TooManyFrames(span));
         }
         let blocks = (span >> order.get()) as usize;
-        let words_per_block = Slots::words_needed(order.frames() as usize);
+        let words_per_block = slots::words_needed(order.frames() as usize);
         let index = Shape::new(order.index() + 1, Classes::new(order).count(), blocks);
         let mut map = Self {
             start: layout.start,

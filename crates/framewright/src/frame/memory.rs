@@ -255,7 +255,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     /// Gives all cached blocks back to their pageblocks. Stops all CPUs.
     pub fn drain(&self) {
-        self.at_rest(|stopped| stopped.zone.nobodys_seat().count(counter::DRAINS, 1));
+        self.at_rest(|stopped| stopped.set.nobodys_seat().count(counter::DRAINS, 1));
     }
 
     /// Pins the pageblock of `frame`: it cannot be emptied until as many [`unpin`](Self::unpin)s,

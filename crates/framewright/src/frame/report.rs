@@ -7,7 +7,7 @@ use super::stock::WORD_FRAMES;
 use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
 use crate::policy::{BlockFacts, Label, Level, Watermarks};
-use crate::slots::Slots;
+use crate::slots;
 use crate::stats::FrameStats;
 use crate::sync::{
     AtomicU64,
@@ -72,7 +72,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                 continue;
             }
             let mut runs = [0; 11];
-            Slots::new(self.bitmap(id)).count_runs(&mut runs);
+            slots::count_runs(self.bitmap(id), &mut runs);
             for (sum, runs) in of_label.iter_mut().zip(runs) {
                 *sum += u64::from(runs);
             }

@@ -2,16 +2,12 @@ use super::slow::Resort;
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{AllocError, BoundedError, FreeError};
-use crate::platform::{Barrier, Patience, Relax, Turn};
+use crate::platform::{Barrier, Patience, Relax};
 use crate::policy::End;
 use crate::raw::Halves;
-use crate::sync::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::seats::{Taken, Turn};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order};
-use core::cell::Cell;
-use core::marker::PhantomData;
 
 /// Orders 0 to 4 are cached.
 pub(crate) const CACHED_ORDERS: usize = 5;
@@ -22,8 +18,8 @@ pub(super) const CACHES: usize = 3 * CACHED_ORDERS;
 /// Keeps a cache's number inside the tables by cache, for the compiler to see.
 const NUMBER: usize = 15;
 
-// The words of a seat. The owner's, and those that others write, are on different cache lines.
-const BUSY: usize = 0;
+// The words of a seat, beside those of [`Turn`] and [`Taken`]: the owner's, and those that others write, from
+// `OTHERS` on, are on different cache lines.
 /// The pageblock that the CPU works in for movable requests, plus one.
 const CURRENT: usize = 1;
 /// Where it looks for entirely free pageblocks: see `away`; 0: from the end.
@@ -34,8 +30,7 @@ const STOCK: usize = 3;
 const STOCK_LIMIT: usize = STOCK + Mobility::ALL.len();
 /// What the limits were set by when they were last looked at.
 const BASIS: usize = STOCK_LIMIT + 1;
-const CLAIMED: usize = 8;
-const TAKEN: usize = 9;
+const OTHERS: usize = 8;
 /// Whether there are pageblocks that not every request may be served from. Only changed with all
 /// CPUs stopped; then the short way of frees is closed.
 const KEPT: usize = 10;
@@ -96,7 +91,7 @@ const _: () = {
     const LAST: usize = CACHED_ORDERS - 1;
     assert!(entries_start(0, LAST) + 3 * (CACHE_MAX >> LAST) < SEAT_WORDS);
     assert!(CACHES <= NUMBER + 1 && CACHE_MAX < ENTRIES);
-    assert!(SEAT_WORDS.is_power_of_two() && BASIS < CLAIMED);
+    assert!(SEAT_WORDS.is_power_of_two() && BASIS < OTHERS);
 };
 
 /// The number of the cache for that mobility and order.
@@ -138,7 +133,7 @@ impl<'m> SeatWords<'m> {
 
     #[inline(always)]
     pub(super) fn turn(self) -> Turn<'m> {
-        Turn::new(&self.words[BUSY], &self.words[CLAIMED])
+        Turn::of(self.words)
     }
 
     #[inline(always)]
@@ -433,29 +428,19 @@ pub struct Seat<'z, 'm, P> {
     origin: u64,
     /// What turns the tag of a live block into that of one in this seat's cache, and back.
     turn: u16,
-    not_sync: PhantomData<Cell<()>>,
-}
-
-impl<P> Drop for Seat<'_, '_, P> {
-    fn drop(&mut self) {
-        // Release: the next one to take the seat sees the caches.
-        self.words.words[TAKEN].store(0, Release);
-    }
+    _taken: Taken<'m>,
 }
 
 impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     pub(super) fn take(zone: &'z Zone<'m, P>, cpu: CpuId) -> Option<Self> {
         let words = SeatWords::new(zone.seats, cpu.index());
-        // Acquire pairs with the Release in `drop`.
-        let taken = words.words[TAKEN].swap(1, Acquire);
-        // Not `then_some`: a seat that was made is given back when it is dropped.
-        (taken == 0).then(|| Self {
+        Taken::take(words.words).map(|taken| Self {
             zone,
             words,
             tags: zone.tags,
             origin: zone.map.origin,
             turn: Tag::turn(words.number),
-            not_sync: PhantomData,
+            _taken: taken,
         })
     }
 

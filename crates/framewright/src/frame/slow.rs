@@ -6,9 +6,10 @@ use super::search::{Batch, Wanted};
 use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, cache_bit, counter};
 use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
-use super::zone::Zone;
+use super::zone::{Zone, kind};
 use super::{AllocError, BoundedError, FreeError};
 use crate::platform::{Barrier, Patience, Relax};
+use crate::seats::{Ask, SeatSet};
 use crate::slots::run_mask;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Mobility, Order};
@@ -123,23 +124,18 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     ) -> Result<Frame, BoundedError> {
         self.check(order, mobility)?;
         let zone = self.zone;
-        let begin = zone.memo().last();
-        if zone.is_in_vain(order, mobility) {
-            return Err(zone.why_none(order, mobility).into());
-        }
-        let lock = zone.lock_stops_within(patience);
-        let lock = lock.ok_or(BoundedError::WouldWait)?;
-        if zone.memo().last() != begin {
-            // All CPUs stood still for another CPU after this request began.
-            if lock.was_in_vain_since(begin, order, mobility) {
-                drop(lock);
-                return Err(zone.why_none(order, mobility).into());
+        let ask = zone.ask_within(kind(order, mobility), patience);
+        let lock = match ask.ok_or(BoundedError::WouldWait)? {
+            Ask::Vain => return Err(zone.why_none(order, mobility).into()),
+            Ask::Meanwhile(lock) => {
+                if let Some(frame) = self.try_alloc(order, mobility) {
+                    return Ok(frame);
+                }
+                lock
             }
-            if let Some(frame) = self.try_alloc(order, mobility) {
-                return Ok(frame);
-            }
-        }
-        let stopped = lock.stop_within(patience);
+            Ask::Alone(lock) => lock,
+        };
+        let Ok(stopped) = lock.stop_within(patience);
         let stopped = stopped.ok_or(BoundedError::WouldWait)?;
         self.words.count(counter::DRAINS, 1);
         stopped.drain();

@@ -6,7 +6,7 @@ use super::tag::Tag;
 use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
 use crate::policy::{BlockFacts, Label, ZoneFacts};
-use crate::slots::Slots;
+use crate::slots;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
 
@@ -154,7 +154,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         };
         for id in 0..self.map.blocks {
             let mut runs = [0; 11];
-            Slots::new(self.bitmap(id)).count_runs(&mut runs);
+            slots::count_runs(self.bitmap(id), &mut runs);
             let large = runs.iter().enumerate().skip(3);
             sum.free_large += large.map(|(o, &runs)| u64::from(runs) << o).sum::<u64>();
             sum.blocks_of_order_2 += u64::from(runs[2]);
@@ -185,7 +185,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         let bitmap = self.bitmap(id);
         let mut facts = BlockFacts {
             label: self.meta(id).label(),
-            free: Slots::new(bitmap).free_slots(),
+            free: slots::free_slots(bitmap),
             by_mobility: [0; 3],
             absent: 0,
         };
@@ -215,7 +215,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Whether the pageblock is in exactly the rows that its bitmap requires.
     fn is_indexed_exactly(&self, id: usize) -> bool {
         let mut runs = [0; 11];
-        Slots::new(self.bitmap(id)).count_runs(&mut runs);
+        slots::count_runs(self.bitmap(id), &mut runs);
         let facts = self.facts(id);
         let classes = self.policy.classes();
         let class = classes.number(self.policy.class(&facts));

@@ -4,15 +4,16 @@ use super::seat::{Seat, SeatWords};
 use super::tag::Tag;
 use super::whole::Whole;
 use super::{SeatError, SetupError, ZoneLayout};
-use crate::platform::{
-    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Patience, Relax, Standstill, StopMemo, Turn,
-    Wakes, Watched, read_account,
-};
+use crate::platform::{Barrier, Clock, Patience, Relax};
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Halves, atomic_words};
+use crate::seats::{
+    self, ACCOUNT_WORDS, Account, Accounts, SeatSet, StopMemo, StopWords, Turn, read_account,
+};
 use crate::stats::LockStats;
-use crate::sync::{AtomicU64, Lock, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order};
+use core::convert::Infallible;
 
 // The zone's own words.
 /// Rank 1: the stop lock, held by the CPU that stops all others.
@@ -41,7 +42,7 @@ const _: () = {
 };
 
 /// The kind of a request, for the memo of stops.
-const fn kind(order: Order, mobility: Mobility) -> usize {
+pub(super) const fn kind(order: Order, mobility: Mobility) -> usize {
     2 * order.index() + mobility.is_movable() as usize
 }
 
@@ -172,41 +173,16 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         work(&stopped)
     }
 
-    /// Stops all CPUs: each finishes what it is doing in its seat and then waits.
+    /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in no seat.
     pub(super) fn stop(&self) -> Stopped<'_, 'm, P> {
-        self.lock_stops().stop()
-    }
-
-    /// The stop lock: no other CPU stops all CPUs meanwhile. The caller is in no seat.
-    pub(super) fn lock_stops(&self) -> StopLock<'_, 'm, P> {
-        let lock = Lock::new(&self.words[STOP_LOCK]);
-        let lock = self
-            .accounts
-            .lock(lock, &self.platform, self.stop_account());
-        StopLock {
-            zone: self,
-            lock,
-            wakes: Wakes(&self.platform),
-        }
+        let Ok(stopped) = self.lock_stops().stop();
+        stopped
     }
 
     /// Stops all CPUs, but gives up if that takes longer than `patience` lasts.
     pub(super) fn stop_within(&self, patience: &mut Patience) -> Option<Stopped<'_, 'm, P>> {
-        self.lock_stops_within(patience)?.stop_within(patience)
-    }
-
-    /// The stop lock, unless its holder keeps it for longer than `patience` lasts.
-    pub(super) fn lock_stops_within(&self, patience: &mut Patience) -> Option<StopLock<'_, 'm, P>> {
-        let lock = Lock::new(&self.words[STOP_LOCK]);
-        let (guard, waited) = patience.lock(lock, &self.platform)?;
-        let lock = self
-            .accounts
-            .watch(&self.platform, self.stop_account(), waited, guard);
-        Some(StopLock {
-            zone: self,
-            lock,
-            wakes: Wakes(&self.platform),
-        })
+        let Ok(stopped) = self.lock_stops_within(patience)?.stop_within(patience);
+        stopped
     }
 
     /// Whether a request of `order` that would fail may stop all CPUs without having been told to
@@ -217,28 +193,48 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     }
 }
 
-impl<'m, P> Zone<'m, P> {
-    pub(super) fn memo(&self) -> StopMemo<'m> {
-        StopMemo::new(&self.words[MEMO..])
+impl<'m, P: Relax> SeatSet<'m> for Zone<'m, P> {
+    type Platform = P;
+    type Poisoned = Infallible;
+
+    const CAN_BE_POISONED: bool = false;
+
+    fn platform(&self) -> &P {
+        &self.platform
     }
 
-    /// How many events happened that can make a block available: frames freed, and [`CHANGES`].
-    /// Only grows. Time: O(CPUs).
-    pub(super) fn happened(&self) -> u64 {
+    fn accounts(&self) -> Accounts<P> {
+        self.accounts
+    }
+
+    fn stop_words(&self) -> StopWords<'m> {
+        StopWords {
+            lock: &self.words[STOP_LOCK],
+            account: self.stop_account(),
+            memo: StopMemo::new(&self.words[MEMO..]),
+        }
+    }
+
+    fn turns(&self) -> impl Iterator<Item = Turn<'m>> {
+        self.all_seats().map(SeatWords::turn)
+    }
+
+    /// How much happened that can make a block free that was not: frames freed, and [`CHANGES`]. Only
+    /// grows.
+    fn happened(&self) -> u64 {
         let freed = self
             .all_seats()
             .fold(0u64, |sum, seat| sum.wrapping_add(seat.freed()));
         freed.wrapping_add(self.words[CHANGES].load(Relaxed))
     }
 
-    /// Whether the last stop for a like request found no block for it, and nothing has become free
-    /// since.
-    pub(super) fn is_in_vain(&self, order: Order, mobility: Mobility) -> bool {
-        self.memo()
-            .is_in_vain(kind(order, mobility), self.happened())
+    fn poisoned(&self) -> Result<(), Infallible> {
+        Ok(())
     }
+}
 
-    /// Whether a block of `order` fits into the zone, and as many frames exist.
+impl<'m, P> Zone<'m, P> {
+    /// Whether a block of `order` has a place in the zone, and as many frames exist.
     pub(super) fn could_have(&self, order: Order) -> bool {
         let last = self.map.end.0.checked_sub(order.frames());
         let first = self.map.start.align_up(order);
@@ -436,111 +432,54 @@ const fn is_kept(label: Label, isolated: bool) -> bool {
     isolated || !matches!(label, Label::Of(_))
 }
 
-/// The right to stop all CPUs, until this is dropped.
-pub(super) struct StopLock<'z, 'm, P: Relax> {
-    zone: &'z Zone<'m, P>,
-    lock: Watched<'z, 'm, P>,
-    wakes: Wakes<'z, P>,
-}
-
-impl<'z, 'm, P: Relax + Barrier> StopLock<'z, 'm, P> {
-    /// Stops all CPUs: see [`Zone::stop`].
-    pub(super) fn stop(self) -> Stopped<'z, 'm, P> {
-        let zone = self.zone;
-        let stopped = self.about_to_stop();
-        Turn::claim_all(&zone.platform, || zone.all_seats().map(SeatWords::turn));
-        stopped
-    }
-
-    /// The same, but gives up if a CPU stays in its seat for longer than `patience` lasts.
-    pub(super) fn stop_within(self, patience: &mut Patience) -> Option<Stopped<'z, 'm, P>> {
-        let zone = self.zone;
-        let stopped = self.about_to_stop();
-        let turns = || zone.all_seats().map(SeatWords::turn);
-        Turn::claim_all_within(&zone.platform, turns, patience).then_some(stopped)
-    }
-
-    /// Made before the claims, so that these end even if the platform panics or patience ends.
-    fn about_to_stop(self) -> Stopped<'z, 'm, P> {
-        Stopped {
-            zone: self.zone,
-            _lock: self.lock,
-            _wakes: self.wakes,
-        }
-    }
-}
-
-impl<P: Relax> StopLock<'_, '_, P> {
-    /// Whether a standstill after `begin` found no block for that request.
-    pub(super) fn was_in_vain_since(
-        &self,
-        begin: Standstill,
-        order: Order,
-        mobility: Mobility,
-    ) -> bool {
-        let memo = self.zone.memo();
-        memo.was_in_vain_since(kind(order, mobility), begin)
-    }
-}
-
-/// All CPUs stand still until this is dropped: no seat is busy, no pageblock is locked, no block is
-/// on its way back from elsewhere.
-pub(super) struct Stopped<'z, 'm, P: Relax> {
-    pub(super) zone: &'z Zone<'m, P>,
-    _lock: Watched<'z, 'm, P>,
-    _wakes: Wakes<'z, P>,
-}
-
-impl<P: Relax> Drop for Stopped<'_, '_, P> {
-    fn drop(&mut self) {
-        for seat in self.zone.all_seats() {
-            seat.turn().give_up();
-        }
-    }
-}
+/// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, nothing
+/// is on its way back from elsewhere.
+pub(super) type Stopped<'z, 'm, P> = seats::Stopped<'z, 'm, Zone<'m, P>>;
 
 impl<P: Relax> Stopped<'_, '_, P> {
     /// Gives all cached blocks back to their pageblocks. Time: O(CPUs), each with at most 372 blocks
     /// and 24 words of its caches.
     pub(super) fn drain(&self) {
-        for seat in self.zone.all_seats() {
-            seat.drain(self.zone);
+        for seat in self.set.all_seats() {
+            seat.drain(self.set);
         }
-        self.zone.memo().stand_still();
+        self.set.stop_words().memo.stand_still();
     }
 
     /// Notes that after draining there was no block for that request.
     pub(super) fn note_in_vain(&self, order: Order, mobility: Mobility) {
-        let happened = self.zone.happened();
-        // Where there is no block, there is no larger one either. An exception are single unmovable
-        // frames: they are not taken from the high-order reserve, which larger unmovable blocks may
-        // be.
+        let happened = self.set.happened();
+        // Where there is none, there is no larger one; but single frames are not taken from the
+        // high-order reserve, from which larger blocks of what does not move are.
         let largest = if order == Order::ZERO && !mobility.is_movable() {
             order
         } else {
-            self.zone.max_order()
+            self.set.max_order()
         };
         for order in (order.get()..=largest.get()).filter_map(Order::new) {
-            self.zone.memo().note(kind(order, mobility), happened);
+            self.set
+                .stop_words()
+                .memo
+                .note(kind(order, mobility), happened);
         }
     }
 
     /// Records that blocks may have become available.
     pub(super) fn count_change(&self) {
-        let changes = &self.zone.words[CHANGES];
+        let changes = &self.set.words[CHANGES];
         changes.store(changes.load(Relaxed) + 1, Relaxed);
     }
 
     /// Changes the label of a pageblock, or its isolation.
     pub(super) fn relabel(&self, id: usize, label: Label, isolated: bool) {
-        let meta = self.zone.meta(id);
+        let meta = self.set.meta(id);
         let was_kept = is_kept(meta.label(), meta.is_isolated());
-        let had = self.zone.words[KEPT].load(Relaxed);
+        let had = self.set.words[KEPT].load(Relaxed);
         let kept = had + u64::from(is_kept(label, isolated)) - u64::from(was_kept);
-        self.zone.words[KEPT].store(kept, Relaxed);
-        // A seat knows only whether there are any, so it is not told again for each pageblock.
+        self.set.words[KEPT].store(kept, Relaxed);
+        // A seat knows only whether there are any: it is not told again for each pageblock.
         if (had != 0) != (kept != 0) {
-            for seat in self.zone.all_seats() {
+            for seat in self.set.all_seats() {
                 seat.set_kept(kept != 0);
             }
         }
@@ -551,8 +490,8 @@ impl<P: Relax> Stopped<'_, '_, P> {
 
     /// Holds a pageblock, which no other CPU can while all stand still.
     pub(super) fn hold(&self, id: usize) -> super::block::Held<'_, '_, P> {
-        self.zone
-            .try_lock(self.zone.nobodys_seat(), id)
+        self.set
+            .try_lock(self.set.nobodys_seat(), id)
             .expect("no pageblock is locked while all CPUs stand still")
     }
 }

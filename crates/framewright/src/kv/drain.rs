@@ -7,40 +7,23 @@ use super::slab::State;
 use super::table::{Entry, Part};
 use super::{Kv, KvSeat};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Turn, Wakes, Watched, Zero};
-use crate::sync::Lock;
+use crate::platform::{Barrier, Direct, Map, Relax, Zero};
+use crate::seats::{self, Accounts, Ask, Inboxes, SeatSet, StopWords, Turn};
+use crate::units::{Addr, Frame, Order, Run};
 use crate::vrange::FrameSource;
+use core::convert::Infallible;
 
 /// The kind of a request, for the memo of stops: by class, and for blocks.
 fn kind(class: Option<Class>) -> usize {
     class.map_or(PLACES - 1, Class::index)
 }
 
-/// The right to stop all CPUs, until this is dropped.
-struct StopLock<'k, 'm, P: Relax, R> {
-    kv: &'k Kv<'m, P, R>,
-    lock: Watched<'k, 'm, P>,
-    wakes: Wakes<'k, P>,
-}
+/// All CPUs stand still: the caller may act in any seat.
+pub(super) type Stopped<'k, 'm, P, R> = seats::Stopped<'k, 'm, Kv<'m, P, R>>;
 
-/// The stop lock, held, with all seats claimed; dropping this gives them up.
-pub(super) struct Claims<'k, 'm, P: Relax, R> {
-    kv: &'k Kv<'m, P, R>,
-    _lock: Watched<'k, 'm, P>,
-    _wakes: Wakes<'k, P>,
-}
-
-impl<P: Relax, R> Drop for Claims<'_, '_, P, R> {
-    fn drop(&mut self) {
-        for seat in self.kv.all_seats() {
-            seat.turn().give_up();
-        }
-    }
-}
-
-impl<'m, P: Relax, R> Claims<'_, 'm, P, R> {
+impl<'m, P: Relax, R> Stopped<'_, 'm, P, R> {
     fn seats(&self) -> impl Iterator<Item = Held<'m>> + '_ {
-        (0..self.kv.shape.cpus).map(|cpu| self.kv.held(cpu))
+        (0..self.set.shape.cpus).map(|cpu| self.set.held(cpu))
     }
 }
 
@@ -55,50 +38,51 @@ pub(super) enum Drained {
     Meanwhile,
     /// No memory was kept unused, but blocks on their way to the zones have arrived.
     Nothing,
-    /// Frames, which are in the zones now, or a slab with free slots, unless others were quicker.
-    Something,
+    /// What was asked for, taken while all CPUs stood still: no other request could take it first.
+    Served(Addr),
+    /// Frames, which are in the zones now, in blocks that are too short.
+    Frames,
 }
 
-impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
-    /// Stops all CPUs: each finishes its operation in its seat and then waits. The caller is in no
-    /// seat.
-    pub(super) fn stop(&self) -> Claims<'_, 'm, P, R> {
-        self.lock_stops().stop()
+impl<'m, P: Relax, R> SeatSet<'m> for Kv<'m, P, R> {
+    type Platform = P;
+    type Poisoned = Infallible;
+
+    const CAN_BE_POISONED: bool = false;
+
+    fn platform(&self) -> &P {
+        &self.platform
     }
 
-    /// Takes the stop lock: no other CPU stops all CPUs meanwhile. The caller is in no seat.
-    fn lock_stops(&self) -> StopLock<'_, 'm, P, R> {
-        let lock = Lock::new(self.stop_lock());
-        let lock = self
-            .accounts
-            .lock(lock, &self.platform, self.stop_account());
-        StopLock {
-            kv: self,
-            lock,
-            wakes: Wakes(&self.platform),
-        }
+    fn accounts(&self) -> Accounts<P> {
+        self.accounts
     }
-}
 
-impl<'k, 'm, P: Relax + Barrier, R> StopLock<'k, 'm, P, R> {
-    fn stop(self) -> Claims<'k, 'm, P, R> {
-        let kv = self.kv;
-        // Made before the claims, so that these end even if the platform panics.
-        let claims = Claims {
-            kv,
-            _lock: self.lock,
-            _wakes: self.wakes,
-        };
-        Turn::claim_all(&kv.platform, || kv.all_seats().map(SeatWords::turn));
-        claims
+    fn stop_words(&self) -> StopWords<'m> {
+        Kv::stop_words(self)
     }
-}
 
-impl<P, R> Kv<'_, P, R> {
-    /// How many events there were that can make stopping all CPUs worth its cost. Only grows.
+    fn turns(&self) -> impl Iterator<Item = Turn<'m>> {
+        self.all_seats().map(SeatWords::turn)
+    }
+
+    /// How often a CPU did what can make stopping all CPUs worth its cost. Only grows.
     fn happened(&self) -> u64 {
         let frees = self.sum(Count::SlabFrees);
         frees.wrapping_add(self.sum(Count::SlabMakes))
+    }
+
+    fn poisoned(&self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
+    /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
+    /// no seat.
+    pub(super) fn stop(&self) -> Stopped<'_, 'm, P, R> {
+        let Ok(stopped) = self.lock_stops().stop();
+        stopped
     }
 }
 
@@ -113,58 +97,85 @@ where
     /// For a user that runs short of frames without a request to `kv`. Stops all CPUs. Time: O(CPUs
     /// + slabs with remote frees).
     pub fn drain(&mut self) -> u64 {
-        let claims = self.kv.stop();
-        self.collect_all_empties(&claims);
-        drop(claims);
+        let stopped = self.kv.stop();
+        self.collect_all_empties(&stopped);
+        drop(stopped);
         self.return_surplus()
     }
 
-    /// The same before a request fails: for a slot of that class, or for a block of frames. Also
+    /// The same before a request fails: for a slot of that class, or for a block of that order. Also
     /// takes over slabs of other CPUs with free slots. Does nothing if the last stop did not help
     /// and no slot was freed since. Unless it `must`, it also does nothing if all CPUs were stopped
     /// for another request while this one waited to stop them.
-    pub(super) fn drain_for(&mut self, class: Option<Class>, must: bool) -> Drained {
+    pub(super) fn drain_for(
+        &mut self,
+        class: Option<Class>,
+        order: Option<Order>,
+        must: bool,
+    ) -> Drained {
         let (kv, kind) = (self.kv, kind(class));
-        let begin = kv.memo().last();
-        if kv.memo().is_in_vain(kind, kv.happened()) {
-            return Drained::NotAgain;
-        }
-        let lock = kv.lock_stops();
-        if kv.memo().was_in_vain_since(kind, begin) {
-            return Drained::NotAgain;
-        }
-        if !must && kv.memo().last() != begin {
-            return Drained::Meanwhile;
-        }
-        let claims = lock.stop();
-        kv.memo().stand_still();
+        let lock = match kv.ask(kind) {
+            Ask::Vain => return Drained::NotAgain,
+            Ask::Meanwhile(_) if !must => return Drained::Meanwhile,
+            Ask::Meanwhile(lock) | Ask::Alone(lock) => lock,
+        };
+        let Ok(stopped) = lock.stop();
+        let memo = kv.stop_words().memo;
+        memo.stand_still();
         let happened = kv.happened();
-        self.collect_all_empties(&claims);
-        let helps = self.words.has_surplus()
-            || class.is_some_and(|class| self.take_over_slots(&claims, class));
-        if !helps {
-            kv.memo().note(kind, happened);
+        self.collect_all_empties(&stopped);
+        let had_surplus = self.words.has_surplus();
+        let slot = class.and_then(|class| self.take_over_slots(&stopped, class));
+        let found = slot.or_else(|| self.take_of_surplus(class, order));
+        if found.is_none() && !had_surplus {
+            memo.note(kind, happened);
         }
-        drop(claims);
+        drop(stopped);
         self.return_surplus();
-        match helps {
-            true => Drained::Something,
-            false => Drained::Nothing,
+        match found {
+            Some(addr) => Drained::Served(addr),
+            None if had_surplus => Drained::Frames,
+            None => Drained::Nothing,
         }
     }
 
-    /// Brings all freed slots to their slabs, lets no class be served from any slab, and makes all
-    /// slabs without an object this seat's, about to go back. For use with all CPUs stopped.
-    fn collect_all_empties<'m>(&self, claims: &Claims<'_, 'm, P, R>) {
+    /// With all CPUs stopped and drained: makes a surplus slab what the request is for, a slab of that
+    /// class or a block of that order.
+    fn take_of_surplus(&mut self, class: Option<Class>, order: Option<Order>) -> Option<Addr> {
+        let order = class.map_or(order, |class| Some(class.order()))?;
+        let (frame, has) = self.held.unmake_surplus()?;
+        if class.is_none() && has < order {
+            self.free_block(frame, has);
+            return None;
+        }
+        let order = order.min(has);
+        let rest = has.frames() - order.frames();
+        if let Some(rest) = Run::new(Frame(frame.0 + order.frames()), rest) {
+            self.ranges.frames().free_run(rest);
+        }
+        match class {
+            Some(class) => {
+                let place = self.place_of(frame, order)?;
+                let addr = self.slab_of(class, order, place);
+                // Without a record, the frames become a run.
+                addr.or_else(|| self.run_of(order, frame))
+            }
+            None => self.run_of(order, frame),
+        }
+    }
+
+    /// With all CPUs stopped: what is freed is where it belongs, no class is served from any slab,
+    /// and all slabs in which nothing is allocated are this seat's, about to go back.
+    fn collect_all_empties<'m>(&self, stopped: &Stopped<'_, 'm, P, R>) {
         self.words.count(Count::Drains, 1);
         // A slab that changed hands after it was sent is sent on, perhaps to a CPU that has
         // collected already. After the second round every slab is with its owner.
         for _ in 0..2 {
-            for seat in claims.seats() {
+            for seat in stopped.seats() {
                 seat.collect_inbox();
             }
         }
-        for seat in claims.seats() {
+        for seat in stopped.seats() {
             seat.give_up_empties(true);
             seat.return_records(0);
             if seat.cpu != self.held.cpu {
@@ -175,21 +186,18 @@ where
         }
     }
 
-    /// Takes over slabs with free slots, of the smallest class that serves, one from each CPU.
-    /// Returns whether the seat has one then. For use with all CPUs stopped and drained.
-    fn take_over_slots<'m>(&self, claims: &Claims<'_, 'm, P, R>, class: Class) -> bool {
-        for class in class.and_larger() {
-            for seat in claims.seats() {
+    /// With all CPUs stopped and drained: takes slabs over that have free slots, of the smallest
+    /// class that serves, one from each CPU, and takes a slot.
+    fn take_over_slots<'m>(&self, stopped: &Stopped<'_, 'm, P, R>, class: Class) -> Option<Addr> {
+        class.and_larger().find_map(|class| {
+            for seat in stopped.seats() {
                 let number = seat.words.first(State::Partial, class);
                 if number != 0 && seat.cpu != self.held.cpu {
                     self.take_over(seat, number);
                 }
             }
-            if self.words.first(State::Partial, class) != 0 {
-                return true;
-            }
-        }
-        false
+            self.held.take_any(class)
+        })
     }
 
     /// Makes a slab of another CPU, whose seat is claimed, this CPU's, in the list for its state.

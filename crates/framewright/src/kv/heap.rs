@@ -8,11 +8,9 @@ use super::slab::Records;
 use super::table::{Entry, Kind, Table};
 use super::{KvLayout, KvSeat, SetupError};
 use crate::frame::Blocks;
-use crate::platform::{
-    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Direct, Map, NoRelief, Relax, StopMemo, Zero,
-    read_account,
-};
+use crate::platform::{Barrier, Clock, Direct, Map, NoRelief, Relax, Zero};
 use crate::raw::atomic_words;
+use crate::seats::{ACCOUNT_WORDS, Account, Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
 use crate::stats::KvStats;
 use crate::sync::AtomicU64;
@@ -197,17 +195,17 @@ impl<'m, P, R> Kv<'m, P, R> {
         Pool::new(self.given, gives, fresh, records, self.shape.cpus)
     }
 
-    pub(super) fn stop_lock(&self) -> &'m AtomicU64 {
-        &self.words[STOP]
-    }
-
     pub(super) fn stop_account(&self) -> Account<'m> {
         let account = &self.words[STOP_ACCOUNT..];
         account.first_chunk().expect("the words were counted")
     }
 
-    pub(super) fn memo(&self) -> StopMemo<'m> {
-        StopMemo::new(&self.words[MEMO..])
+    pub(super) fn stop_words(&self) -> StopWords<'m> {
+        StopWords {
+            lock: &self.words[STOP],
+            account: self.stop_account(),
+            memo: StopMemo::new(&self.words[MEMO..]),
+        }
     }
 
     pub(super) fn all_seats(&self) -> impl Iterator<Item = SeatWords<'m>> {

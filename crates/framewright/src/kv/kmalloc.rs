@@ -200,7 +200,7 @@ where
 
     /// Makes a slab of a block that was just taken, and takes a slot. `None` if there is no record.
     /// The caller is in the busy seat.
-    fn slab_of(&self, class: Class, order: Order, place: usize) -> Option<Addr> {
+    pub(super) fn slab_of(&self, class: Class, order: Order, place: usize) -> Option<Addr> {
         let made = self.held.make(class, order, place);
         made.then(|| self.held.take(class)).flatten()
     }
@@ -237,7 +237,7 @@ where
 
     /// Makes a run of a block that was just taken.
     #[inline(always)]
-    fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
+    pub(super) fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, order)?;
         self.kv.table.set(place, Entry::Run(order));
         self.words.count(Count::RunAllocs, 1);
@@ -247,7 +247,7 @@ where
     /// The place of a block that was just taken. Gives the block back if objects cannot lie in all
     /// of it.
     #[inline(always)]
-    fn place_of(&mut self, frame: Frame, order: Order) -> Option<usize> {
+    pub(super) fn place_of(&mut self, frame: Frame, order: Order) -> Option<usize> {
         let last = Frame(frame.0.wrapping_add(order.frames() - 1));
         let place = self.kv.table.place(frame);
         if place.is_none() || self.kv.table.place(last).is_none() {
@@ -259,7 +259,7 @@ where
 
     /// Gives back a block of `kv`'s that has no entry in the table.
     #[inline(always)]
-    fn free_block(&mut self, frame: Frame, order: Order) {
+    pub(super) fn free_block(&mut self, frame: Frame, order: Order) {
         let freed = self.ranges.frames().free_block(frame, order);
         debug_assert!(freed.is_ok(), "{freed:?}: it was kv's (K1)");
     }

@@ -7,9 +7,11 @@ use super::held::Held;
 use super::seat::{Count, SeatWords};
 use super::slab::{BITMAP_WORDS, Header, Slab, State};
 use super::table::{Entry, Part};
+use crate::seats::{Inboxes, Parcel};
 use crate::sync::{
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    model_fence, set_bits,
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, SeqCst},
+    set_bits,
 };
 use crate::units::{Addr, Page};
 
@@ -127,13 +129,7 @@ impl<'m> Held<'m> {
             if before & slot.bit != 0 {
                 return Err(KvFreeError::AlreadyFree(addr));
             }
-            // Bits first, then this; the owner the other way round: so one sees the other. Mostly
-            // the slab is on its way already, and a look is all it costs.
-            model_fence();
-            let pending = slot.slab.pending();
-            if pending.load(SeqCst) == 0 && pending.swap(1, AcqRel) == 0 {
-                self.send(part.record(), part.owner());
-            }
+            self.notify(part.owner(), part.record());
             self.words.count(Count::RemoteFrees, 1);
         }
         self.words.count(Count::SlabFrees, 1);
@@ -177,71 +173,31 @@ impl<'m> Held<'m> {
             bit: 1 << (number % 64),
         })
     }
+}
 
-    /// Collects what others freed in the seat's slabs, if they did. Returns whether they did.
-    #[inline]
-    pub(super) fn collect_inbox(&self) -> bool {
-        let is_full = self.words.inbox().load(Relaxed) != 0;
-        if is_full {
-            self.collect_all();
-        }
-        is_full
+impl<'m> Inboxes<'m> for Held<'m> {
+    #[inline(always)]
+    fn here(&self) -> u16 {
+        self.cpu
     }
 
-    #[cold]
-    fn collect_all(&self) {
-        // Acquire pairs with the Release in `send`.
-        let mut next = self.words.inbox().swap(0, AcqRel) as u32;
-        while next != 0 {
-            let number = next;
-            let slab = self.records.get(number);
-            next = slab.inbox_next().load(Relaxed) as u32;
-            let header = slab.header();
-            if header.state() == State::None {
-                self.forget_sent(number);
-            } else if header.owner() == self.cpu {
-                // Whoever frees sets its bit and then this: either it is seen here that it was
-                // set, and so is the bit, or whoever sets it next sends the slab again.
-                slab.pending().swap(0, SeqCst);
-                model_fence();
-                self.collect(number);
-            } else {
-                // Handed on since it was sent.
-                self.send(number, header.owner());
-            }
-        }
+    #[inline(always)]
+    fn inbox(&self, cpu: u16) -> &'m AtomicU64 {
+        SeatWords::new(self.seats, usize::from(cpu)).inbox()
     }
 
-    /// A record that was sent and is no slab's now is in no inbox any more.
-    #[cold]
-    fn forget_sent(&self, number: u32) {
-        let slab = self.records.get(number);
-        // Since it was looked at, a CPU may have made a slab with it, and somebody freed in it who
-        // saw that it was on its way, and did not send it: then its bits are seen here.
-        slab.pending().swap(0, SeqCst);
-        // Bits first, and then the header: whoever sees a bit sees the slab in which it was set.
-        if !slab.has_remote() {
-            return;
-        }
-        let header = slab.header();
-        if header.state() != State::None && slab.pending().swap(1, AcqRel) == 0 {
-            self.send(number, header.owner());
-        }
+    #[inline(always)]
+    fn parcel(&self, number: u32) -> Parcel<'m> {
+        self.records.get(number).parcel()
     }
 
-    /// Sends a slab, which is in no inbox and marked as pending, to its owner.
-    pub(super) fn send(&self, number: u32, owner: u16) {
-        let inbox = SeatWords::new(self.seats, usize::from(owner)).inbox();
-        let link = self.records.get(number).inbox_next();
-        let mut head = inbox.load(Relaxed);
-        loop {
-            link.store(head, Relaxed);
-            // Release: whoever takes the list sees the link.
-            match inbox.compare_exchange_weak(head, u64::from(number), Release, Relaxed) {
-                Ok(_) => return,
-                Err(found) => head = found,
-            }
-        }
+    fn owner(&self, number: u32) -> Option<u16> {
+        let header = self.records.get(number).header();
+        (header.state() != State::None).then(|| header.owner())
+    }
+
+    fn has_remote(&self, number: u32) -> bool {
+        self.records.get(number).has_remote()
     }
 
     /// Moves what others freed in a slab to its free slots.

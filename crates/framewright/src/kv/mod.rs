@@ -63,11 +63,10 @@
 //!
 //! - **K10** Between two reliefs a request stops `kv`'s CPUs at most once, and only where that may
 //!   help: not if no slot was freed and no slab made since a stop that gained nothing for a like
-//!   request; not if they stood still for another request meanwhile, without a gain for this one. A
+//!   request; not if they stood still for another request meanwhile, without a gain for this one. It
+//!   takes what it finds while they stand still, so that no other request can take it first. A
 //!   request that must be contiguous then stops the space's CPUs once, if the space keeps anything,
-//!   and the zones' once: three stops in all. A request that one frame would serve stops `kv`'s
-//!   again if a stop gained that frame and others took it, at most 16 times: other requests were
-//!   served each time.
+//!   and the zones' once: three stops in all.
 //!
 //! [`next_step`](crate::policy::next_step) chooses what a request does next.
 //!

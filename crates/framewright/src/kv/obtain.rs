@@ -28,12 +28,6 @@ pub(super) struct Need {
     pub(super) may_spill: bool,
 }
 
-/// How often a request that needs at most one frame collects the memory that CPUs keep, as long as
-/// that gains memory. Mostly once is enough. Other requests may take that memory, and keep some of
-/// it again, before this request looks. They were served each time, so all together make progress;
-/// but one request must not go on stopping all CPUs for them.
-const COLLECTS: u32 = 16;
-
 impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
 where
     P: Relax + Barrier + Map + Zero + Direct,
@@ -217,28 +211,22 @@ where
         Ok(self.zeroed(addr, request))
     }
 
-    /// A contiguous object, after collecting what CPUs keep in slabs: once for this request, and
-    /// again if that gained what it needs and others took it (K10).
+    /// A contiguous object, after collecting what CPUs keep in slabs: with one stop at most (K10).
     fn drain_and_look(&mut self, need: &Need, order: Order) -> Option<Addr> {
-        // It needs only a frame, or a slot: any gain of a drain is enough.
-        let is_enough = need.class.is_some() || order == Order::ZERO;
-        let mut left = if is_enough { COLLECTS } else { 1 };
-        let mut must = false;
-        loop {
-            let drained = self.drain_for(need.class, must);
-            must = drained == Drained::Meanwhile;
-            if !must && drained != Drained::Something {
-                return None;
-            }
-            let found = self.at_once(need.class, order);
-            if found.is_some() {
-                return found;
-            }
-            left -= u32::from(!must);
-            if left == 0 {
-                return None;
+        for must in [false, true] {
+            match self.drain_for(need.class, Some(order), must) {
+                Drained::Served(addr) => return Some(addr),
+                Drained::NotAgain | Drained::Nothing => return None,
+                Drained::Frames => return self.at_once(need.class, order),
+                Drained::Meanwhile => {
+                    let found = self.at_once(need.class, order);
+                    if found.is_some() {
+                        return found;
+                    }
+                }
             }
         }
+        None
     }
 
     /// Mapped pages. If frames are missing and the request may wait, first collects what CPUs keep
@@ -250,9 +238,12 @@ where
             if !lacks_frames || !request.context.may_block {
                 return found;
             }
-            let drained = self.drain_for(need.class, must);
+            let drained = self.drain_for(need.class, need.order, must);
             if drained == Drained::NotAgain {
                 return found;
+            }
+            if let Drained::Served(addr) = drained {
+                return Ok(self.zeroed(addr, request));
             }
             if let Some(addr) = self.look(request, need) {
                 return Ok(addr);

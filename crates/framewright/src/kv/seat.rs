@@ -3,22 +3,18 @@ use super::class::{Class, PLACES};
 use super::held::Held;
 use super::slab::State;
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Turn, Zero};
-use crate::sync::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::platform::{Barrier, Direct, Map, Relax, Zero};
+use crate::seats::{Taken, Turn};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::CpuId;
 use crate::vrange::{FrameSource, RangeSeat};
 
-// The words of a seat. The owner's, and those that others write, are on different cache lines.
-const BUSY: usize = 0;
+// The words of a seat, beside those of [`Turn`] and [`Taken`]: the owner's, and those that others write, are on
+// different cache lines.
 /// Slabs that are about to go back to the frames.
 const SURPLUS: usize = 1;
 /// Records that are no slab's: the first one, and above it how many there are.
 const RECORDS: usize = 2;
-const CLAIMED: usize = 8;
-const TAKEN: usize = 9;
 /// By class, two words each: the word of a slab's free slots that it is served from, and the
 /// address of the first of these slots.
 const MAGAZINES: usize = 16;
@@ -78,7 +74,7 @@ impl<'m> SeatWords<'m> {
 
     #[inline(always)]
     pub(super) fn turn(self) -> Turn<'m> {
-        Turn::new(&self.words[BUSY], &self.words[CLAIMED])
+        Turn::of(self.words)
     }
 
     /// The slabs in which others freed something, as a list of records.
@@ -158,13 +154,7 @@ pub struct KvSeat<'k, 's, 'm, P, R, F> {
     /// What the busy seat's own thread works with.
     pub(super) held: Held<'m>,
     pub(super) ranges: RangeSeat<'s, 'm, P, F>,
-}
-
-impl<P, R, F> Drop for KvSeat<'_, '_, '_, P, R, F> {
-    fn drop(&mut self) {
-        // Release: the next one to take the seat sees what it has.
-        self.words.words[TAKEN].store(0, Release);
-    }
+    _taken: Taken<'m>,
 }
 
 impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + Blocks>
@@ -173,14 +163,12 @@ impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + B
     pub(super) fn take(kv: &'k Kv<'m, P, R>, ranges: RangeSeat<'s, 'm, P, F>) -> Option<Self> {
         let held = kv.held(ranges.cpu().0);
         let words = held.words;
-        // Acquire pairs with the Release in `drop`.
-        let taken = words.words[TAKEN].swap(1, Acquire);
-        // Not `then_some`: a seat that was made is given back when it is dropped.
-        (taken == 0).then(|| Self {
+        Taken::take(words.words).map(|taken| Self {
             kv,
             words,
             held,
             ranges,
+            _taken: taken,
         })
     }
 

@@ -10,6 +10,7 @@
 
 use super::class::Class;
 use super::layout::RECORD_WORDS;
+use crate::seats::Parcel;
 use crate::sync::{AtomicU64, Ordering::Relaxed, load_in_order};
 use crate::units::Order;
 
@@ -222,15 +223,13 @@ impl<'m> Slab<'m> {
         &self.words[REMOTE + word % BITMAP_WORDS]
     }
 
-    /// Whether the slab is in an inbox, or about to be.
+    /// As what a seat is sent that owns the slab.
     #[inline(always)]
-    pub(super) fn pending(self) -> &'m AtomicU64 {
-        &self.words[PENDING]
-    }
-
-    /// The next slab in the same inbox.
-    pub(super) fn inbox_next(self) -> &'m AtomicU64 {
-        &self.words[INBOX_NEXT]
+    pub(super) fn parcel(self) -> Parcel<'m> {
+        Parcel {
+            pending: &self.words[PENDING],
+            next: &self.words[INBOX_NEXT],
+        }
     }
 
     /// The first word of the bitmap that has a free slot.

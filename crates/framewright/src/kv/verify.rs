@@ -192,7 +192,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
             check("K2: free slots are slots", at, inside)?;
             check("K2: a slot is in one bitmap", at, free & remote == 0)?;
         }
-        let sent = slab.pending().load(Relaxed) != 0 || !slab.has_remote();
+        let sent = slab.parcel().pending.load(Relaxed) != 0 || !slab.has_remote();
         check("K4: frees of other CPUs are on their way", at, sent)?;
         self.check_state(number, header)?;
         Ok(1)

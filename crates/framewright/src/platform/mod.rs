@@ -5,7 +5,6 @@
 //! acts for CPUs that it has stopped. With the same answers from the platform, the same calls give
 //! the same results, bit for bit.
 
-mod accounts;
 mod contents;
 mod direct;
 mod fenced;
@@ -13,11 +12,8 @@ mod map;
 mod patience;
 mod relief;
 mod single;
-mod stops;
-mod turn;
 mod wakes;
 
-pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, Watched, read as read_account};
 pub use contents::{Contents, PageWords};
 pub use direct::Direct;
 pub use fenced::Fenced;
@@ -25,8 +21,6 @@ pub use map::{Map, MapError, Zero};
 pub(crate) use patience::Patience;
 pub use relief::{NoRelief, Relief};
 pub use single::SingleThread;
-pub(crate) use stops::{Standstill, StopMemo};
-pub(crate) use turn::Turn;
 pub(crate) use wakes::{Awaited, Wakes};
 
 use crate::units::CpuId;

@@ -1,475 +1,194 @@
-use super::fold::{STARTS, fold, fold_once, maximal, ones, ones_at};
+//! Bitmaps of slots, one bit a slot, 1 = free: the aligned runs of 2^o slots in one word and in several.
+
 use super::{WORD_ORDER, WORD_SLOTS};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// A bitmap of slots, one bit a slot, 1 = free, for the one who owns it at the moment.
+/// For each order up to 6, the bits at which an aligned run of that order can start.
+const STARTS: [u64; WORD_ORDER as usize + 1] = [
+    !0,
+    0x5555_5555_5555_5555,
+    0x1111_1111_1111_1111,
+    0x0101_0101_0101_0101,
+    0x0001_0001_0001_0001,
+    0x0000_0001_0000_0001,
+    1,
+];
+
+/// From the starts of free runs of `order` to those of `order + 1`.
 ///
-/// Bit `s` lies in word `s / 64`. Every access is a `Relaxed` load or store: ownership, handed
-/// over with whatever ordering its holder uses, is what makes them safe to mix. Two owners at a
-/// time lose updates; nothing worse, in terms of the language.
-///
-/// The number of slots is a power of two up to `64 * words`; a bitmap of fewer than 64 slots has
-/// zeros in the rest of its one word, which are never free. Orders above the bitmap's are never
-/// found. Cost: O(words) for searches, O(1) within a word; 8 words are one cache line.
-#[derive(Clone, Copy, Debug)]
-pub struct Slots<'m> {
-    words: &'m [AtomicU64],
-}
-
-impl<'m> Slots<'m> {
-    /// How many words hold `slots` slots.
-    #[must_use]
-    pub const fn words_needed(slots: usize) -> usize {
-        slots.div_ceil(WORD_SLOTS)
-    }
-
-    /// The bitmap in `words`; the number of words is a power of two.
-    ///
-    /// # Panics
-    /// If there is no word, or not a power of two of them: runs would not be aligned.
-    #[inline]
-    #[must_use]
-    pub const fn new(words: &'m [AtomicU64]) -> Self {
-        assert!(
-            words.len().is_power_of_two(),
-            "the words of a bitmap of slots are a power of two"
-        );
-        Self { words }
-    }
-
-    #[inline(always)]
-    fn get(self, word: usize) -> u64 {
-        self.words[word].load(Relaxed)
-    }
-
-    #[inline(always)]
-    fn set(self, word: usize, bits: u64) {
-        self.words[word].store(bits, Relaxed);
-    }
-
-    /// The words themselves.
-    #[must_use]
-    pub const fn words(self) -> &'m [AtomicU64] {
-        self.words
-    }
-
-    /// Makes the slots `start..start + len` free, whatever they were. For building a bitmap.
-    ///
-    /// # Panics
-    /// If the range leaves the bitmap.
-    pub fn set_free(self, start: usize, len: usize) {
-        self.for_each_part(start, len, |slots, word, mask| {
-            slots.set(word, slots.get(word) | mask);
-            true
-        });
-    }
-
-    /// Makes the slots `start..start + len` taken, whatever they were.
-    ///
-    /// # Panics
-    /// If the range leaves the bitmap.
-    pub fn set_taken(self, start: usize, len: usize) {
-        self.for_each_part(start, len, |slots, word, mask| {
-            slots.set(word, slots.get(word) & !mask);
-            true
-        });
-    }
-
-    /// How many slots are free.
-    #[inline]
-    #[must_use]
-    pub fn free_slots(self) -> u32 {
-        (0..self.words.len())
-            .map(|word| self.get(word).count_ones())
-            .sum()
-    }
-
-    /// How many of the slots `start..start + len` are free.
-    ///
-    /// # Panics
-    /// If the range leaves the bitmap.
-    #[must_use]
-    pub fn free_slots_in(self, start: usize, len: usize) -> u32 {
-        let mut free = 0;
-        self.for_each_part(start, len, |slots, word, mask| {
-            free += (slots.get(word) & mask).count_ones();
-            true
-        });
-        free
-    }
-
-    /// Whether all of the slots `start..start + len` are free.
-    ///
-    /// # Panics
-    /// If the range leaves the bitmap.
-    #[inline]
-    #[must_use]
-    pub fn is_free(self, start: usize, len: usize) -> bool {
-        self.for_each_part(start, len, |slots, word, mask| {
-            slots.get(word) & mask == mask
-        })
-    }
-
-    /// Whether all of the slots `start..start + len` are taken.
-    ///
-    /// # Panics
-    /// If the range leaves the bitmap.
-    #[inline]
-    #[must_use]
-    pub fn is_taken(self, start: usize, len: usize) -> bool {
-        self.for_each_part(start, len, |slots, word, mask| slots.get(word) & mask == 0)
-    }
-
-    /// Takes the aligned run of `order` at `start` if it is free. Returns whether it was; if not,
-    /// nothing has changed.
-    ///
-    /// # Panics
-    /// If the run leaves the bitmap.
-    #[inline]
-    #[must_use]
-    pub fn take(self, start: usize, order: u8) -> bool {
-        debug_assert!(start & ((1 << order) - 1) == 0, "a run is aligned");
-        if order < WORD_ORDER {
-            let mask = ones(order) << (start % WORD_SLOTS);
-            let bits = self.get(start / WORD_SLOTS);
-            if bits & mask != mask {
-                return false;
-            }
-            self.set(start / WORD_SLOTS, bits & !mask);
-        } else {
-            let words = self.words_of(start, order);
-            if words.iter().any(|word| word.load(Relaxed) != !0) {
-                return false;
-            }
-            words.iter().for_each(|word| word.store(0, Relaxed));
-        }
-        true
-    }
-
-    /// Gives the aligned run of `order` at `start` back. Returns the order of the maximal free run
-    /// that it is now part of (S2), or `None` if one of its slots was already free; then nothing
-    /// has changed.
-    ///
-    /// # Panics
-    /// If the run leaves the bitmap.
-    #[inline]
-    #[must_use]
-    pub fn give(self, start: usize, order: u8) -> Option<u8> {
-        debug_assert!(start & ((1 << order) - 1) == 0, "a run is aligned");
-        if order < WORD_ORDER {
-            let mask = ones(order) << (start % WORD_SLOTS);
-            let bits = self.get(start / WORD_SLOTS);
-            if bits & mask != 0 {
-                return None;
-            }
-            self.set(start / WORD_SLOTS, bits | mask);
-        } else {
-            let words = self.words_of(start, order);
-            if words.iter().any(|word| word.load(Relaxed) != 0) {
-                return None;
-            }
-            words.iter().for_each(|word| word.store(!0, Relaxed));
-        }
-        self.maximal_order(start)
-    }
-
-    /// The order of the maximal free run (S2) that contains `slot`, or `None` if it is taken.
-    ///
-    /// # Panics
-    /// If `slot` is not in the bitmap.
-    #[inline]
-    #[must_use]
-    pub fn maximal_order(self, slot: usize) -> Option<u8> {
-        let word = slot / WORD_SLOTS;
-        let bits = self.get(word);
-        let bit = slot % WORD_SLOTS;
-        if bits == !0 {
-            return Some(self.maximal_order_of_full_word(word));
-        }
-        // Free runs around one slot are nested, so that their number is the largest one's order.
-        let mut runs = bits;
-        let mut free = runs >> bit & 1;
-        for order in 0..WORD_ORDER {
-            runs = fold_once(runs, order);
-            free += runs >> (bit & !((2 << order) - 1)) & 1;
-        }
-        free.checked_sub(1).map(|order| order as u8)
-    }
-
-    /// The maximal order around a word that is known to be all ones.
-    fn maximal_order_of_full_word(self, word: usize) -> u8 {
-        let mut order = WORD_ORDER;
-        let mut len = 1;
-        while len < self.words.len() {
-            let buddy = (word & !(len - 1)) ^ len;
-            if (buddy..buddy + len).any(|w| self.get(w) != !0) {
-                break;
-            }
-            len *= 2;
-            order += 1;
-        }
-        order
-    }
-
-    /// The largest order of which an aligned free run exists, or `None` if no slot is free.
-    ///
-    /// `bound` is a known upper bound: the search ends when it is met. Pass `u8::MAX` if none is
-    /// known.
-    #[inline]
-    #[must_use]
-    pub fn largest_order(self, bound: u8) -> Option<u8> {
-        let in_a_word = bound.min(WORD_ORDER);
-        let mut largest = None;
-        let mut found = 0; // One more than the largest order found; 0 for none.
-        for word in 0..self.words.len() {
-            let mut runs = fold(self.get(word), found.min(WORD_ORDER));
-            while runs != 0 {
-                largest = Some(found);
-                if found == in_a_word {
-                    return if bound > WORD_ORDER {
-                        self.largest_order_of_words(word, bound)
-                    } else {
-                        largest
-                    };
-                }
-                runs = fold_once(runs, found);
-                found += 1;
-            }
-        }
-        largest
-    }
-
-    /// The largest order above a word's, where the first full word is `first`.
-    #[cold]
-    fn largest_order_of_words(self, first: usize, bound: u8) -> Option<u8> {
-        let mut largest = WORD_ORDER;
-        let mut word = first;
-        while word < self.words.len() && largest < bound {
-            if self.get(word) == !0 {
-                let order = self.maximal_order_of_full_word(word);
-                largest = largest.max(order);
-                word = (word | ((1 << (order - WORD_ORDER)) - 1)) + 1;
-            } else {
-                word += 1;
-            }
-        }
-        Some(largest)
-    }
-
-    /// The lowest aligned free run of `order`, part of a larger one or not.
-    #[inline]
-    #[must_use]
-    pub fn find_lowest(self, order: u8) -> Option<usize> {
-        if order <= WORD_ORDER {
-            (0..self.words.len()).find_map(|word| {
-                let runs = fold(self.get(word), order);
-                (runs != 0).then(|| word * WORD_SLOTS + runs.trailing_zeros() as usize)
-            })
-        } else {
-            let len = 1usize.checked_shl(u32::from(order - WORD_ORDER))?;
-            (0..self.words.len() / len)
-                .map(|group| group * len)
-                .find(|&first| (first..first + len).all(|word| self.get(word) == !0))
-                .map(|first| first * WORD_SLOTS)
-        }
-    }
-
-    /// The smallest maximal free run (S2) of at least `order`, the lowest among equals: its start
-    /// and its order. This is the piece that a buddy system would split.
-    #[inline]
-    #[must_use]
-    pub fn find_best(self, order: u8) -> Option<(usize, u8)> {
-        let mut best: Option<(usize, u8)> = None;
-        let mut word = 0;
-        while word < self.words.len() {
-            let limit = best.map_or(u8::MAX, |(_, found)| found);
-            let bits = self.get(word);
-            if bits == !0 {
-                let run = self.maximal_order_of_full_word(word);
-                if order <= run && run < limit {
-                    best = Some((word * WORD_SLOTS, run));
-                    if run == order {
-                        break;
-                    }
-                }
-                word += 1 << (run - WORD_ORDER);
-                continue;
-            }
-            if let Some((bit, run)) = smallest_in_word(bits, order, limit) {
-                best = Some((word * WORD_SLOTS + bit, run));
-                if run == order {
-                    break;
-                }
-            }
-            word += 1;
-        }
-        best
-    }
-
-    /// Takes up to `max` aligned runs of `order` (at most 6), the lowest first, and calls `sink`
-    /// with the start of each. Returns how many it took.
-    ///
-    /// Runs are cut from whatever is lowest, larger runs included.
-    #[inline]
-    pub fn take_lowest(self, order: u8, max: usize, mut sink: impl FnMut(usize)) -> usize {
-        debug_assert!(order <= WORD_ORDER, "a batch is of runs within a word");
-        let mut taken = 0;
-        for word in 0..self.words.len() {
-            if taken == max {
-                break;
-            }
-            let mut bits = self.get(word);
-            let mut runs = fold(bits, order);
-            if runs == 0 {
-                continue;
-            }
-            while runs != 0 && taken < max {
-                let bit = runs.trailing_zeros();
-                runs &= runs - 1;
-                bits &= !(ones(order) << bit);
-                sink(word * WORD_SLOTS + bit as usize);
-                taken += 1;
-            }
-            self.set(word, bits);
-        }
-        taken
-    }
-
-    /// Adds to `counts[o]` the number of maximal free runs of each order o (S2): what a buddy
-    /// system's free lists would hold.
-    ///
-    /// # Panics
-    /// If `counts` is too short for an order that occurs.
-    pub fn count_runs(self, counts: &mut [u32]) {
-        let mut word = 0;
-        while word < self.words.len() {
-            let bits = self.get(word);
-            if bits == !0 {
-                let run = self.maximal_order_of_full_word(word);
-                counts[usize::from(run)] += 1;
-                word += 1 << (run - WORD_ORDER);
-                continue;
-            }
-            let mut runs = bits;
-            for order in 0..WORD_ORDER {
-                if runs == 0 {
-                    break;
-                }
-                let next = fold_once(runs, order);
-                let whole = maximal(runs, next, order);
-                if whole != 0 {
-                    counts[usize::from(order)] += whole.count_ones();
-                }
-                runs = next;
-            }
-            word += 1;
-        }
-    }
-
-    /// The first free slot at or after `from`.
-    #[must_use]
-    pub fn next_free(self, from: usize) -> Option<usize> {
-        self.next_set(from, 0)
-    }
-
-    /// The first taken slot at or after `from`; in a bitmap of fewer than 64 slots that may be
-    /// one past its end.
-    #[must_use]
-    pub fn next_taken(self, from: usize) -> Option<usize> {
-        self.next_set(from, !0)
-    }
-
-    fn next_set(self, from: usize, flip: u64) -> Option<usize> {
-        let mut word = from / WORD_SLOTS;
-        let mut mask = !0 << (from % WORD_SLOTS);
-        while word < self.words.len() {
-            let bits = (self.get(word) ^ flip) & mask;
-            if bits != 0 {
-                return Some(word * WORD_SLOTS + bits.trailing_zeros() as usize);
-            }
-            mask = !0;
-            word += 1;
-        }
-        None
-    }
-
-    /// The lowest `len` consecutive free slots, of any alignment.
-    ///
-    /// # Panics
-    /// If `len` is zero: an empty run has no place.
-    #[must_use]
-    pub fn find_run(self, len: usize) -> Option<usize> {
-        assert!(len > 0, "a run of no slots has no place");
-        let end = self.words.len() * WORD_SLOTS;
-        let mut start = self.next_free(0)?;
-        loop {
-            let stop = self.next_taken(start).unwrap_or(end);
-            if stop - start >= len {
-                return Some(start);
-            }
-            start = self.next_free(stop)?;
-        }
-    }
-
-    /// The words of an aligned run of `order` 6 or more.
-    #[inline(always)]
-    fn words_of(self, start: usize, order: u8) -> &'m [AtomicU64] {
-        run_words(self.words, start, order)
-    }
-
-    /// Calls `part` with each word of a range and the mask of the range in it, until one call
-    /// returns false; returns whether none did.
-    #[inline(always)]
-    fn for_each_part(
-        self,
-        start: usize,
-        len: usize,
-        mut part: impl FnMut(Self, usize, u64) -> bool,
-    ) -> bool {
-        // By what is left, not by an end: that may be past the number range, where the words end before.
-        let (mut at, mut left) = (start, len);
-        while left > 0 {
-            let bit = at % WORD_SLOTS;
-            let here = (WORD_SLOTS - bit).min(left);
-            if !part(self, at / WORD_SLOTS, ones_at(bit, here)) {
-                return false;
-            }
-            at += here;
-            left -= here;
-        }
-        true
-    }
-}
-
-/// The words of an aligned run of `order` 6 or more.
-///
-/// # Panics
-/// If the run leaves them, also if its length is no number.
+/// `order` is below 6.
 #[inline(always)]
-pub(super) fn run_words(words: &[AtomicU64], start: usize, order: u8) -> &[AtomicU64] {
-    let rest = &words[start / WORD_SLOTS..];
-    let len = 1usize.checked_shl(u32::from(order - WORD_ORDER));
-    &rest[..len.unwrap_or(usize::MAX)]
+const fn fold_once(runs: u64, order: u8) -> u64 {
+    runs & (runs >> (1 << order)) & STARTS[order as usize + 1]
 }
 
-/// In one word that is not full: the lowest of the smallest maximal runs of at least `order` and
-/// below `limit`, as bit and order.
+/// The starts of all aligned free runs of `order` (at most 6) in `word`.
 #[inline(always)]
-fn smallest_in_word(bits: u64, order: u8, limit: u8) -> Option<(usize, u8)> {
-    const { assert!(STARTS.len() == WORD_ORDER as usize + 1) };
-    if order >= WORD_ORDER {
-        return None;
-    }
-    let mut runs = fold(bits, order);
-    let mut o = order;
-    while runs != 0 && o < limit && o < WORD_ORDER {
-        let next = fold_once(runs, o);
-        let whole = maximal(runs, next, o);
-        if whole != 0 {
-            return Some((whole.trailing_zeros() as usize, o));
-        }
-        runs = next;
+const fn fold(word: u64, order: u8) -> u64 {
+    let mut runs = word;
+    let mut o = 0;
+    while o < order {
+        runs = fold_once(runs, o);
         o += 1;
     }
-    None
+    runs
+}
+
+/// Of the starts of free runs of `order` (below 6), those that lie in no free run of `order + 1`,
+/// whose starts are `next`.
+#[inline(always)]
+const fn maximal(runs: u64, next: u64, order: u8) -> u64 {
+    runs & !(next | next << (1 << order))
+}
+
+/// `2^order` ones, `order` at most 6.
+#[inline(always)]
+const fn ones(order: u8) -> u64 {
+    !0 >> (64 - (1 << order))
+}
+
+/// The orders of the maximal free runs in one word (S2), as a bit mask: bit `o` for order `o`, bit
+/// 6 for the full word.
+///
+/// Time: some 20 instructions, less for an empty or a full word.
+#[inline]
+#[must_use]
+pub(crate) const fn orders_in(word: u64) -> u8 {
+    if word == 0 {
+        return 0;
+    }
+    if word == !0 {
+        return 1 << WORD_ORDER;
+    }
+    let mut orders = 0;
+    let mut runs = word;
+    let mut order = 0;
+    while order < WORD_ORDER {
+        let next = fold_once(runs, order);
+        orders |= ((maximal(runs, next, order) != 0) as u8) << order;
+        runs = next;
+        order += 1;
+    }
+    orders
+}
+
+/// How many maximal free runs of order 2 there are in one word (S2), and how many aligned free runs
+/// of order 3.
+#[inline]
+#[must_use]
+pub(crate) const fn count_orders_2_and_3(word: u64) -> (u32, u32) {
+    const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+    let twos = fold(word, 2);
+    let threes = fold_once(twos, 2);
+    let twos = maximal(twos, threes, 2);
+    // At most two bits a byte, 16 in all: a multiplication adds the bytes up.
+    let twos = (twos & EACH_BYTE) + (twos >> 4 & EACH_BYTE);
+    (
+        (twos.wrapping_mul(EACH_BYTE) >> 56) as u32,
+        (threes.wrapping_mul(EACH_BYTE) >> 56) as u32,
+    )
+}
+
+/// The starts of the maximal free runs of `order` (at most 6) in one word (S2).
+#[inline]
+#[must_use]
+pub(crate) const fn runs_in(word: u64, order: u8) -> u64 {
+    let runs = fold(word, order);
+    if order == WORD_ORDER {
+        runs
+    } else {
+        maximal(runs, fold_once(runs, order), order)
+    }
+}
+
+/// The slots of the aligned run of `order` (below 6) at bit `start`.
+#[inline]
+#[must_use]
+pub(crate) const fn run_mask(start: u32, order: u8) -> u64 {
+    ones(order) << start
+}
+
+/// How many words hold `slots` slots.
+pub(crate) const fn words_needed(slots: usize) -> usize {
+    slots.div_ceil(WORD_SLOTS)
+}
+
+/// How many slots of a bitmap are free.
+pub(crate) fn free_slots(words: &[AtomicU64]) -> u32 {
+    words
+        .iter()
+        .map(|word| word.load(Relaxed).count_ones())
+        .sum()
+}
+
+/// Adds to `counts[o]` the number of maximal free runs of each order o in a bitmap (S2): what a buddy
+/// system's free lists would hold. The number of words is a power of two.
+///
+/// # Panics
+/// If `counts` is too short for an order that occurs.
+pub(crate) fn count_runs(words: &[AtomicU64], counts: &mut [u32]) {
+    let is_full = |word: usize| words[word].load(Relaxed) == !0;
+    let mut word = 0;
+    while word < words.len() {
+        if is_full(word) {
+            let mut len = 1;
+            let has_buddy = |len: usize| (word + len..word + 2 * len).all(is_full);
+            while word % (2 * len) == 0 && word + 2 * len <= words.len() && has_buddy(len) {
+                len *= 2;
+            }
+            counts[usize::from(WORD_ORDER) + len.ilog2() as usize] += 1;
+            word += len;
+            continue;
+        }
+        let bits = words[word].load(Relaxed);
+        for order in 0..WORD_ORDER {
+            counts[usize::from(order)] += runs_in(bits, order).count_ones();
+        }
+        word += 1;
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folding_finds_the_aligned_runs_and_no_others() {
+        assert_eq!(fold(0b1110, 1), 0b0100);
+        assert_eq!(fold(!0, 6), 1);
+        assert_eq!(fold(!0 >> 1, 6), 0);
+        assert_eq!(fold(!0 >> 1, 5), 1);
+        assert_eq!(fold(0xff00, 3), 0x0100);
+        assert_eq!(maximal(0b1110, fold(0b1110, 1), 0), 0b0010);
+        assert_eq!((ones(0), ones(3), ones(6)), (1, 0xff, !0));
+    }
+
+    #[test]
+    fn the_orders_of_a_word_are_those_that_have_runs() {
+        let mut word = 0x9e37_79b9_7f4a_7c15_u64;
+        for step in 0..1000u64 {
+            word = word.rotate_left(7).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ (step << 32);
+            let word = if step % 3 == 0 {
+                word | word << 1 | word << 2
+            } else {
+                word
+            };
+            for order in 0..=6 {
+                let has = orders_in(word) >> order & 1 != 0;
+                assert_eq!(has, runs_in(word, order) != 0, "{word:#x} order {order}");
+            }
+            let (twos, threes) = count_orders_2_and_3(word);
+            assert_eq!(twos, runs_in(word, 2).count_ones());
+            assert_eq!(threes, fold(word, 3).count_ones());
+            let all: u64 = (0..=5)
+                .map(|order| u64::from(runs_in(word, order).count_ones()) << order)
+                .sum();
+            assert_eq!(all, u64::from(word.count_ones()), "{word:#x}");
+        }
+        assert_eq!(
+            (orders_in(0), orders_in(!0), orders_in(!0 >> 1)),
+            (0, 64, 63)
+        );
+        assert_eq!(run_mask(8, 3), 0xff00);
+    }
 }

@@ -1,3 +1,5 @@
+//! A set of integers as bitmaps of bitmaps, which several CPUs change without a lock.
+
 use super::WORD_SLOTS;
 use crate::sync::{
     AtomicU64,
@@ -29,7 +31,7 @@ use crate::sync::{
 /// The inserter writes a word and then reads its summary; the remover writes the summary and then
 /// reads the word. At least one must see the other's write, so these four are `SeqCst`.
 #[derive(Clone, Copy, Debug)]
-pub struct Tree<'m> {
+pub(crate) struct Tree<'m> {
     /// Level 0, level 1, ... and last the flux word.
     words: &'m [AtomicU64],
     /// Where each level starts in `words`; `starts[levels]` is the flux word.
@@ -44,20 +46,13 @@ const MAX_LEVELS: usize = 4;
 const FLUX_BEGIN: u64 = (1 << 12) | 1;
 const FLUX_BUSY: u64 = (1 << 12) - 1;
 
-/// The direction of a search.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Towards {
-    Higher,
-    Lower,
-}
-
 impl<'m> Tree<'m> {
     /// How many words hold a set of integers below `limit`.
     ///
     /// # Panics
     /// If `limit` is above 2^37: places of words have 32 bits, and the summaries need some.
     #[must_use]
-    pub const fn words_needed(limit: usize) -> usize {
+    pub(crate) const fn words_needed(limit: usize) -> usize {
         let (starts, levels) = Self::shape(limit);
         starts[levels] as usize + 1
     }
@@ -82,7 +77,7 @@ impl<'m> Tree<'m> {
     /// # Panics
     /// If there are fewer than [`words_needed`](Self::words_needed) words, or `limit` is above 2^37.
     #[must_use]
-    pub const fn new(words: &'m [AtomicU64], limit: usize) -> Self {
+    pub(crate) const fn new(words: &'m [AtomicU64], limit: usize) -> Self {
         let (starts, levels) = Self::shape(limit);
         assert!(
             words.len() > starts[levels] as usize,
@@ -105,22 +100,15 @@ impl<'m> Tree<'m> {
         &self.words[self.starts[usize::from(self.levels)] as usize]
     }
 
-    /// Whether `value` is in the set.
+    /// Adds `value`; returns whether it was absent.
     ///
     /// # Panics
-    /// If `value` is not below the limit, rounded up to a whole word; so do all that take one.
-    #[inline]
-    #[must_use]
-    pub fn contains(&self, value: usize) -> bool {
-        self.level(0)[value / WORD_SLOTS].load(SeqCst) >> (value % WORD_SLOTS) & 1 != 0
-    }
-
-    /// Adds `value`; returns whether it was absent.
+    /// If `value` is not below the limit, rounded up to a whole word; so does [`remove`](Self::remove).
     ///
     /// When it returns, `value` can be found (until it is removed). Time: one atomic operation,
     /// one load a summary level, and another operation for each level that knew nothing of it.
     #[inline]
-    pub fn insert(&self, value: usize) -> bool {
+    pub(crate) fn insert(&self, value: usize) -> bool {
         let bit = 1 << (value % WORD_SLOTS);
         let before = self.level(0)[value / WORD_SLOTS].fetch_or(bit, SeqCst);
         self.summarise(1, value / WORD_SLOTS);
@@ -146,7 +134,7 @@ impl<'m> Tree<'m> {
     ///
     /// Time: one atomic operation, and four for each level of which a word becomes zero.
     #[inline]
-    pub fn remove(&self, value: usize) -> bool {
+    pub(crate) fn remove(&self, value: usize) -> bool {
         let bit = 1 << (value % WORD_SLOTS);
         let before = self.level(0)[value / WORD_SLOTS].fetch_and(!bit, SeqCst);
         if before == bit && self.levels > 1 {
@@ -178,15 +166,8 @@ impl<'m> Tree<'m> {
     /// The lowest integer in the set.
     #[inline]
     #[must_use]
-    pub fn first(&self) -> Option<usize> {
+    pub(crate) fn first(&self) -> Option<usize> {
         self.first_from(0)
-    }
-
-    /// The highest integer in the set.
-    #[inline]
-    #[must_use]
-    pub fn last(&self) -> Option<usize> {
-        self.last_to(usize::MAX)
     }
 
     /// The lowest integer in the set that is at least `from`.
@@ -194,22 +175,25 @@ impl<'m> Tree<'m> {
     /// Time: at most two loads a level, as long as nobody removes at the same time.
     #[inline]
     #[must_use]
-    pub fn first_from(&self, from: usize) -> Option<usize> {
-        self.search(from, Towards::Higher)
-    }
-
-    /// The highest integer in the set that is at most `to`.
-    #[inline]
-    #[must_use]
-    pub fn last_to(&self, to: usize) -> Option<usize> {
-        // A set of nothing has no last place; a search finds no word then, wherever it begins.
-        let last = (self.level(0).len() * WORD_SLOTS).saturating_sub(1);
-        self.search(to.min(last), Towards::Lower)
+    pub(crate) fn first_from(&self, from: usize) -> Option<usize> {
+        if self.levels == 1 {
+            return self.scan(from);
+        }
+        let before = self.flux().load(SeqCst);
+        model_fence();
+        if let Some(found) = self.descend(from) {
+            return Some(found);
+        }
+        model_fence();
+        if before & FLUX_BUSY == 0 && self.flux().load(SeqCst) == before {
+            return None;
+        }
+        self.scan(from)
     }
 
     /// The integers in the set, ascending. One that is added or removed meanwhile may be met or
     /// not.
-    pub fn iter(&self) -> impl Iterator<Item = usize> + use<'m> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + use<'m> {
         let tree = *self;
         let mut from = 0;
         core::iter::from_fn(move || {
@@ -219,77 +203,49 @@ impl<'m> Tree<'m> {
         })
     }
 
-    #[inline]
-    fn search(&self, from: usize, towards: Towards) -> Option<usize> {
-        if self.levels == 1 {
-            return self.scan(from, towards);
-        }
-        let before = self.flux().load(SeqCst);
-        model_fence();
-        if let Some(found) = self.descend(from, towards) {
-            return Some(found);
-        }
-        model_fence();
-        if before & FLUX_BUSY == 0 && self.flux().load(SeqCst) == before {
-            return None;
-        }
-        self.scan(from, towards)
-    }
-
     /// The search by summaries: up until a level knows of something, then down to it.
-    fn descend(&self, from: usize, towards: Towards) -> Option<usize> {
-        let (mut level, mut at) = (0, Some(from));
+    fn descend(&self, from: usize) -> Option<usize> {
+        let (mut level, mut at) = (0, from);
         loop {
-            let here = at?;
-            let words = self.level(level);
-            let found = words
-                .get(here / WORD_SLOTS)
-                .and_then(|word| nearest(word.load(SeqCst), here % WORD_SLOTS, towards));
-            match found {
+            let word = self.level(level).get(at / WORD_SLOTS)?;
+            match nearest(word.load(SeqCst), at % WORD_SLOTS) {
                 Some(bit) => {
-                    let found = here / WORD_SLOTS * WORD_SLOTS + bit;
+                    let found = at / WORD_SLOTS * WORD_SLOTS + bit;
                     if level == 0 {
                         return Some(found);
                     }
                     level -= 1;
-                    at = Some(match towards {
-                        Towards::Higher => found * WORD_SLOTS,
-                        Towards::Lower => found * WORD_SLOTS + (WORD_SLOTS - 1),
-                    });
+                    at = found * WORD_SLOTS;
                 }
                 // Only a top of several words is walked word by word.
                 None if level + 1 == usize::from(self.levels) => {
-                    at = next_word(here, words.len(), towards);
+                    at = (at / WORD_SLOTS + 1) * WORD_SLOTS;
                 }
                 // On to what lies beyond this word, one level up.
                 None => {
                     level += 1;
-                    at = match towards {
-                        Towards::Higher => Some(here / WORD_SLOTS + 1),
-                        Towards::Lower => (here / WORD_SLOTS).checked_sub(1),
-                    };
+                    at = at / WORD_SLOTS + 1;
                 }
             }
         }
     }
 
     /// The search without summaries: every word of level 0 from `from` on.
-    fn scan(&self, from: usize, towards: Towards) -> Option<usize> {
+    fn scan(&self, from: usize) -> Option<usize> {
         let words = self.level(0);
-        let mut at = Some(from);
-        while let Some(here) = at {
-            let word = words.get(here / WORD_SLOTS)?.load(SeqCst);
-            if let Some(bit) = nearest(word, here % WORD_SLOTS, towards) {
-                return Some(here / WORD_SLOTS * WORD_SLOTS + bit);
+        let mut at = from;
+        loop {
+            let word = words.get(at / WORD_SLOTS)?.load(SeqCst);
+            if let Some(bit) = nearest(word, at % WORD_SLOTS) {
+                return Some(at / WORD_SLOTS * WORD_SLOTS + bit);
             }
-            at = next_word(here, words.len(), towards);
+            at = (at / WORD_SLOTS + 1) * WORD_SLOTS;
         }
-        None
     }
 
     /// Whether S3 holds now. Only meaningful while nobody changes the set.
     #[must_use]
-    pub fn is_consistent(&self) -> bool {
+    pub(crate) fn is_consistent(&self) -> bool {
         let summaries_agree = (1..usize::from(self.levels)).all(|level| {
             self.level(level - 1)
                 .iter()
@@ -303,29 +259,9 @@ impl<'m> Tree<'m> {
     }
 }
 
-/// The set bit of `word` nearest to `bit` in that direction, `bit` included.
+/// The lowest set bit of `word` that is not below `bit`.
 #[inline(always)]
-fn nearest(word: u64, bit: usize, towards: Towards) -> Option<usize> {
-    match towards {
-        Towards::Higher => {
-            let rest = word & (!0 << bit);
-            (rest != 0).then(|| rest.trailing_zeros() as usize)
-        }
-        Towards::Lower => {
-            let rest = word & (!0 >> (WORD_SLOTS - 1 - bit));
-            (rest != 0).then(|| rest.ilog2() as usize)
-        }
-    }
-}
-
-/// The first bit to look at in the next word, or `None` past the last one.
-#[inline(always)]
-fn next_word(here: usize, words: usize, towards: Towards) -> Option<usize> {
-    match towards {
-        Towards::Higher => {
-            let word = here / WORD_SLOTS + 1;
-            (word < words).then_some(word * WORD_SLOTS)
-        }
-        Towards::Lower => (here / WORD_SLOTS * WORD_SLOTS).checked_sub(1),
-    }
+fn nearest(word: u64, bit: usize) -> Option<usize> {
+    let rest = word & (!0 << bit);
+    (rest != 0).then(|| rest.trailing_zeros() as usize)
 }

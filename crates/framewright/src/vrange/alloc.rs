@@ -4,6 +4,7 @@ use super::seat::{Count, Held, Own};
 use super::span::Bits;
 use super::{AreaKind, AreaRequest, FrameSource, Header, RangeError, RangeSeat};
 use crate::platform::{Barrier, Map, Relax};
+use crate::seats::Inboxes;
 use crate::sync::{clear_bits, set_bits};
 use crate::units::{Context, Page};
 
@@ -185,8 +186,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         clear_bits(starts, 1 << (place % 64), P::ALONE);
     }
 
-    /// Does all that is possible without stopping other CPUs.
-    fn alloc_entered(
+    /// Everything that can be done without stopping others.
+    pub(super) fn alloc_entered(
         &self,
         need: &Need,
         header: Header,

@@ -1,6 +1,6 @@
 //! Runs of any length in the bitmaps of a span.
 //!
-//! Does for any run what [`Slots`](crate::slots::Slots) does for aligned runs of powers of two. All
+//! Does for any run what `slots` does for aligned runs of powers of two. All
 //! accesses are `Relaxed`: one CPU at a time owns a bitmap.
 
 use crate::sync::{AtomicU64, Ordering::Relaxed};

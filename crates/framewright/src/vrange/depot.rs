@@ -14,7 +14,8 @@
 use super::Space;
 use super::kept::{KEPT_MAX, KEPT_WORDS, Kept};
 use super::seat::Held;
-use crate::platform::{Account, Barrier, Map, Relax};
+use crate::platform::{Barrier, Map, Relax};
+use crate::seats::Account;
 use crate::sync::{AtomicU64, Lock};
 
 /// The line of the lock and its account, and the lists.

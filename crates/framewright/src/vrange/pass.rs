@@ -7,6 +7,7 @@ use super::bits;
 use super::seat::{Count, Held, Own};
 use super::span::{Bits, Marked};
 use crate::platform::{Barrier, Map, Relax};
+use crate::seats::Inboxes;
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::units::PageRange;
 
@@ -160,7 +161,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         if failed {
             for &number in numbers {
-                self.collect_span(number);
+                self.collect(number);
             }
         }
         self.words.sub(Own::Purgeable, unmapped);

@@ -5,15 +5,15 @@
 //! back. So the space is not touched again. All seats are claimed for good (V11): the frequent side
 //! notices by the claim, which it looks at anyway.
 
-use super::seat::SeatWords;
 use super::{RangeError, RangeFreeError, Space};
+use crate::platform::Relax;
+use crate::seats::SeatSet;
 use crate::sync::Ordering::SeqCst;
-use crate::sync::fence;
 use core::mem;
 
 /// The space is poisoned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Poisoned;
+pub(crate) struct Poisoned;
 
 impl From<Poisoned> for RangeError {
     fn from(_: Poisoned) -> Self {
@@ -29,9 +29,9 @@ impl From<Poisoned> for RangeFreeError {
 
 /// A call out that may unwind, in the middle of a change: dropping this poisons the space.
 #[must_use = "dropped at once, it poisons the space"]
-pub(super) struct CallingOut<'s, 'm, P>(&'s Space<'m, P>);
+pub(super) struct CallingOut<'s, 'm, P: Relax>(&'s Space<'m, P>);
 
-impl<P> CallingOut<'_, '_, P> {
+impl<P: Relax> CallingOut<'_, '_, P> {
     /// The call has returned.
     #[inline]
     pub(super) const fn end(self) {
@@ -39,48 +39,31 @@ impl<P> CallingOut<'_, '_, P> {
     }
 }
 
-impl<P> Drop for CallingOut<'_, '_, P> {
+impl<P: Relax> Drop for CallingOut<'_, '_, P> {
     #[cold]
     fn drop(&mut self) {
         self.0.poison();
     }
 }
 
-impl<'m, P> Space<'m, P> {
+impl<'m, P: Relax> Space<'m, P> {
     #[inline]
     pub(super) const fn calling_out(&self) -> CallingOut<'_, 'm, P> {
         CallingOut(self)
     }
 
+    #[cold]
+    fn poison(&self) {
+        self.poison_word().store(1, SeqCst);
+        self.claim_for_good();
+    }
+}
+
+impl<P> Space<'_, P> {
     /// Whether a call of the platform's `unmap` or `flush_all`, or of a source's `free_run`, has
     /// unwound out of the space. Then every request is refused, and `verify` too.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
-        self.poisoned().load(SeqCst) != 0
-    }
-
-    #[cold]
-    fn poison(&self) {
-        self.poisoned().store(1, SeqCst);
-        self.claim_for_good();
-    }
-
-    fn claim_for_good(&self) {
-        self.all_seats().for_each(|seat| seat.turn().claim());
-    }
-
-    /// Ends the claims; but if the space is poisoned they stay.
-    pub(super) fn give_up_claims(&self) {
-        if self.is_poisoned() {
-            return;
-        }
-        self.all_seats()
-            .map(SeatWords::turn)
-            .for_each(|turn| turn.give_up());
-        // Either this look sees what `poison` wrote, or its claims come after these were given up.
-        fence(SeqCst);
-        if self.is_poisoned() {
-            self.claim_for_good();
-        }
+        self.poison_word().load(SeqCst) != 0
     }
 }

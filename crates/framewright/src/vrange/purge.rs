@@ -8,6 +8,7 @@ use super::FrameSource;
 use super::seat::{Count, Held, SeatWords};
 use super::space::MERGES_MAX;
 use crate::platform::{Barrier, Map, Relax};
+use crate::seats::Inboxes;
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     pub(super) fn header(&self, at: u32) -> super::Header {

@@ -7,6 +7,7 @@ use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{AreaKind, FrameSource, Header, RangeError, RangeFreeError, RangeSeat, bits};
 use crate::platform::{Barrier, Map, MapError, Relax};
+use crate::seats::Inboxes;
 use crate::units::{Context, Frame, Page, Run};
 
 impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
@@ -370,8 +371,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.add(Own::Live, u64::from(header.pages()));
     }
 
-    /// Does all that is possible for a slot or a longer area without stopping other CPUs.
-    fn alloc_ram(&self, need: &Need, header: Header, frames: &mut impl FrameSource) -> Option<u32> {
+    /// Everything that can be done for a slot or a longer area without stopping others.
+    pub(super) fn alloc_ram(
+        &self,
+        need: &Need,
+        header: Header,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
         self.collect_inbox();
         if need.context.may_block {
             self.relieve();

@@ -3,19 +3,16 @@ use super::poison::Poisoned;
 use super::span::Link;
 use super::table::Table;
 use super::{FrameSource, Space};
-use crate::platform::{Barrier, Map, Relax, Turn};
+use crate::platform::{Barrier, Map, Relax};
+use crate::seats::{Taken, Turn};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::units::CpuId;
-use core::cell::Cell;
-use core::marker::PhantomData;
 
-// The words of a seat. The owner's, and those that others write, are on different cache lines.
-const BUSY: usize = 0;
-const CLAIMED: usize = 8;
-const TAKEN: usize = 9;
+// The words of a seat, beside those of [`Turn`] and [`Taken`]: the owner's, and those that others write, are on
+// different cache lines.
 /// The owner's too, but rarely written, and read by whoever flushes: lazy pages unmapped.
 const UNMAPPED: usize = 10;
 const INBOX: usize = 16;
@@ -132,7 +129,7 @@ impl<'m> SeatWords<'m> {
 
     #[inline(always)]
     pub(super) fn turn(self) -> Turn<'m> {
-        Turn::new(&self.words[BUSY], &self.words[CLAIMED])
+        Turn::of(self.words)
     }
 
     /// The spans in which others freed something, as a list of numbers plus one.
@@ -247,28 +244,18 @@ pub struct RangeSeat<'s, 'm, P, F> {
     pub(super) words: SeatWords<'m>,
     pub(super) frames: F,
     pub(super) cpu: u16,
-    not_sync: PhantomData<Cell<()>>,
-}
-
-impl<P, F> Drop for RangeSeat<'_, '_, P, F> {
-    fn drop(&mut self) {
-        // Release: the next one to take the seat sees what it has.
-        self.words.words[TAKEN].store(0, Release);
-    }
+    _taken: Taken<'m>,
 }
 
 impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
     pub(super) fn take(space: &'s Space<'m, P>, cpu: CpuId, frames: F) -> Option<Self> {
         let words = SeatWords::new(space.seats, cpu.index());
-        // Acquire pairs with the Release in `drop`.
-        let taken = words.words[TAKEN].swap(1, Acquire);
-        // Not `then_some`: a seat that was made is given back when it is dropped.
-        (taken == 0).then(|| Self {
+        Taken::take(words.words).map(|taken| Self {
             space,
             words,
             frames,
             cpu: cpu.0,
-            not_sync: PhantomData,
+            _taken: taken,
         })
     }
 

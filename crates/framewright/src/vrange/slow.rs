@@ -3,118 +3,38 @@
 use super::alloc::Need;
 use super::bits;
 use super::poison::Poisoned;
-use super::purge::sum;
-use super::seat::{Count, Held, Own, SeatWords};
+use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{FrameSource, Header, RangeSeat, Space};
-use crate::platform::{Barrier, Map, Relax, Turn, Wakes, Watched};
-use crate::sync::{Lock, Ordering::Relaxed};
-use core::iter;
+use crate::platform::{Barrier, Map, Relax};
+use crate::seats::{self, Inboxes, SeatSet};
+use crate::sync::Ordering::Relaxed;
 
 /// How many pages a CPU makes lazy, at least, between two looks for pages to purge.
 const LOOK_PAGES: u64 = 64;
 
-/// The stop lock, held, with claimed seats; dropping this gives them up.
-pub(super) struct Claims<'s, 'm, P: Relax> {
-    space: &'s Space<'m, P>,
-    _lock: Watched<'s, 'm, P>,
-    _wakes: Wakes<'s, P>,
-}
+/// The kind of all requests for the memo of stops: what is remembered is that a drain brought nothing.
+const DRAIN: usize = 0;
 
-impl<P: Relax> Drop for Claims<'_, '_, P> {
-    fn drop(&mut self) {
-        self.space.give_up_claims();
-    }
-}
+/// All CPUs stand still: the caller may act in any seat.
+type Stopped<'s, 'm, P> = seats::Stopped<'s, 'm, Space<'m, P>>;
 
-impl<'s, 'm, P: Relax + Barrier + Map> Claims<'s, 'm, P> {
-    fn seat(&self, cpu: u16) -> Held<'s, 'm, P> {
+impl<'m, P: Relax> Space<'m, P> {
+    /// A seat whose owner cannot be in it: the caller's own, or one that the caller claimed.
+    fn claimed(&self, cpu: u16) -> Held<'_, 'm, P> {
         Held {
-            space: self.space,
-            words: self.space.seat_words(cpu),
+            space: self,
+            words: self.seat_words(cpu),
             cpu,
         }
     }
 
-    /// All seats; only for use when all are claimed.
-    fn seats(&self) -> impl Iterator<Item = Held<'s, 'm, P>> + '_ {
-        (0..self.space.shape.cpus).map(|cpu| self.seat(cpu))
-    }
-
-    /// Claims one more seat.
-    fn claim(&self, cpu: u16) -> Result<Held<'s, 'm, P>, Poisoned> {
-        let held = self.seat(cpu);
-        let turn = held.words.turn();
-        self.space.claim_all(|| iter::once(turn))?;
-        Ok(held)
-    }
-
-    fn give_up(&self, held: Held<'s, 'm, P>) {
-        held.words.turn().give_up();
-        self.space.platform.wake();
-    }
-}
-
-impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
-    /// Takes the right to claim seats. The caller is in no seat.
-    fn claims(&self) -> Claims<'_, 'm, P> {
-        let lock = Lock::new(self.stop_lock());
-        let lock = self
-            .accounts
-            .lock(lock, &self.platform, self.stop_account());
-        Claims {
-            space: self,
-            _lock: lock,
-            _wakes: Wakes(&self.platform),
-        }
-    }
-
-    /// Stops all CPUs: each finishes its operation in its seat and then waits. The caller is in no
-    /// seat.
-    ///
-    /// # Errors
-    /// The space is poisoned: a CPU in a seat may never leave it.
-    pub(super) fn stop(&self) -> Result<Claims<'_, 'm, P>, Poisoned> {
-        // Made before the claims, so that these end even if the platform panics.
-        let claims = self.claims();
-        self.claim_all(|| self.all_seats().map(SeatWords::turn))?;
-        Ok(claims)
-    }
-
-    /// Claims seats and waits until their owners have left them. A CPU that leaves a seat by
-    /// unwinding has poisoned the space before, and so has one that left its seat to a claimer
-    /// which unwound.
-    fn claim_all<T: Iterator<Item = Turn<'m>>>(
-        &self,
-        turns: impl Fn() -> T,
-    ) -> Result<(), Poisoned> {
-        let are_idle = Turn::claim_all_unless(&self.platform, turns, || self.is_poisoned());
-        if are_idle && !self.is_poisoned() {
-            Ok(())
-        } else {
-            Err(Poisoned)
-        }
-    }
-}
-
-impl<'m, P> Space<'m, P> {
-    /// How many events there were that can make stopping all CPUs worth its cost, plus one.
-    fn events(&self) -> u64 {
-        let all = |counter| sum(self.all_seats(), counter);
-        all(Count::Frees)
-            .wrapping_add(all(Count::UnmapRam))
-            .wrapping_add(all(Count::Evictions))
-            .wrapping_add(all(Count::Undone))
-            .wrapping_add(all(Count::SpanTakes))
-            .wrapping_add(all(Count::BlockTakes))
-            .wrapping_add(1)
-    }
-
-    /// Whether the arena had all free pages when a search of it ended without success: since the
-    /// last fruitless stop of all CPUs, no CPU has freed anything or taken a span. Counters only
-    /// grow, so a comparison that holds now held at any moment between.
+    /// Whether all was the arena's when a search of it ended that found nothing: since stopping all
+    /// CPUs brought nothing, no CPU has freed anything or taken a span. Counters only grow, so what
+    /// is so now was so at any moment between.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.fruitless().load(Relaxed) == self.events()
+        let memo = self.stop_words().memo;
+        memo.is_in_vain(DRAIN, self.happened())
     }
 }
 
@@ -201,13 +121,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     }
 }
 
-impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
-    /// Purges the pages of other CPUs, one after another and each in passes, until the bound is
-    /// kept with an eighth to spare, so that the next free need not do it again.
+impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
+    /// Purges what other CPUs hold, one after another and each in passes, until the bound is kept,
+    /// and an eighth more, so that the next free need not do it again.
     #[cold]
     pub(super) fn purge_others(&mut self, reserved: u64) -> Result<(), Poisoned> {
         let bound = self.space.lazy_max;
-        let claims = self.space.claims();
+        let claims = self.space.lock_stops().claims();
         for cpu in 0..self.space.shape.cpus {
             if self.space.told_lazy() <= bound {
                 break;
@@ -217,32 +137,36 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             {
                 continue;
             }
-            let held = claims.claim(cpu)?;
+            let turn = self.space.seat_words(cpu).turn();
+            claims.claim(turn)?;
+            let held = self.space.claimed(cpu);
             self.space.look_at_lazy(reserved);
             held.collect_inbox();
             held.purge_down_to(bound - bound / 8);
             held.release_all(&mut self.frames);
             held.words.count(Count::Claims, 1);
-            claims.give_up(held);
+            claims.give_up(turn);
         }
         Ok(())
     }
 
-    /// The last resort: stops all CPUs, purges and dissolves everything, and lets the arena have
-    /// the last word.
+    /// The last resort: all CPUs stop, everything is purged and dissolved, and the arena has the
+    /// last word. A stop for another request that began after this one serves this one too.
     #[cold]
     pub(super) fn alloc_at_rest(
         &mut self,
         need: &Need,
         header: Header,
     ) -> Result<Option<u32>, Poisoned> {
-        let claims = self.space.stop()?;
-        let own = claims.seat(self.cpu);
-        let found = claims.cut_drained(own, need, &mut self.frames);
-        if let Some(at) = found {
-            own.finish_in_arena(at, header);
-        }
-        Ok(found)
+        self.at_rest(
+            need,
+            |held, frames| held.alloc_entered(need, header, frames),
+            |stopped, own, frames| {
+                let at = stopped.cut_drained(own, need, frames)?;
+                own.finish_in_arena(at, header);
+                Some(at)
+            },
+        )
     }
 
     /// The last resort of `map_ram`: a block of its own, or, where slots are recycled, just the
@@ -253,29 +177,59 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         need: &Need,
         header: Header,
     ) -> Result<Option<u32>, Poisoned> {
-        let claims = self.space.stop()?;
-        let own = claims.seat(self.cpu);
-        if need.pages <= self.space.slot_max {
-            let all = self.space.spans.pages();
-            let block = Need {
-                pages: all,
-                align_pages: u64::from(all),
-                context: need.context,
-            };
-            if let Some(first) = claims.cut_drained(own, &block, &mut self.frames) {
-                let at = own.begin_block(first, need.pages.next_power_of_two());
-                own.finish_ram(at, header);
-                return Ok(Some(at));
-            }
-            if !self.space.config.recycle {
+        self.at_rest(
+            need,
+            |held, frames| held.alloc_ram(need, header, frames),
+            |stopped, own, frames| {
+                let space = stopped.set;
+                if need.pages <= space.slot_max {
+                    let all = space.spans.pages();
+                    let block = Need {
+                        pages: all,
+                        align_pages: u64::from(all),
+                        context: need.context,
+                    };
+                    if let Some(first) = stopped.cut_drained(own, &block, frames) {
+                        let at = own.begin_block(first, need.pages.next_power_of_two());
+                        own.finish_ram(at, header);
+                        return Some(at);
+                    }
+                    if !space.config.recycle {
+                        return None;
+                    }
+                }
+                let at = stopped.cut_drained(own, need, frames)?;
+                own.finish_in_arena(at, header);
+                Some(at)
+            },
+        )
+    }
+
+    /// What `stopped` finds with all CPUs stopped. If they stood still for another request since this one
+    /// began to ask: what `look` finds in this CPU's seat, or nothing if all that was free then is too short.
+    fn at_rest(
+        &mut self,
+        need: &Need,
+        look: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> Option<u32>,
+        stopped: impl FnOnce(&Stopped<'_, 'm, P>, Held<'_, 'm, P>, &mut F) -> Option<u32>,
+    ) -> Result<Option<u32>, Poisoned> {
+        let space = self.space;
+        let memo = space.stop_words().memo;
+        let begin = memo.last();
+        let lock = space.lock_stops();
+        if memo.last() != begin || space.is_exhausted() {
+            if space.longest().load(Relaxed) < u64::from(need.pages) {
                 return Ok(None);
             }
+            self.enter()?;
+            let found = look(&self.held(), &mut self.frames);
+            self.exit();
+            if found.is_some() || space.is_exhausted() {
+                return Ok(found);
+            }
         }
-        let found = claims.cut_drained(own, need, &mut self.frames);
-        if let Some(at) = found {
-            own.finish_in_arena(at, header);
-        }
-        Ok(found)
+        let all = lock.stop()?;
+        Ok(stopped(&all, space.claimed(self.cpu), &mut self.frames))
     }
 
     /// Purges what this CPU made lazy, and flushes once \[`vm_unmap_aliases`\].
@@ -293,36 +247,39 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Purges everything, of all CPUs, kept areas included, and dissolves all spans: all free pages
     /// are then in the arena. Stops all CPUs. O(spans). A poisoned space stays as it is.
     pub fn drain(&mut self) {
-        let Ok(claims) = self.space.stop() else {
+        let Ok(stopped) = self.space.lock_stops().stop() else {
             return;
         };
-        claims.drain(claims.seat(self.cpu), &mut self.frames);
+        stopped.drain(self.space.claimed(self.cpu), &mut self.frames);
     }
 }
 
-impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
-    /// Cuts from the arena with all CPUs stopped. Drains first, unless that cannot help.
+impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
+    fn seats(&self) -> impl Iterator<Item = Held<'_, 'm, P>> {
+        (0..self.set.shape.cpus).map(|cpu| self.set.claimed(cpu))
+    }
+
+    /// Cuts from the arena with all CPUs stopped; drains first, unless that cannot help.
     fn cut_drained(
         &self,
         own: Held<'_, 'm, P>,
         need: &Need,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
-        let space = self.space;
-        let events = space.events();
-        if space.fruitless().load(Relaxed) != events {
+        let space = self.set;
+        if !space.is_exhausted() {
             self.drain(own, frames);
         }
         let at = space.cut(own.words, need.pages, need.align_pages);
         if at.is_none() && !space.has_spare() {
-            space.fruitless().store(space.events(), Relaxed);
+            space.stop_words().memo.note(DRAIN, space.happened());
         }
         at
     }
 
     /// Purges everything and dissolves spans. For use with all CPUs stopped.
     fn drain(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
-        let space = self.space;
+        let space = self.set;
         own.words.count(Count::Drains, 1);
         space.look_at_lazy(0);
         // A span that changed hands after it was sent is sent on, perhaps to a CPU that has
@@ -356,23 +313,26 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
                 Owner::Areas(cpu) if span.is_clean() => {
                     self.dissolve(own, number);
                     space.sub_span();
-                    self.seat(cpu).words.count(Count::Dissolves, 1);
+                    space.claimed(cpu).words.count(Count::Dissolves, 1);
                 }
                 Owner::Block(cpu) => {
-                    if self.seat(cpu).settle_block(number) {
+                    if space.claimed(cpu).settle_block(number) {
                         self.dissolve(own, number);
                     }
                 }
-                // A block that could not be unmapped stays as it is.
-                Owner::Areas(cpu) => self.seat(cpu).list(number),
+                // What could not be unmapped stays as it is.
+                Owner::Areas(cpu) => space.claimed(cpu).list(number),
                 Owner::Arena => {}
             }
         }
+        let longest = space.lock_arena().guard.longest();
+        space.longest().store(u64::from(longest), Relaxed);
+        space.stop_words().memo.stand_still();
     }
 
     /// Makes kept areas lazy, and purges when the bound demands it. For use with all CPUs stopped.
     fn release_kept(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
-        let space = self.space;
+        let space = self.set;
         for seat in self.seats() {
             let mut is_forced = false;
             while !seat.release_kept(is_forced, frames) {
@@ -399,7 +359,7 @@ impl<'m, P: Relax + Barrier + Map> Claims<'_, 'm, P> {
 
     /// Turns the free pages of a span into gaps, and its areas into areas of the arena.
     fn dissolve(&self, own: Held<'_, 'm, P>, number: u32) {
-        let space = self.space;
+        let space = self.set;
         let span = space.spans.get(number);
         let first = space.spans.first(number);
         let free = span.bits(Bits::Free);

@@ -2,15 +2,18 @@ use super::arena::{Arena, ArenaGuard};
 use super::block::SLOT_MAX;
 use super::depot::DEPOT_WORDS;
 use super::layout::Shape;
+use super::poison::Poisoned;
+use super::purge::sum;
 use super::seat::{Count, Own, SeatWords};
 use super::span::Spans;
 use super::table::Table;
 use super::{AreaKind, Fit, FrameSource, RangeSeat, SetupError, SpaceLayout};
-use crate::platform::{
-    ACCOUNT_WORDS, Account, Accounts, Barrier, Clock, Map, Relax, Watched, read_account,
-};
+use crate::platform::{Barrier, Clock, Map, Relax};
 use crate::policy::RangeConfig;
 use crate::raw::atomic_words;
+use crate::seats::{
+    ACCOUNT_WORDS, Account, Accounts, SeatSet, StopMemo, StopWords, Turn, Watched, read_account,
+};
 use crate::stats::LockStats;
 use crate::sync::{
     AtomicU64,
@@ -38,9 +41,8 @@ const PEAK: usize = 24;
 const MERGES: usize = 25;
 const LOWEST: usize = 26;
 const HIGHEST: usize = 27;
-/// Frees and takes of spans at the last fruitless stop of all CPUs, plus one; written under the
-/// stop lock.
-const FRUITLESS: usize = 28;
+/// The longest gap of the arena when all CPUs stood still last; written under the stop lock.
+const LONGEST: usize = 28;
 /// Spans that CPUs have.
 const SPANS_OUT: usize = 29;
 /// The number of the origin of all seats' frames; zero until there is a first seat.
@@ -49,10 +51,15 @@ const ORIGIN: usize = 30;
 const POISONED: usize = 31;
 const ARENA: usize = 32;
 const ARENA_ACCOUNT: usize = ARENA + Arena::WORDS;
-const DEPOT: usize = 64;
+/// What stopping all CPUs came to, of one kind: whatever was asked for, a drain brought nothing.
+const MEMO: usize = 64;
+const DEPOT: usize = 72;
 /// Words of the space itself: whole cache lines.
 pub(super) const SPACE_WORDS: usize = DEPOT + DEPOT_WORDS;
-const _: () = assert!(ARENA_ACCOUNT + ACCOUNT_WORDS <= DEPOT && SPACE_WORDS.is_multiple_of(8));
+const _: () = {
+    assert!(ARENA_ACCOUNT + ACCOUNT_WORDS <= MEMO && MEMO + StopMemo::words(1) <= DEPOT);
+    assert!(SPACE_WORDS.is_multiple_of(8));
+};
 
 /// The most gaps given back under one hold of the arena's lock.
 pub(super) const MERGES_MAX: usize = 32;
@@ -447,16 +454,13 @@ impl<'m, P> Space<'m, P> {
         self.words[SPANS_OUT].fetch_sub(1, Relaxed);
     }
 
-    pub(super) fn stop_lock(&self) -> &'m AtomicU64 {
-        &self.words[STOP_LOCK]
-    }
-
-    pub(super) fn poisoned(&self) -> &'m AtomicU64 {
+    pub(super) fn poison_word(&self) -> &'m AtomicU64 {
         &self.words[POISONED]
     }
 
-    pub(super) fn fruitless(&self) -> &'m AtomicU64 {
-        &self.words[FRUITLESS]
+    /// The longest gap of the arena when all CPUs stood still last.
+    pub(super) fn longest(&self) -> &'m AtomicU64 {
+        &self.words[LONGEST]
     }
 
     /// The words of all seats.
@@ -526,4 +530,50 @@ impl<'m, P> Space<'m, P> {
 /// The sum, or zero if it is a little below zero for a moment.
 const fn not_negative(sum: u64) -> u64 {
     if sum > i64::MAX as u64 { 0 } else { sum }
+}
+
+impl<'m, P: Relax> SeatSet<'m> for Space<'m, P> {
+    type Platform = P;
+    type Poisoned = Poisoned;
+
+    const CAN_BE_POISONED: bool = true;
+
+    fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    fn accounts(&self) -> Accounts<P> {
+        self.accounts
+    }
+
+    fn stop_words(&self) -> StopWords<'m> {
+        StopWords {
+            lock: &self.words[STOP_LOCK],
+            account: self.stop_account(),
+            memo: StopMemo::new(&self.words[MEMO..]),
+        }
+    }
+
+    fn turns(&self) -> impl Iterator<Item = Turn<'m>> {
+        self.all_seats().map(SeatWords::turn)
+    }
+
+    /// How often a CPU did what can make stopping all CPUs worth its cost.
+    fn happened(&self) -> u64 {
+        let all = |counter| sum(self.all_seats(), counter);
+        all(Count::Frees)
+            .wrapping_add(all(Count::UnmapRam))
+            .wrapping_add(all(Count::Evictions))
+            .wrapping_add(all(Count::Undone))
+            .wrapping_add(all(Count::SpanTakes))
+            .wrapping_add(all(Count::BlockTakes))
+    }
+
+    fn poisoned(&self) -> Result<(), Poisoned> {
+        if self.is_poisoned() {
+            Err(Poisoned)
+        } else {
+            Ok(())
+        }
+    }
 }

@@ -12,6 +12,7 @@
 
 use super::bits;
 use super::layout::{RECORD_HEAD_WORDS, Shape};
+use crate::seats::Parcel;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 const STATE: usize = 0;
@@ -353,14 +354,13 @@ impl<'m> Span<'m> {
         self.write(WAIT_NEXT, word_of(next));
     }
 
-    /// Whether the span is in an inbox, or about to be.
-    pub(super) fn pending(self) -> &'m AtomicU64 {
-        &self.words[PENDING]
-    }
-
-    /// The next span in the same inbox, as a number plus one.
-    pub(super) fn inbox_next(self) -> &'m AtomicU64 {
-        &self.words[INBOX_NEXT]
+    /// As what a seat is sent that owns the span.
+    #[inline(always)]
+    pub(super) fn parcel(self) -> Parcel<'m> {
+        Parcel {
+            pending: &self.words[PENDING],
+            next: &self.words[INBOX_NEXT],
+        }
     }
 }
 

@@ -3,6 +3,7 @@ use super::seat::Own;
 use super::span::{Bits, Owner};
 use super::{AreaState, Space, bits};
 use crate::platform::{Barrier, Map, Relax};
+use crate::seats::SeatSet;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::Page;
 use core::fmt;
@@ -34,7 +35,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// # Errors
     /// The first one that does not hold.
     pub fn verify(&self) -> Result<(), Broken> {
-        let stopped = self.stop();
+        let stopped = self.lock_stops().stop();
         let _stopped = stopped.map_err(|_| self.broken("V11: not poisoned", 0))?;
         let held = self.lock_arena();
         let guard = &held.guard;

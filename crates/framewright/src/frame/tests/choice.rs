@@ -62,7 +62,7 @@ impl Zone<'_, SingleThread> {
     fn free_blocks_by_pageblock(&self) -> Vec<[u32; 11]> {
         let of = |id| {
             let mut runs = [0; 11];
-            crate::slots::Slots::new(self.bitmap(id)).count_runs(&mut runs);
+            crate::slots::count_runs(self.bitmap(id), &mut runs);
             runs
         };
         (0..self.map.blocks).map(of).collect()

@@ -1,5 +1,5 @@
-//! Every interleaving of the words that CPUs share without a lock: a pageblock's lock and its
-//! second bitmap, the index above the leaves, and the turn of a seat.
+//! Every interleaving of the words that CPUs share without a lock: a pageblock's lock and its second
+//! bitmap, and the index above the leaves.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib frame::models`
 
 extern crate std;
@@ -9,14 +9,13 @@ use super::index::{Index, Shape};
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{Seat, ZoneLayout};
-use crate::platform::{Fenced, Turn};
+use crate::platform::Fenced;
 use crate::policy::{Config, End, Fallback};
 use crate::raw::atomic_words;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use loom::thread;
 use std::boxed::Box;
-use std::iter;
 use std::vec;
 
 /// Everything, or everything up to so many preemptions.
@@ -256,39 +255,5 @@ fn i3_a_look_from_outside_hides_nothing_from_a_search_at_rest() {
         assert_eq!(search(index, 0), Some(71), "F8");
         other.join().unwrap();
         assert!(index.is_consistent(), "I2");
-    });
-}
-
-/// If two threads are in at a time, an update is lost.
-fn add_one(sum: &AtomicU64) {
-    let seen = sum.load(Relaxed);
-    sum.store(seen + 1, Relaxed);
-}
-
-#[test]
-fn a_seat_is_its_owners_or_the_stoppers_and_each_sees_what_the_other_did() {
-    // The owner waits with yields, which count as preemptions where both wait.
-    explore(Some(3), || {
-        let [busy, claimed, sum] = atomic_words(vec![0; 3].leak()) else {
-            panic!("three words");
-        };
-        let turn = Turn::new(busy, claimed);
-        let owner = thread::spawn(move || {
-            for _ in 0..2 {
-                if !turn.try_enter::<Fenced>() {
-                    turn.wait_if_claimed(&Fenced);
-                }
-                add_one(sum);
-                turn.exit();
-            }
-        });
-        for _ in 0..2 {
-            Turn::claim_all(&Fenced, || iter::once(turn));
-            add_one(sum);
-            turn.give_up();
-        }
-        owner.join().unwrap();
-        assert_eq!(sum.load(Relaxed), 4, "both were in at a time");
-        assert_eq!([busy, claimed].map(|word| word.load(Relaxed)), [0, 0]);
     });
 }

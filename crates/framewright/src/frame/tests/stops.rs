@@ -1,7 +1,8 @@
 //! Which requests stop all CPUs, how often, and what they come to.
 
 use super::*;
-use crate::platform::{Barrier, Patience, Relax, Turn};
+use crate::platform::{Barrier, Patience, Relax};
+use crate::seats::Turn;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -313,7 +314,8 @@ fn a_platform_that_panics_while_a_seat_waits_leaves_the_seat_idle() {
 /// A platform that counts its wakes. Its first wait ends the claim.
 #[derive(Default)]
 struct Told {
-    claimed: AtomicU64,
+    /// The words of a seat.
+    seat: [AtomicU64; 16],
     told: AtomicU64,
     /// The count when the wait began.
     told_before_waiting: AtomicU64,
@@ -323,7 +325,7 @@ impl Relax for &Told {
     fn relax(&self, _attempt: u32) {
         let told = self.told.load(Relaxed);
         self.told_before_waiting.store(told, Relaxed);
-        self.claimed.store(0, Relaxed);
+        Turn::of(&self.seat).give_up();
     }
 
     fn wake(&self) {
@@ -368,8 +370,7 @@ fn the_end_of_a_stop_is_told_once_and_the_frequent_side_wakes_no_cpu() {
 #[test]
 fn an_owner_that_leaves_its_seat_to_a_claimer_wakes_it_before_it_waits() {
     let platform = Told::default();
-    let busy = AtomicU64::new(0);
-    let turn = Turn::new(&busy, &platform.claimed);
+    let turn = Turn::of(&platform.seat);
     assert!(turn.try_enter::<&Told>());
     turn.wait_if_claimed(&&platform);
     turn.exit();

@@ -9,6 +9,7 @@ use super::held::Held;
 use super::table::{Entry, Part};
 use super::{Kv, KvLayout};
 use crate::platform::{Barrier, Direct, Fenced, NoRelief, Relax};
+use crate::seats::Inboxes;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Addr, Frame, Order};
 use loom::thread;
@@ -75,7 +76,7 @@ fn assert_collected_at(kv: TestKv, owner: u16, place: usize, live: u32) {
     let number = part(kv.held(owner), place).record();
     let slab = kv.records.get(number);
     assert_eq!(slab.remote(0).load(Relaxed), 0, "K4: in no inbox");
-    assert_eq!(slab.pending().load(Relaxed), 0);
+    assert_eq!(slab.parcel().pending.load(Relaxed), 0);
     let free = slab.free(0).load(Relaxed);
     assert_eq!(free.count_ones() + live, slab.header().slots());
 }
@@ -210,8 +211,8 @@ fn what_is_freed_in_a_slab_whose_record_is_in_an_old_owners_inbox_is_not_lost() 
         let kv = kv();
         // A CPU freed the last object of a slab, and the slab went back before the CPU had sent it.
         let old = kv.held(0);
-        kv.records.get(1).pending().store(1, Relaxed);
-        old.send(1, 0);
+        kv.records.get(1).parcel().pending.store(1, Relaxed);
+        old.push(0, 1);
         let free_in_it = move || {
             // The record is another CPU's slab, in which a third one frees.
             let owner = kv.held(1);

@@ -7,6 +7,7 @@ use super::slabs::{SIZES, sized, with_slabs};
 use super::*;
 use crate::frame::AllocError;
 use crate::policy::Effort;
+use crate::seats::Inboxes;
 use crate::sync::Ordering::Relaxed;
 
 /// The slab that an object lies in, its record's number, and the object's word and bit.
@@ -209,8 +210,8 @@ fn what_is_no_slot_is_not_free_whoever_says_so() {
     // Of the slab that had the record before, and another number of slots: freed twice.
     slab.remote(0).store(1 << 16 | bit, Relaxed);
     slab.remote(3).store(1, Relaxed);
-    slab.pending().store(1, Relaxed);
-    held.send(number, 0);
+    slab.parcel().pending.store(1, Relaxed);
+    held.push(0, number);
     assert!(held.collect_inbox());
     assert_eq!(machine.kv.stats().double_frees, 2);
     machine.kv.verify().unwrap();
@@ -226,16 +227,22 @@ fn a_slab_that_is_another_cpus_when_it_is_collected_is_sent_on() {
     let (slab, number, bit) = slot_of(held[0], &machine, addr);
     // Freed by a CPU that saw CPU 1 as its owner.
     slab.remote(0).store(bit, Relaxed);
-    slab.pending().store(1, Relaxed);
-    held[0].send(number, 1);
+    slab.parcel().pending.store(1, Relaxed);
+    held[0].push(1, number);
     assert!(held[1].collect_inbox() && !held[1].collect_inbox());
     assert_eq!(
-        (slab.remote(0).load(Relaxed), slab.pending().load(Relaxed)),
+        (
+            slab.remote(0).load(Relaxed),
+            slab.parcel().pending.load(Relaxed)
+        ),
         (bit, 1)
     );
     assert!(held[0].collect_inbox() && !held[0].collect_inbox());
     assert_eq!(
-        (slab.remote(0).load(Relaxed), slab.pending().load(Relaxed)),
+        (
+            slab.remote(0).load(Relaxed),
+            slab.parcel().pending.load(Relaxed)
+        ),
         (0, 0)
     );
     assert_eq!(owner.kmalloc(&sized(64)), Ok(addr));
@@ -250,9 +257,9 @@ fn k9_a_drain_empties_a_slab_that_is_on_its_way_to_a_former_owner() {
     let addr = owner.kmalloc(&sized(2048)).unwrap();
     let (_, number, _) = slot_of(held, &machine, addr);
     machine.seat(1).kfree(addr).unwrap();
-    // As if its owner had been CPU 1 then: its inbox is the last one that a drain looks into.
-    assert_eq!(held.words.inbox().swap(0, Relaxed), u64::from(number));
-    held.send(number, 1);
+    // As if its owner had been cpu 1 then, whose inbox is the last one that a drain looks into.
+    assert_eq!(held.words.inbox().swap(0, Relaxed), u64::from(number) + 1);
+    held.push(1, number);
     assert_eq!(owner.drain(), 8);
     machine.check_empty(owner);
 }
@@ -267,15 +274,15 @@ fn a_record_that_is_no_slabs_when_it_is_collected_is_forgotten() {
     owner.kfree(addr).unwrap();
     assert_eq!(owner.drain(), 8);
     assert_eq!(slab.header().state(), State::None);
-    // The CPU that freed the last object sends the slab only now.
-    slab.pending().store(1, Relaxed);
-    held.send(number, 0);
+    // Somebody who freed the last object sends it only now.
+    slab.parcel().pending.store(1, Relaxed);
+    held.push(0, number);
     assert!(held.collect_inbox());
-    assert_eq!(slab.pending().load(Relaxed), 0);
+    assert_eq!(slab.parcel().pending.load(Relaxed), 0);
     // The same, but another slab has the record when it arrives.
     assert_eq!(owner.drain(), 0, "but the record goes back, too");
-    slab.pending().store(1, Relaxed);
-    held.send(number, 0);
+    slab.parcel().pending.store(1, Relaxed);
+    held.push(0, number);
     drop(owner);
     let mut other = machine.seat(1);
     let addr = other.kmalloc(&sized(2048)).unwrap();
@@ -287,7 +294,10 @@ fn a_record_that_is_no_slabs_when_it_is_collected_is_forgotten() {
     assert_eq!(again.remote(0).load(Relaxed), bit);
     assert!(held.collect_inbox() && machine.kv.held(1).collect_inbox());
     assert_eq!(
-        (again.remote(0).load(Relaxed), again.pending().load(Relaxed)),
+        (
+            again.remote(0).load(Relaxed),
+            again.parcel().pending.load(Relaxed)
+        ),
         (0, 0)
     );
     assert_eq!(other.kmalloc(&sized(2048)), Ok(addr));

@@ -8,6 +8,7 @@ use super::seat::Held;
 use super::{AreaRequest, NoFrames, RangeSeat, Space, SpaceLayout};
 use crate::platform::{Barrier, Fenced, Map, MapError, Relax};
 use crate::policy::RangeConfig;
+use crate::seats::Inboxes;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -100,7 +101,10 @@ fn free(held: Held<'_, '_, Pages>, at: u32) {
 fn assert_collected(space: TestSpace, number: u32) {
     let span = space.spans.get(number);
     let sent = span.sent().iter().all(|word| word.load(Relaxed) == 0);
-    assert!(sent && span.pending().load(Relaxed) == 0, "V3: collected");
+    assert!(
+        sent && span.parcel().pending.load(Relaxed) == 0,
+        "V3: collected"
+    );
     assert_eq!(span.lazy().pages, 2, "V9: the area and its guard page");
 }
 
@@ -166,8 +170,8 @@ fn v3_a_free_in_a_span_that_lies_in_a_former_owners_inbox_is_not_lost() {
         // The CPU that freed the last area of a span sent the span only when it had gone back to
         // the arena.
         let former = held(space, 0);
-        space.spans.get(0).pending().store(1, Relaxed);
-        former.push_inbox(0, 0);
+        space.spans.get(0).parcel().pending.store(1, Relaxed);
+        former.push(0, 0);
         let free_in_it = move || {
             // It is another CPU's then, and a third one frees in it.
             let (at, number) = alloc(&mut seat(space, 1));

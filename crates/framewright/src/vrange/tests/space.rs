@@ -9,6 +9,7 @@ use super::seat::Own;
 use super::*;
 use crate::platform::{Barrier, Map, MapError, Relax};
 use crate::policy::RangeConfig;
+use crate::seats::Inboxes;
 use crate::sync::Ordering;
 use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
 use core::cell::{Cell, RefCell};
@@ -463,9 +464,14 @@ fn sent_to_a_former_owner() -> (&'static TestSpace, Vec<TestSeat>, Page) {
         .with_span_pages(64);
     let space = space(layout, config(200, true));
     let mut seats = seats(space);
-    let was = space.spans.get(0).pending().swap(1, Ordering::AcqRel);
+    let was = space
+        .spans
+        .get(0)
+        .parcel()
+        .pending
+        .swap(1, Ordering::AcqRel);
     assert_eq!(was, 0);
-    seats[1].held().push_inbox(2, 0);
+    seats[1].held().push(2, 0);
     let at = seats[0].alloc_area(&AreaRequest::new(3)).unwrap();
     assert_eq!(at, Page(0x400), "in that span");
     (space, seats, at)
@@ -488,7 +494,7 @@ fn a_span_that_is_lent_while_a_former_owner_lets_go_of_it_is_sent_to_the_new_one
     // CPU 2 saw it as the arena's, before CPU 0 took it.
     let former = seats[2].held();
     assert_eq!(former.words.inbox().swap(0, Ordering::AcqRel), 1);
-    former.forget_sent(0);
+    former.forget(0);
     seats[0].purge();
     assert_eq!(space.stats().vmap_lazy_nr, 0);
     space.verify().unwrap();

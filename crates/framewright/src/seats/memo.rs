@@ -1,21 +1,23 @@
+//! The results of stops.
+
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// What stopping all CPUs came to, so that it is not done again in vain.
+/// The results of earlier stops, so that no stop is repeated that would gain nothing.
 ///
 /// A request of some *kind* that would fail stops all CPUs, and finds nothing even then. Two things
-/// follow for others of its kind:
+/// follow for other requests of its kind:
 ///
 /// - As long as nothing has *happened* since, another stop would find nothing either. What happened
-///   is a sum of counters that only grow, each written by one CPU as part of what it does anyway: if
-///   the sum is what it was during the stop, so was each of its counters at the moment at which its
-///   reading began, and at that moment there was nothing.
-/// - Who waited for the stop lock meanwhile is answered by that stop, if all CPUs stood still after
-///   its call had begun: there was a moment during the call at which there was nothing.
+///   is a sum of counters that only grow, each written by one CPU as part of other work: if
+///   the sum is what it was during the stop, so was each of its counters when the reading of it
+///   began, and at that moment there was nothing.
+/// - A stop answers a request that waited for the stop lock meanwhile, if all CPUs stood still after
+///   the request had begun: there was a moment during the request at which there was nothing.
 ///
-/// So a request stops all CPUs at most once, and of those that wait together one does.
+/// So a request stops all CPUs at most once, and of several that wait together one does.
 ///
 /// The words are one for the number of the last standstill, and two for each kind. Zeroes are a memo
 /// of nothing. All are written under the stop lock, with all CPUs stopped.
@@ -48,7 +50,7 @@ impl<'m> StopMemo<'m> {
 
     /// The last standstill. Read when a request begins to ask for one.
     pub(crate) fn last(self) -> Standstill {
-        // Acquire pairs with the Release in `stand_still`: a stop whose end is known to the caller
+        // Acquire pairs with the Release in `stand_still`: a stop whose end the caller knows of
         // is counted.
         Standstill(self.words[0].load(Acquire))
     }

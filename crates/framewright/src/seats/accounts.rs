@@ -1,4 +1,6 @@
-use super::{Clock, Relax};
+//! How long locks are held, where the user asked for it.
+
+use crate::platform::{Clock, Relax};
 use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;

@@ -1,13 +1,23 @@
-use super::{Barrier, Patience, Relax};
+//! Who is in a seat, and who has it.
+
+use crate::platform::{Barrier, Patience, Relax};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
     light_fence,
 };
+use core::cell::Cell;
+use core::marker::PhantomData;
 use core::mem;
 
-/// Whose turn a CPU's seat is: its own thread's, which enters often and must not pay for it, or
-/// somebody's who claims it, rarely.
+// The words of a seat that are the same for every allocator. The owner's line is the first one; on the second
+// lies what others write.
+const BUSY: usize = 0;
+const CLAIMED: usize = 8;
+const TAKEN: usize = 9;
+
+/// Which thread's turn a CPU's seat is: its owner's, which enters often and must not pay for it, or
+/// a claimer's, which comes rarely.
 ///
 /// ```text
 ///     owner                      claimer
@@ -22,10 +32,10 @@ use core::mem;
 /// makes the owner's light fence as good as a full one (the asymmetric fences of membarrier(2)).
 /// Claimers exclude one another by a lock of their own. One word each, on different cache lines.
 ///
-/// Whoever is inside calls the platform only where the seat is whole, and says so
-/// ([`calling_out`](Self::calling_out)): if what it calls unwinds, it has left, and nobody waits for it
-/// for ever. Where that cannot be, because a change is under way, all seats are claimed for good, and those
-/// who wait are told ([`wait_if_claimed_unless`](Self::wait_if_claimed_unless)).
+/// An owner calls the platform only while the seat is whole, and says so
+/// ([`calling_out`](Self::calling_out)): if the call unwinds, the owner has left, and no CPU waits for it
+/// for ever. In the middle of a change that cannot be: then all seats are claimed for good, and the waiting
+/// CPUs are told ([`wait_if_claimed_unless`](Self::wait_if_claimed_unless)).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn<'m> {
     busy: &'m AtomicU64,
@@ -33,14 +43,18 @@ pub(crate) struct Turn<'m> {
 }
 
 impl<'m> Turn<'m> {
-    /// The turn that these two words say; zero is nobody's.
+    /// The turn of the seat with these words; zeroes are an idle seat.
     #[inline(always)]
     #[must_use]
-    pub(crate) const fn new(busy: &'m AtomicU64, claimed: &'m AtomicU64) -> Self {
-        Self { busy, claimed }
+    pub(crate) const fn of<const WORDS: usize>(seat: &'m [AtomicU64; WORDS]) -> Self {
+        const { assert!(TAKEN < WORDS) };
+        Self {
+            busy: &seat[BUSY],
+            claimed: &seat[CLAIMED],
+        }
     }
 
-    /// The owner enters, but does not wait: false if somebody claims the seat. Then it is busy,
+    /// The owner enters, but does not wait: false if a claimer wants the seat. Then it is busy,
     /// and nothing may be done in it before [`wait_if_claimed`](Self::wait_if_claimed).
     #[inline(always)]
     #[must_use]
@@ -52,11 +66,11 @@ impl<'m> Turn<'m> {
 
     #[inline(always)]
     fn is_unclaimed(self) -> bool {
-        // Acquire pairs with the Release of whoever claimed the seat: what they did is seen.
+        // Acquire pairs with the claimer's Release: the owner sees what the claimer did.
         self.claimed.load(Acquire) == 0
     }
 
-    /// The owner, in a busy seat before anything is done in it: lets whoever claims it have it
+    /// The owner, in a busy seat before anything is done in it: lets a claimer have it
     /// first.
     #[inline]
     pub(crate) fn wait_if_claimed<P: Relax + Barrier>(self, platform: &P) {
@@ -64,8 +78,8 @@ impl<'m> Turn<'m> {
         debug_assert!(entered, "every claim ends");
     }
 
-    /// The same, but for a claim that `is_given_up` says nobody will end: then the owner has left the
-    /// seat, and the answer is false.
+    /// The same, but not for a claim that never ends, which `is_given_up` says: then the owner has left
+    /// the seat, and the answer is false.
     #[inline]
     #[must_use]
     pub(crate) fn wait_if_claimed_unless<P: Relax + Barrier>(
@@ -114,7 +128,7 @@ impl<'m> Turn<'m> {
     /// The owner leaves.
     #[inline(always)]
     pub(crate) fn exit(self) {
-        // Release pairs with the Acquire of whoever claims the seat.
+        // Release pairs with the claimer's Acquire.
         self.busy.store(0, Release);
     }
 
@@ -126,34 +140,16 @@ impl<'m> Turn<'m> {
     }
 
     /// Claims seats, and waits until the owner of each has left it. They are the claimer's until it
-    /// [gives them up](Self::give_up). One barrier serves any number of claims.
+    /// [gives them up](Self::give_up). One barrier serves any number of claims. Ends with false once
+    /// `is_given_up`, before a wait.
     pub(crate) fn claim_all<P: Relax + Barrier, T: Iterator<Item = Self>>(
-        platform: &P,
-        turns: impl Fn() -> T,
-    ) {
-        Self::claim_all_unless(platform, turns, || false);
-    }
-
-    /// The same; but where `is_given_up` says of an owner that it will not leave, nobody waits for it, and the
-    /// result is false.
-    pub(crate) fn claim_all_unless<P: Relax + Barrier, T: Iterator<Item = Self>>(
         platform: &P,
         turns: impl Fn() -> T,
         mut is_given_up: impl FnMut() -> bool,
     ) -> bool {
         turns().for_each(Self::claim);
         platform.barrier_all();
-        turns().all(|turn| turn.wait_until_idle_unless(platform, &mut is_given_up))
-    }
-
-    /// The same, but gives up if an owner stays for longer than `patience` lasts: then the result is
-    /// false, and the caller gives its claims up.
-    pub(crate) fn claim_all_within<P: Relax + Barrier, T: Iterator<Item = Self>>(
-        platform: &P,
-        turns: impl Fn() -> T,
-        patience: &mut Patience,
-    ) -> bool {
-        Self::claim_all_unless(platform, turns, || !patience.spend())
+        turns().all(|turn| turn.wait_until_idle(platform, &mut is_given_up))
     }
 
     /// A claim without a wait: its owner leaves at the next look.
@@ -161,12 +157,8 @@ impl<'m> Turn<'m> {
         self.claimed.store(1, SeqCst);
     }
 
-    /// After claim and barrier: waits until the owner has left, or is said not to leave: then false.
-    fn wait_until_idle_unless(
-        self,
-        platform: &impl Relax,
-        mut is_given_up: impl FnMut() -> bool,
-    ) -> bool {
+    /// After claim and barrier: waits until the owner has left. False if it is given up before that.
+    fn wait_until_idle(self, platform: &impl Relax, mut is_given_up: impl FnMut() -> bool) -> bool {
         let mut attempt = 0;
         // Acquire pairs with the Release with which the owner leaves.
         while self.busy.load(Acquire) != 0 {
@@ -177,6 +169,12 @@ impl<'m> Turn<'m> {
             attempt = attempt.saturating_add(1);
         }
         true
+    }
+
+    /// Whether it is neither busy nor claimed.
+    #[cfg(all(test, loom))]
+    pub(super) fn is_idle(self) -> bool {
+        self.busy.load(Relaxed) == 0 && self.claimed.load(Relaxed) == 0
     }
 
     /// Gives a claim up.
@@ -202,5 +200,33 @@ impl Drop for CallingOut<'_> {
     #[cold]
     fn drop(&mut self) {
         self.0.exit();
+    }
+}
+
+/// One thread has a seat, until this is dropped. It cannot be used by two at once.
+#[derive(Debug)]
+pub(crate) struct Taken<'m> {
+    taken: &'m AtomicU64,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl<'m> Taken<'m> {
+    /// Takes the seat with these words. `None` if a thread has it.
+    pub(crate) fn take<const WORDS: usize>(seat: &'m [AtomicU64; WORDS]) -> Option<Self> {
+        let taken = &seat[TAKEN];
+        // Acquire pairs with the Release in `drop`.
+        let was_taken = taken.swap(1, Acquire);
+        // Not `then_some`: a seat that was made is given back when it is dropped.
+        (was_taken == 0).then(|| Self {
+            taken,
+            not_sync: PhantomData,
+        })
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        // Release: the next thread to take the seat sees what it has.
+        self.taken.store(0, Release);
     }
 }

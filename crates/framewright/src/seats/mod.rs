@@ -1,0 +1,47 @@
+//! Seats: ownership instead of locks, for frames, ranges and objects alike.
+//!
+//! Each CPU has a *seat* in each allocator, and works there with plain loads and stores. What crosses
+//! between CPUs is here, and is the same for all of them:
+//!
+//! ```text
+//!     Turn       who is in a seat     idle ─▶ busy ─▶ idle             its own CPU, often
+//!                                     idle ─▶ claimed ─▶ idle          a stopper, rarely
+//!     Taken      who has a seat       free ─▶ taken ─▶ free            a thread, once
+//!     SeatSet    a stop               lock ─▶ claim all ─▶ give up     one stopper at a time
+//!     StopMemo   whether to stop      a stop that found nothing is not repeated, and answers all who waited
+//!     Inboxes    a remote free        bit ─▶ pending ─▶ inbox ─▶ owner
+//!     Accounts   how long locks are held, where the user asked for it
+//! ```
+//!
+//! # Invariants
+//! - **E1** A seat is busy or in a claimer's hands, never both: each says what it does before it looks at the
+//!   other ([`Turn`]).
+//! - **E2** Seats are claimed only under the stop lock of their set, and given up before the lock is. If a
+//!   change was interrupted for good, the set is poisoned, and claims stay.
+//! - **E3** A parcel with a remote free that its owner has not seen is pending, or its sender is about to mark
+//!   it so; a pending parcel is in exactly one inbox, or a CPU is about to push it there.
+//! - **E4** A request stops all CPUs of a set at most once, and not if the last stop for its kind found nothing
+//!   and nothing has happened since.
+//!
+//! # Locks
+//! The stop lock of a set has rank 1: a CPU takes it outside its seats. Nothing else here is a lock.
+//!
+//! # Sources
+//! Asymmetric fences: membarrier(2). Frees from elsewhere through a second bitmap and a list: mimalloc (Leijen
+//! et al., 2019), snmalloc (Lietar et al., 2019).
+
+mod accounts;
+mod inbox;
+mod memo;
+mod stop;
+mod turn;
+
+#[cfg(all(test, loom))]
+#[path = "tests/models.rs"]
+mod models;
+
+pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, Watched, read as read_account};
+pub(crate) use inbox::{Inboxes, Parcel};
+pub(crate) use memo::StopMemo;
+pub(crate) use stop::{Ask, SeatSet, StopWords, Stopped};
+pub(crate) use turn::{Taken, Turn};

@@ -1,0 +1,250 @@
+//! Stopping all CPUs of a set of seats.
+//!
+//! ```text
+//!     ask ─┬─▶ Vain                       a stop found nothing, and answers this request too
+//!          ├─▶ Meanwhile(StopLock) ─┐     another stop ended since the request began: look before the next one
+//!          └─▶ Alone(StopLock) ─────┴─▶ stop ─▶ Stopped ─▶ all go on
+//! ```
+
+use super::{Account, Accounts, StopMemo, Turn, Watched};
+use crate::platform::{Barrier, Patience, Relax, Wakes};
+use crate::sync::{AtomicU64, Lock, Ordering::SeqCst, fence};
+use core::iter;
+
+/// The words of a set of seats for its stops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StopWords<'m> {
+    pub(crate) lock: &'m AtomicU64,
+    pub(crate) account: Account<'m>,
+    pub(crate) memo: StopMemo<'m>,
+}
+
+/// The seats of one allocator, as a stopper sees them.
+pub(crate) trait SeatSet<'m> {
+    type Platform: Relax;
+    /// Why a stop is refused: a call out of the set was interrupted for good. `Infallible` where none can be.
+    type Poisoned;
+
+    fn platform(&self) -> &Self::Platform;
+
+    fn accounts(&self) -> Accounts<Self::Platform>;
+
+    fn stop_words(&self) -> StopWords<'m>;
+
+    fn turns(&self) -> impl Iterator<Item = Turn<'m>>;
+
+    /// A sum of counters that grow with all that can make a stop worth its cost: see [`StopMemo`].
+    fn happened(&self) -> u64;
+
+    /// Whether the set can be poisoned at all.
+    const CAN_BE_POISONED: bool;
+
+    /// Whether a change in the set was interrupted for good; read in one order with all `SeqCst` accesses. A set
+    /// stays poisoned, and no claim of its seats ends.
+    fn poisoned(&self) -> Result<(), Self::Poisoned>;
+
+    /// After the set was poisoned: claims every seat for good, so that its owner learns of it where it looks
+    /// anyway.
+    #[cold]
+    fn claim_for_good(&self) {
+        self.turns().for_each(Turn::claim);
+    }
+
+    /// Ends all claims, unless the set is poisoned.
+    fn give_up_claims(&self) {
+        if self.poisoned().is_err() {
+            return;
+        }
+        self.turns().for_each(Turn::give_up);
+        if Self::CAN_BE_POISONED {
+            // Either this look sees that the set was poisoned, or its claims come after these were given up.
+            fence(SeqCst);
+            if self.poisoned().is_err() {
+                self.claim_for_good();
+            }
+        }
+    }
+
+    /// The stop lock. The caller is in no seat of the set.
+    fn lock_stops(&self) -> StopLock<'_, 'm, Self>
+    where
+        Self: Sized,
+    {
+        let words = self.stop_words();
+        let lock = Lock::new(words.lock);
+        let lock = self.accounts().lock(lock, self.platform(), words.account);
+        StopLock {
+            set: self,
+            lock,
+            wakes: Wakes(self.platform()),
+        }
+    }
+
+    /// The same, but gives up if its holder keeps it for longer than `patience` lasts: then `None`.
+    fn lock_stops_within(&self, patience: &mut Patience) -> Option<StopLock<'_, 'm, Self>>
+    where
+        Self: Sized,
+    {
+        let (words, platform) = (self.stop_words(), self.platform());
+        let (guard, waited) = patience.lock(Lock::new(words.lock), platform)?;
+        let accounts = self.accounts();
+        Some(StopLock {
+            set: self,
+            lock: accounts.watch(platform, words.account, waited, guard),
+            wakes: Wakes(platform),
+        })
+    }
+
+    /// Asks for a stop on behalf of a request of that kind that would fail. The caller is in no seat of the set.
+    fn ask(&self, kind: usize) -> Ask<'_, 'm, Self>
+    where
+        Self: Sized,
+    {
+        let asked = self.ask_within(kind, &mut Patience::Endless);
+        asked.unwrap_or(Ask::Vain)
+    }
+
+    /// The same, but gives up if the stop lock is held for longer than `patience` lasts: then `None`.
+    fn ask_within(&self, kind: usize, patience: &mut Patience) -> Option<Ask<'_, 'm, Self>>
+    where
+        Self: Sized,
+    {
+        let memo = self.stop_words().memo;
+        let begin = memo.last();
+        if memo.is_in_vain(kind, self.happened()) {
+            return Some(Ask::Vain);
+        }
+        let lock = self.lock_stops_within(patience)?;
+        // The second question is for a request that began while another one's stop was under way.
+        if memo.was_in_vain_since(kind, begin) || memo.is_in_vain(kind, self.happened()) {
+            return Some(Ask::Vain);
+        }
+        Some(if memo.last() == begin {
+            Ask::Alone(lock)
+        } else {
+            Ask::Meanwhile(lock)
+        })
+    }
+}
+
+/// What a request that would fail may do: see [`SeatSet::ask`].
+pub(crate) enum Ask<'s, 'm, S: SeatSet<'m>> {
+    /// Fail: at one moment since the request began all CPUs stood still, and there was nothing for its kind.
+    Vain,
+    /// Look again, and then stop: all CPUs stood still for another request since this one began.
+    Meanwhile(StopLock<'s, 'm, S>),
+    /// Stop.
+    Alone(StopLock<'s, 'm, S>),
+}
+
+/// The right to claim the seats of a set, until this is dropped: no other CPU claims one.
+pub(crate) struct StopLock<'s, 'm, S: SeatSet<'m>> {
+    set: &'s S,
+    lock: Watched<'s, 'm, S::Platform>,
+    /// Last, so that the lock is free when it wakes the waiters.
+    wakes: Wakes<'s, S::Platform>,
+}
+
+impl<'s, 'm, S: SeatSet<'m>> StopLock<'s, 'm, S> {
+    /// Begins to claim seats one by one.
+    pub(crate) fn claims(self) -> Claims<'s, 'm, S> {
+        Claims {
+            set: self.set,
+            _lock: self.lock,
+            _wakes: self.wakes,
+        }
+    }
+
+    /// Stops all CPUs: each finishes what it is doing in its seat and then waits.
+    ///
+    /// # Errors
+    /// The set is poisoned: a CPU that is in a seat may never leave it.
+    pub(crate) fn stop(self) -> Result<Stopped<'s, 'm, S>, S::Poisoned>
+    where
+        S::Platform: Barrier,
+    {
+        let set = self.set;
+        // Made before it claims, so that the claims end also if the platform panics.
+        let claims = self.claims();
+        let are_idle = claims.claim_all(|| set.turns(), &mut Patience::Endless)?;
+        debug_assert!(are_idle, "patience has no end");
+        Ok(Stopped {
+            set,
+            _claims: claims,
+        })
+    }
+
+    /// The same, but gives up if a CPU stays in its seat for longer than `patience` lasts: then `None`.
+    pub(crate) fn stop_within(
+        self,
+        patience: &mut Patience,
+    ) -> Result<Option<Stopped<'s, 'm, S>>, S::Poisoned>
+    where
+        S::Platform: Barrier,
+    {
+        let set = self.set;
+        let claims = self.claims();
+        let are_idle = claims.claim_all(|| set.turns(), patience)?;
+        Ok(are_idle.then_some(Stopped {
+            set,
+            _claims: claims,
+        }))
+    }
+}
+
+/// Seats are claimed one by one; all claims end when this is dropped.
+pub(crate) struct Claims<'s, 'm, S: SeatSet<'m>> {
+    set: &'s S,
+    _lock: Watched<'s, 'm, S::Platform>,
+    _wakes: Wakes<'s, S::Platform>,
+}
+
+impl<'m, S: SeatSet<'m>> Drop for Claims<'_, 'm, S> {
+    fn drop(&mut self) {
+        self.set.give_up_claims();
+    }
+}
+
+impl<'m, S: SeatSet<'m>> Claims<'_, 'm, S> {
+    /// Claims one seat, and waits until its owner has left it.
+    ///
+    /// # Errors
+    /// The set is poisoned.
+    pub(crate) fn claim(&self, turn: Turn<'m>) -> Result<(), S::Poisoned>
+    where
+        S::Platform: Barrier,
+    {
+        let is_idle = self.claim_all(|| iter::once(turn), &mut Patience::Endless)?;
+        debug_assert!(is_idle, "patience has no end");
+        Ok(())
+    }
+
+    /// Ends the claim of one seat.
+    pub(crate) fn give_up(&self, turn: Turn<'m>) {
+        turn.give_up();
+        self.set.platform().wake();
+    }
+
+    /// Whether all owners have left their seats before `patience` ended. One barrier serves all claims.
+    fn claim_all<T: Iterator<Item = Turn<'m>>>(
+        &self,
+        turns: impl Fn() -> T,
+        patience: &mut Patience,
+    ) -> Result<bool, S::Poisoned>
+    where
+        S::Platform: Barrier,
+    {
+        let set = self.set;
+        // An owner that left its seat by unwinding has poisoned the set before that.
+        let is_given_up = || set.poisoned().is_err() || !patience.spend();
+        let are_idle = Turn::claim_all(set.platform(), turns, is_given_up);
+        set.poisoned()?;
+        Ok(are_idle)
+    }
+}
+
+/// All CPUs of a set stand still, until this is dropped: no seat is busy.
+pub(crate) struct Stopped<'s, 'm, S: SeatSet<'m>> {
+    pub(crate) set: &'s S,
+    _claims: Claims<'s, 'm, S>,
+}
