@@ -18,29 +18,29 @@ pub(super) const CACHES: usize = 3 * CACHED_ORDERS;
 /// Keeps a cache's number inside the tables by cache, for the compiler to see.
 const NUMBER: usize = 15;
 
-// The words of a seat, beside those of [`Turn`] and [`Taken`]: the owner's, and those that others write, from
-// `OTHERS` on, are on different cache lines.
+// The words of a seat, beside those of [`Turn`] and [`Taken`]. The owner writes the first ones, other CPUs
+// those from `OTHERS` on, and the two are on different cache lines.
 /// The pageblock that the CPU works in for movable requests, plus one.
 const CURRENT: usize = 1;
-/// Where it looks for entirely free pageblocks: see `away`; 0: from the end.
+/// Where the CPU looks for entirely free pageblocks: see `away`. 0 means from the end.
 const AWAY: usize = 2;
 /// By mobility: where the seat's stock begins, and below [`STOCK_WORDS`] how many words it has.
 const STOCK: usize = 3;
 /// How many words each stock may have.
 const STOCK_LIMIT: usize = STOCK + Mobility::ALL.len();
-/// What the limits were set by when they were last looked at.
+/// The figure from which the CPU last set the limits.
 const BASIS: usize = STOCK_LIMIT + 1;
 const OTHERS: usize = 8;
-/// Whether there are pageblocks that not every request may be served from. Only changed with all
-/// CPUs stopped; then the short way of frees is closed.
+/// Whether the zone has pageblocks that serve only some requests. If so, the short way of frees is
+/// closed. A CPU changes this word only with all CPUs stopped.
 const KEPT: usize = 10;
 /// By cache: the place of the word for its next block, and above [`PLACES`] how many blocks it has
-/// handed out the short way, in 55 bits: they last for years.
+/// handed out the short way. That count has 55 bits, which last for years.
 const HEADS: usize = 16;
-/// By cache: the place at which the short way of frees ends, where its limit is. Where that way is
-/// closed, the limit alone: which is before any place.
+/// By cache: the place at which the short way of frees ends, for the cache is at its limit there. While
+/// that way is closed, the limit itself, a number below every place.
 const FULL: usize = HEADS + CACHES;
-/// By cache: how many blocks were put into it the short way.
+/// By cache: how many blocks the owner put into it the short way.
 const PUT: usize = FULL + CACHES;
 const COUNTERS: usize = PUT + CACHES;
 const ENTRIES: usize = COUNTERS + counter::COUNT;
@@ -50,19 +50,19 @@ pub(super) mod counter {
     use crate::units::Order;
 
     const ORDERS: usize = Order::MAX.index() + 1;
-    /// Frames handed out and freed; what went the short way is counted by cache. PGALLOC by
-    /// mobility.
+    /// Frames handed out, by mobility, and frames freed. Those of the short way are counted by cache.
     pub(in super::super) const PGALLOC: usize = 0;
     pub(in super::super) const PGFREE: usize = 3;
     /// Frames taken from pageblocks less frames given to them; wraps.
     pub(in super::super) const NET: usize = 4;
     pub(in super::super) const REMOTE: usize = 5;
     pub(in super::super) const DRAINS: usize = 6;
-    /// As `MIXED`: free frames in pageblocks that are lent to what moves; wraps. Here, because what a
-    /// search reads of other seats is on one line, with nothing on it that is written without need.
+    /// As `MIXED`: free frames in pageblocks that are lent to movable contents; wraps. It stands here
+    /// because a search reads it in other seats, together with the three below. The four are on one
+    /// cache line, and the owner writes nothing on that line without need.
     pub(in super::super) const LENT: usize = 7;
-    /// Free frames in mixed pageblocks, free frames in blocks of order 3 and more, blocks of order
-    /// 2: what this seat's changes added to each; wraps.
+    /// How many free frames in mixed pageblocks, free frames in blocks of order 3 and more, and blocks of
+    /// order 2 this seat's changes added; each wraps.
     pub(in super::super) const MIXED: usize = 8;
     pub(in super::super) const LARGE: usize = 9;
     pub(in super::super) const ORDER_2: usize = 10;
@@ -70,9 +70,9 @@ pub(super) mod counter {
     pub(in super::super) const RELABELS: usize = STEALS + 9;
     pub(in super::super) const EXHAUSTED: usize = RELABELS + 9;
     pub(in super::super) const FRAGMENTED: usize = EXHAUSTED + ORDERS;
-    /// Times that the caches' limits were looked at.
+    /// How often the CPU looked at its caches' limits.
     pub(in super::super) const LOOKS: usize = FRAGMENTED + ORDERS;
-    /// Fallbacks that put something that cannot move into a pageblock where everything could.
+    /// Fallbacks that put contents that cannot move into a pageblock in which all contents could.
     pub(in super::super) const POLLUTED: usize = LOOKS + 1;
     pub(in super::super) const BAD: usize = POLLUTED + 1;
     pub(in super::super) const COUNT: usize = 74;
@@ -107,7 +107,7 @@ pub(super) const fn cache_bit(mobility: Mobility, order: usize) -> u32 {
 
 /// Where the cache of that mobility and order begins.
 const fn entries_start(mobility: usize, order: usize) -> usize {
-    // Of the orders below, each has half the entries of the one before.
+    // Each order has half the entries of the one below it.
     let below = 3 * (2 * CACHE_MAX - ((2 * CACHE_MAX) >> order));
     ENTRIES + below + mobility * (CACHE_MAX >> order)
 }
@@ -148,7 +148,7 @@ impl<'m> SeatWords<'m> {
         word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
     }
 
-    /// Makes the seat, whose words are zero, one with empty caches.
+    /// Gives the seat, whose words are zero, empty caches.
     pub(super) fn begin(self) {
         for order in 0..CACHED_ORDERS {
             for mobility in Mobility::ALL {
@@ -175,8 +175,8 @@ impl<'m> SeatWords<'m> {
         head.store(head.load(Relaxed) & !PLACES | place as u64, Relaxed);
     }
 
-    /// The youngest block of a cache. Of an empty one any number: but a block whose tag names the
-    /// cache is in it (F3), so no such number has that tag.
+    /// The youngest block of a cache. For an empty cache, some number. The caller finds out by the tag:
+    /// only a block that is in the cache has a tag that names it (F3).
     #[inline(always)]
     fn youngest(self, cache: usize) -> usize {
         let place = self.head(cache).load(Relaxed).wrapping_sub(1) & PLACES;
@@ -227,7 +227,7 @@ impl<'m> SeatWords<'m> {
     pub(super) fn limit(self, mobility: Mobility, order: usize) -> usize {
         let full = &self.words[FULL + cache_number(mobility, order)];
         let full = full.load(Relaxed) as usize;
-        // Below the first place: the limit itself.
+        // A number below the first place is the limit itself.
         full.checked_sub(entries_start(mobility.index(), order))
             .unwrap_or(full)
     }
@@ -264,8 +264,8 @@ impl<'m> SeatWords<'m> {
         self.words[STOCK + mobility.index()].store(stock, Relaxed);
     }
 
-    /// Puts `count` frames from `offset` on, whose tags say so already, into the cache of order 0,
-    /// which is empty: the lowest is the first to be handed out.
+    /// Puts `count` frames from `offset` on into the cache of order 0, which is empty. Their tags say so
+    /// already. The CPU will hand the lowest out first.
     pub(super) fn fill_cache(self, mobility: Mobility, offset: usize, count: usize) {
         let entries = &self.entries(mobility, 0)[..count];
         for (nth, entry) in entries.iter().rev().enumerate() {
@@ -274,8 +274,7 @@ impl<'m> SeatWords<'m> {
         self.set_cached(mobility, 0, count);
     }
 
-    /// The caches that hold something, or have a stock behind them that does, by
-    /// [`cache_bit`].
+    /// The caches that hold a block, or have a stock behind them that does, by [`cache_bit`].
     pub(super) fn caches_in_use(self) -> u32 {
         let mut used = 0;
         for order in 0..CACHED_ORDERS {
@@ -293,7 +292,8 @@ impl<'m> SeatWords<'m> {
         used
     }
 
-    /// Whether the limits were last set by the same; if not, they are to be set by this now.
+    /// Whether the CPU last set the limits from this figure. If not, it sets them now, and the word says so
+    /// from here on.
     pub(super) fn has_limits_by(self, basis: u64) -> bool {
         let at = &self.words[BASIS];
         let same = at.load(Relaxed) == basis;
@@ -301,7 +301,7 @@ impl<'m> SeatWords<'m> {
         same
     }
 
-    /// The cache's blocks, oldest first; only the first [`cached`](Self::cached) are meant.
+    /// The cache's words, oldest block first. Only the first [`cached`](Self::cached) hold blocks.
     #[inline(always)]
     pub(super) fn entries(self, mobility: Mobility, order: usize) -> &'m [AtomicU64] {
         let start = entries_start(mobility.index(), order);
@@ -316,7 +316,7 @@ impl<'m> SeatWords<'m> {
         self.words[CURRENT].store(id as u64 + 1, Relaxed);
     }
 
-    /// The region to which it went away, and from which end of memory.
+    /// The region in which the CPU now looks for free pageblocks, and from which end of memory it does.
     #[inline(always)]
     pub(super) fn away(self) -> Option<(usize, End)> {
         let away = (self.words[AWAY].load(Relaxed) as usize).checked_sub(1)?;
@@ -370,7 +370,7 @@ impl<'m> SeatWords<'m> {
         }
     }
 
-    /// Puts a block, whose tag says so already, into the cache. There is room.
+    /// Puts a block into the cache, which has room. The block's tag says so already.
     #[inline(always)]
     pub(super) fn push(self, mobility: Mobility, order: usize, offset: usize) {
         let head = self.head(cache_number(mobility, order));
@@ -414,19 +414,19 @@ impl<'m> SeatWords<'m> {
     }
 }
 
-/// A CPU's place in a zone: everything that a CPU does, it does here.
+/// A CPU's place in a zone. The CPU does all its work in the zone through it.
 ///
-/// Only one thread at a time can have a CPU's seat, and it cannot be used by two at once. Frees and
+/// Only one thread at a time has a CPU's seat, and two threads cannot share it. Frees and
 /// allocations of orders 0 to 4 mostly work on a small cache of the seat, without any atomic
 /// read-modify-write operation: about 2 ns each.
 #[derive(Debug)]
 pub struct Seat<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
     pub(super) words: SeatWords<'m>,
-    /// Copies of what the short ways need, so that it is not looked up through the zone.
+    /// Copies of what the short ways need, so that they need not read it through the zone.
     tags: Halves<'m>,
     origin: u64,
-    /// What turns the tag of a live block into that of one in this seat's cache, and back.
+    /// The difference between the tag of a live block and the tag of one in this seat's cache.
     turn: u16,
     _taken: Taken<'m>,
 }
@@ -456,8 +456,8 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         CpuId(self.words.number)
     }
 
-    /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
-    /// CPUs goes on. In between one must not wait for somebody who does.
+    /// From here to [`exit`](Self::exit) no other CPU touches the seat, and a CPU that stops all CPUs
+    /// waits for this one. So the caller must not wait for such a CPU in between.
     #[inline(always)]
     pub(super) fn enter(&self) {
         if !self.try_enter() {
@@ -471,7 +471,8 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         self.words.turn().try_enter::<P>()
     }
 
-    /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
+    /// In a busy seat, before the caller does anything in it: lets a CPU that claims the seat have it
+    /// first.
     pub(super) fn wait_if_claimed(&self) {
         self.words.turn().wait_if_claimed(&self.zone.platform);
     }
@@ -483,16 +484,18 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
 
     /// Allocates a block of `order` for contents of `mobility`.
     ///
-    /// Which one is the [policy's](crate::policy) choice; the lowest or the highest address, by
-    /// mobility, breaks ties. Mostly 2 ns for orders 0 to 4; some 30 to 60 ns otherwise. Waits
-    /// for no CPU but one that stops it, unless it would fail: then an order up to [`Config::stop_order_max`] stops all CPUs
-    /// and has all caches drained first, unless that would be in vain. A larger one has only this CPU's
-    /// caches drained: see [`alloc_hard`](Self::alloc_hard).
+    /// The [policy](crate::policy) chooses the block; the lowest or the highest address, by mobility,
+    /// breaks ties. Mostly 2 ns for orders 0 to 4; some 30 to 60 ns otherwise.
+    ///
+    /// Until it would fail, a request waits only for a CPU that stops this one. Before one of an order up to
+    /// [`Config::stop_order_max`] fails, it stops all CPUs and drains all caches, unless an earlier stop
+    /// shows that this gains nothing. Before a larger one fails, it drains only this CPU's caches: see
+    /// [`alloc_hard`](Self::alloc_hard).
     ///
     /// # Errors
     /// For orders up to [`Config::stop_order_max`], only when no free block of the order existed at one
-    /// moment during the call (F8). Larger ones fail also if a block would have to be made of what lies
-    /// in other CPUs' caches, or others held it at that moment. Nothing has changed then.
+    /// moment during the call (F8). A larger request also fails if its block would consist of frames in
+    /// other CPUs' caches, or if other CPUs held it at that moment. Nothing has changed then.
     ///
     /// [`Config::stop_order_max`]: crate::policy::Config::stop_order_max
     #[inline(always)]
@@ -503,9 +506,11 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         }
     }
 
-    /// As [`alloc`](Self::alloc), and stops all CPUs before it fails, whatever the order, as
-    /// `__GFP_RETRY_MAYFAIL` tries harder for costly ones: for those who have moved contents or waited
-    /// for a block, and for memory that there must be. Whom one does not trust should not be served so.
+    /// As [`alloc`](Self::alloc), but stops all CPUs before it fails, whatever the order, as
+    /// `__GFP_RETRY_MAYFAIL` tries harder for costly orders.
+    ///
+    /// For a caller that has moved contents or waited for a block, and for one that cannot do without the
+    /// memory. A caller should not serve clients so that it does not trust: each request may stop all CPUs.
     ///
     /// # Errors
     /// Only when no free block of the order existed at one moment during the call (F8). Nothing has
@@ -518,8 +523,8 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         }
     }
 
-    /// The short way: what is mostly so, without a call. Leaves the seat idle if it found something,
-    /// and else entered, perhaps while somebody claims it.
+    /// The short way, which serves most requests without a call. Leaves the seat idle if it found a
+    /// block, and else busy, perhaps while another CPU claims it.
     #[inline(always)]
     fn alloc_shortly(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         let (words, tags) = (self.words, self.tags);
@@ -538,7 +543,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         None
     }
 
-    /// A block of `order` out of this CPU's cache, if it is simply there.
+    /// Takes a block of `order` out of this CPU's cache, if one lies there.
     #[inline(always)]
     pub(crate) fn alloc_cached(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         let found = self.alloc_shortly(order, mobility);
@@ -548,10 +553,10 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         found
     }
 
-    /// Allocates a block of `order` if that can be done at once: like [`alloc`](Self::alloc), but
-    /// without stopping all CPUs where that would fail. Waits only where another CPU stops them.
+    /// Allocates a block of `order` if there is one at once. Unlike [`alloc`](Self::alloc) it stops no
+    /// CPU before it fails. It waits only while another CPU stops this one.
     ///
-    /// `None` does not mean that there is none: it may lie in another CPU's cache.
+    /// `None` does not mean that there is no block: it may lie in another CPU's cache.
     #[inline]
     pub fn try_alloc(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         self.enter();
@@ -559,8 +564,8 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     }
 
     /// As [`alloc_hard`](Self::alloc_hard), but waits for other CPUs for at most `rounds` calls of
-    /// [`Relax::relax`] in all: for a CPU that stops the others, and, before it fails, until each CPU
-    /// has left its seat. 0 means that it does not wait.
+    /// [`Relax::relax`] in all. It may wait for a CPU that stops all others, and, before it fails, until
+    /// each CPU has left its seat. With 0 it does not wait.
     ///
     /// # Errors
     /// As `alloc_hard` (F8); [`BoundedError::WouldWait`] if the bound was too short. Nothing has changed
@@ -586,7 +591,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         found
     }
 
-    /// What is there at once. Entered busy, left idle.
+    /// Allocates a block that is there at once. The seat is busy before and idle after.
     #[inline]
     fn try_alloc_entered(&self, order: Order, mobility: Mobility) -> Option<Frame> {
         let cached = if order.index() < CACHED_ORDERS {
@@ -612,11 +617,11 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
 
     /// Frees the block of `order` at `frame`, which was allocated with that order.
     ///
-    /// Mostly 2 ns for orders 0 to 4, some 30 ns otherwise. Waits for no CPU but one that stops it.
+    /// Mostly 2 ns for orders 0 to 4, some 30 ns otherwise. Waits only for a CPU that stops it.
     ///
     /// # Errors
-    /// If no block of that order is allocated there: already free, another order, inside another
-    /// block, not in the zone. Nothing has changed then.
+    /// If no block of that order is allocated there: it is free already, has another order, lies inside
+    /// another block, or is not in the zone. Nothing has changed then.
     #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         // As in `alloc`: the short way.
@@ -627,8 +632,8 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
             && let Some(tag) = tags.get(offset, Relaxed)
             && let Some(mobility) = Tag(tag).as_live_of(order)
             && if mobility.is_movable() {
-                // A branch, which is predicted, where otherwise the cache's address would wait for
-                // the tag: alloc and free of one block take half the time.
+                // The processor predicts this branch. Without it the cache's address would wait for the
+                // tag, and alloc and free of one block would take twice the time.
                 words.put(cache_number(Mobility::Movable, order.index()), offset)
             } else {
                 words.put(cache_number(mobility, order.index()), offset)
@@ -641,8 +646,8 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         self.free_otherwise(frame, order)
     }
 
-    /// The way of a free that is not simply put into the cache. Entered busy, perhaps while
-    /// somebody claims the seat, left idle.
+    /// Frees a block that the short way did not put into the cache. The seat is busy before, perhaps
+    /// while another CPU claims it, and idle after.
     #[cold]
     #[inline(never)]
     fn free_otherwise(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
@@ -680,7 +685,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         self.free_slowly(offset, order, mobility)
     }
 
-    /// Frees into the cache, in which there is room.
+    /// Frees a block into the cache, which has room.
     #[inline(always)]
     pub(super) fn put_into_cache(&self, offset: usize, order: Order, mobility: Mobility) {
         let tag = Tag::cached(self.words.number, order, mobility);

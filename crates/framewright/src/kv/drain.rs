@@ -30,17 +30,17 @@ impl<'m, P: Relax, R> Stopped<'_, 'm, P, R> {
 /// The result of a drain before a request fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Drained {
-    /// No CPU was stopped: the last stop gained nothing, and no slot was freed and no slab made
-    /// since; or it gained nothing for another request, after this one had begun to ask.
+    /// The request stopped no CPU. Either the last stop gained nothing, and no CPU has freed a slot or made
+    /// a slab since. Or a stop for another request gained nothing after this one had begun to ask.
     NotAgain,
-    /// No CPU was stopped for this request, but all were stopped for another one since it began to
-    /// ask, and that stop gained something: it is worth a look.
+    /// The request stopped no CPU, but another one stopped all since this one began to ask, and gained
+    /// memory. So it is worth a look.
     Meanwhile,
-    /// No memory was kept unused, but blocks on their way to the zones have arrived.
+    /// No CPU kept memory unused, but blocks on their way to the zones have arrived.
     Nothing,
-    /// What was asked for, taken while all CPUs stood still: no other request could take it first.
+    /// The request is served. It took its memory while all CPUs stood still, before another could.
     Served(Addr),
-    /// Frames, which are in the zones now, in blocks that are too short.
+    /// The zones have frames now that they had not, in blocks that are too short.
     Frames,
 }
 
@@ -66,7 +66,8 @@ impl<'m, P: Relax, R> SeatSet<'m> for Kv<'m, P, R> {
         self.all_seats().map(SeatWords::turn)
     }
 
-    /// How often a CPU did what can make stopping all CPUs worth its cost. Only grows.
+    /// How many slots CPUs freed and slabs they made: only these can make another stop worth its cost. Only
+    /// grows.
     fn happened(&self) -> u64 {
         let frees = self.sum(Count::SlabFrees);
         frees.wrapping_add(self.sum(Count::SlabMakes))
@@ -78,8 +79,7 @@ impl<'m, P: Relax, R> SeatSet<'m> for Kv<'m, P, R> {
 }
 
 impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
-    /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in
-    /// no seat.
+    /// Stops all CPUs: each finishes its work in its seat and then waits. The caller is in no seat.
     pub(super) fn stop(&self) -> Stopped<'_, 'm, P, R> {
         let Ok(stopped) = self.lock_stops().stop();
         stopped
@@ -91,8 +91,8 @@ where
     P: Relax + Barrier + Map + Zero + Direct,
     F: FrameSource + Blocks,
 {
-    /// Collects what CPUs freed in one another's slabs, and gives all slabs without an object back
-    /// to the frames, through this CPU's seat. Returns how many frames.
+    /// Collects the slots that CPUs freed in one another's slabs, and gives all slabs without an object
+    /// back to the frames, through this CPU's seat. Returns how many frames.
     ///
     /// For a user that runs short of frames without a request to `kv`. Stops all CPUs. Time: O(CPUs
     /// + slabs with remote frees).
@@ -104,9 +104,9 @@ where
     }
 
     /// The same before a request fails: for a slot of that class, or for a block of that order. Also
-    /// takes over slabs of other CPUs with free slots. Does nothing if the last stop did not help
-    /// and no slot was freed since. Unless it `must`, it also does nothing if all CPUs were stopped
-    /// for another request while this one waited to stop them.
+    /// takes over slabs of other CPUs with free slots. Does nothing if the last stop did not help and no
+    /// CPU has freed a slot since. Unless it `must`, it also does nothing if another request stopped all
+    /// CPUs while this one waited to do so.
     pub(super) fn drain_for(
         &mut self,
         class: Option<Class>,
@@ -139,8 +139,8 @@ where
         }
     }
 
-    /// With all CPUs stopped and drained: makes a surplus slab what the request is for, a slab of that
-    /// class or a block of that order.
+    /// With all CPUs stopped and drained: turns a surplus slab into a slab of the request's class, or into
+    /// a block of its order.
     fn take_of_surplus(&mut self, class: Option<Class>, order: Option<Order>) -> Option<Addr> {
         let order = class.map_or(order, |class| Some(class.order()))?;
         let (frame, has) = self.held.unmake_surplus()?;
@@ -164,12 +164,12 @@ where
         }
     }
 
-    /// With all CPUs stopped: what is freed is where it belongs, no class is served from any slab,
-    /// and all slabs in which nothing is allocated are this seat's, about to go back.
+    /// With all CPUs stopped: collects all remote frees, and moves all slabs without an object into this
+    /// seat's list of those about to go back. No magazine has a slab afterwards.
     fn collect_all_empties<'m>(&self, stopped: &Stopped<'_, 'm, P, R>) {
         self.words.count(Count::Drains, 1);
-        // A slab that changed hands after it was sent is sent on, perhaps to a CPU that has
-        // collected already. After the second round every slab is with its owner.
+        // A slab may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
+        // that has collected already. After the second round every slab is with its owner.
         for _ in 0..2 {
             for seat in stopped.seats() {
                 seat.collect_inbox();
@@ -186,8 +186,8 @@ where
         }
     }
 
-    /// With all CPUs stopped and drained: takes slabs over that have free slots, of the smallest
-    /// class that serves, one from each CPU, and takes a slot.
+    /// With all CPUs stopped and drained: takes over one slab with free slots from each CPU, and takes a
+    /// slot. The slabs are of the smallest class that serves the request.
     fn take_over_slots<'m>(&self, stopped: &Stopped<'_, 'm, P, R>, class: Class) -> Option<Addr> {
         class.and_larger().find_map(|class| {
             for seat in stopped.seats() {
@@ -200,7 +200,8 @@ where
         })
     }
 
-    /// Makes a slab of another CPU, whose seat is claimed, this CPU's, in the list for its state.
+    /// Makes a slab of another CPU this CPU's, and puts it into the list for its state. The caller has
+    /// claimed the other CPU's seat.
     fn take_over(&self, from: Held<'_>, number: u32) {
         let slab = self.held.records.get(number);
         let header = slab.header();

@@ -1,5 +1,5 @@
-//! Slots taken and freed: by the owner of their slab with plain operations, by others into its
-//! second bitmap.
+//! Taking and freeing slots. The owner of a slab does it with plain operations; other CPUs free into the
+//! slab's second bitmap.
 
 use super::KvFreeError;
 use super::class::Class;
@@ -15,7 +15,7 @@ use crate::sync::{
 };
 use crate::units::{Addr, Page};
 
-/// A slot, as its address was found to be one.
+/// A slot that starts at an address.
 #[derive(Clone, Copy)]
 struct Slot<'m> {
     slab: Slab<'m>,
@@ -25,7 +25,7 @@ struct Slot<'m> {
 }
 
 impl Slot<'_> {
-    /// Whether it is free, here or on its way.
+    /// Whether it is free, or a free from another CPU is on its way.
     #[inline(always)]
     fn is_free(&self) -> bool {
         let own = self.slab.free(self.word).load(Relaxed);
@@ -50,8 +50,8 @@ impl<'m> Held<'m> {
         Some(Addr(first.wrapping_add(slot * class.bytes())))
     }
 
-    /// Takes a slot of the class from whatever slab of the seat's has one: the magazine's, one
-    /// with free slots, what others freed, and at last one whose slots are all free.
+    /// Takes a slot of the class from a slab of the seat's. It tries the magazine's slab first, then one
+    /// with free slots, then the slots that other CPUs freed, and at last a slab whose slots are all free.
     pub(super) fn take_any(&self, class: Class) -> Option<Addr> {
         let near = |held: &Self| held.take(class).or_else(|| held.take_near(class));
         near(self)
@@ -77,8 +77,8 @@ impl<'m> Held<'m> {
         self.take(class)
     }
 
-    /// Frees the object at an address, in whose frame, at `place`, a slab of the seat's is, where
-    /// no more is to be done than to set a bit, and to list a slab that was full. Returns the slot's length.
+    /// Frees the object at an address in the frame at `place`. Does so only if the frame is part of a slab of
+    /// the seat's, and the free need only set a bit and list a slab that was full. Returns the slot's length.
     #[inline(always)]
     pub(super) fn free_short(&self, addr: Addr, place: usize) -> Option<u64> {
         let Entry::Slab(part) = self.table.get(place) else {
@@ -108,7 +108,7 @@ impl<'m> Held<'m> {
         Some(part.class().bytes())
     }
 
-    /// Frees the object at an address that lies in a slab, whosever. Returns the slot's length.
+    /// Frees the object at an address that lies in a slab of this or another CPU. Returns the slot's length.
     ///
     /// # Errors
     /// If no object starts there, or it is free already. Nothing has changed then.
@@ -150,13 +150,13 @@ impl<'m> Held<'m> {
     /// The slot that starts at an address.
     #[inline(always)]
     fn slot(&self, addr: Addr, part: Part) -> Result<Slot<'m>, KvFreeError> {
-        // Frames lie at pages' addresses.
+        // A frame begins at a multiple of the page length.
         let offset = part.nth() * Page::BYTES + addr.in_page();
         let (number, is_first) = part.class().slot_at(offset);
         let slab = self.records.get(part.record());
         let header = slab.header();
         if number >= header.slots() {
-            // What is left behind the last slot.
+            // The address lies in the rest behind the last slot.
             return Err(KvFreeError::NotAllocated(addr));
         }
         if !is_first {
@@ -200,7 +200,7 @@ impl<'m> Inboxes<'m> for Held<'m> {
         self.records.get(number).has_remote()
     }
 
-    /// Moves what others freed in a slab to its free slots.
+    /// Makes the slots that other CPUs freed in a slab free slots of its owner.
     fn collect(&self, number: u32) {
         let slab = self.records.get(number);
         let header = slab.header();
@@ -208,12 +208,12 @@ impl<'m> Inboxes<'m> for Held<'m> {
             if slab.remote(word).load(SeqCst) == 0 {
                 continue;
             }
-            // Acquire pairs with the Release of whoever freed.
+            // Acquire pairs with the Release of the CPU that freed.
             let freed = slab.remote(word).swap(0, Acquire);
             let free = slab.free(word).load(Relaxed);
             let live = header.all_in(word) & !free;
             if freed & !live != 0 {
-                // Its owner and somebody else freed the same object at the same time.
+                // The owner and another CPU freed the same object at the same time.
                 let times = (freed & !live).count_ones();
                 self.words.count(Count::DoubleFrees, u64::from(times));
             }

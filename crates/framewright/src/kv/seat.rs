@@ -9,14 +9,14 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::CpuId;
 use crate::vrange::{FrameSource, RangeSeat};
 
-// The words of a seat, beside those of [`Turn`] and [`Taken`]: the owner's, and those that others write, are on
-// different cache lines.
+// The words of a seat, beside those of [`Turn`] and [`Taken`]. The words that the owner writes and those that
+// other CPUs write are on different cache lines.
 /// Slabs that are about to go back to the frames.
 const SURPLUS: usize = 1;
 /// Records that are no slab's: the first one, and above it how many there are.
 const RECORDS: usize = 2;
-/// By class, two words each: the word of a slab's free slots that it is served from, and the
-/// address of the first of these slots.
+/// By class, two words each: where the word of a slab's free slots is from which the seat serves the
+/// class, and the address of the first of these slots.
 const MAGAZINES: usize = 16;
 const INBOX: usize = 48;
 /// By class: slabs with free slots and others, and those whose slots are all free.
@@ -77,13 +77,13 @@ impl<'m> SeatWords<'m> {
         Turn::of(self.words)
     }
 
-    /// The slabs in which others freed something, as a list of records.
+    /// The slabs in which other CPUs freed objects, as a list of records.
     #[inline(always)]
     pub(super) fn inbox(self) -> &'m AtomicU64 {
         &self.words[INBOX]
     }
 
-    /// What a class is served from: a word of free slots, and the address of the first of these.
+    /// The magazine of a class: where its word of free slots is, and the address of the first of these.
     #[inline(always)]
     pub(super) fn magazine(self, class: Class) -> (u64, u64) {
         let at = MAGAZINES + 2 * class.index();
@@ -143,10 +143,10 @@ impl<'m> SeatWords<'m> {
     }
 }
 
-/// A CPU's place in an object allocator: everything that a CPU does, it does here.
+/// A CPU's place in an object allocator. The CPU does all its work in the allocator through it.
 ///
-/// Made of the CPU's seat in the space, with that in the zones. Only one thread at a time can have
-/// it, and it cannot be used by two at once.
+/// It holds the CPU's seat in the space, which holds the one in the zones. Only one thread at a time has
+/// it, and two threads cannot share it.
 #[derive(Debug)]
 pub struct KvSeat<'k, 's, 'm, P, R, F> {
     pub(super) kv: &'k Kv<'m, P, R>,
@@ -191,9 +191,9 @@ impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + B
         &mut self.ranges
     }
 
-    /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
-    /// CPUs goes on. In between one must not enter the seat in the space, and ask the zones for no
-    /// more than what is there at once, and give them blocks back.
+    /// From here to [`exit`](Self::exit) no other CPU touches the seat, and a CPU that stops all CPUs
+    /// waits for this one. In between the caller must not enter the seat in the space. Of the zones it
+    /// may take only blocks that are there at once, and it may give blocks back.
     #[inline(always)]
     pub(super) fn enter(&self) {
         if !self.try_enter() {
@@ -207,7 +207,8 @@ impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + B
         self.words.turn().try_enter::<P>()
     }
 
-    /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
+    /// In a busy seat, before the caller does anything in it: lets a CPU that claims the seat have it
+    /// first.
     #[inline]
     pub(super) fn wait_if_claimed(&self) {
         self.words.turn().wait_if_claimed(&self.kv.platform);

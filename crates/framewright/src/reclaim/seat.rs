@@ -6,17 +6,17 @@ use crate::platform::{Barrier, Relax};
 use crate::policy::quota;
 use crate::units::{Context, Frame, Mobility, Order};
 
-/// A CPU's place in a zone, with watermarks: requests that may wait help themselves when there is
-/// nothing, or too little.
+/// A CPU's place in a zone with watermarks. A request that may wait reclaims for itself when the zone has
+/// no block for it, or too few free frames.
 ///
-/// Each request is served from the [frames' own seat](FrameSeat) as long as that has something, and
-/// pays for it one subtraction. After some frames, at most `quota_frames`, and for every large block,
-/// it looks where the zone stands.
+/// The [frames' own seat](FrameSeat) serves each request as long as it has a block, for the price of one
+/// more subtraction. After some frames, at most `quota_frames`, and for every large block, the seat looks
+/// at the zone's watermarks.
 #[derive(Debug)]
 pub struct Seat<'r, 'z, 'm, P> {
     reclaim: &'r Reclaim<'z, 'm, P>,
     frames: FrameSeat<'z, 'm, P>,
-    /// Frames that may be taken before the next look at the watermarks.
+    /// Frames that the seat may hand out before its next look at the watermarks.
     left: u32,
 }
 
@@ -24,7 +24,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// A CPU's seat in the zone, made of the frames' own.
     ///
     /// # Panics
-    /// If it is a seat in another zone.
+    /// If `frames` is a seat in another zone.
     #[must_use]
     pub fn seat<'r>(&'r self, frames: FrameSeat<'z, 'm, P>) -> Seat<'r, 'z, 'm, P> {
         assert!(
@@ -42,22 +42,26 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
 impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
     /// Allocates a block of `order` for contents of `mobility`.
     ///
-    /// Mostly as [the frames' own](FrameSeat::alloc). Near the low watermark the background is woken.
-    /// Where there is no block, or the zone would fall below its min watermark, a request that may
-    /// wait and reclaim has memory compacted and has `clients` give frames back, by turns, until it is
-    /// served or nothing more helps; each of these is counted as a stall. It never stalls while a free
-    /// block of its order is there and enough is free beside it. One that must not wait takes what is
-    /// there, below the watermark too, or fails; like the frames' own, it stops other CPUs only for orders up
-    /// to [`Config::stop_order_max`](crate::policy::Config::stop_order_max).
+    /// Mostly as [the frames' own](FrameSeat::alloc). Near the low watermark it wakes the background.
     ///
-    /// A request that cannot move and would have to go into a pageblock in which everything can, wakes the
-    /// background for a pageblock; where the [config](crate::policy::ReclaimConfig) says so, it has the
-    /// cheapest one emptied itself instead, if that is not hopeless.
+    /// If there is no block, or the zone would fall below its min watermark, a request that may wait and
+    /// reclaim helps itself. It compacts memory and asks `clients` to give frames back, by turns, until it
+    /// gets a block or nothing more helps. Each of these steps counts as a stall. It never stalls while
+    /// there is a free block of its order and enough frames beside it are free.
+    ///
+    /// A request that must not wait takes a block that is there, below the watermark too, or fails. Like
+    /// the frames' own, it stops other CPUs only for orders up to
+    /// [`Config::stop_order_max`](crate::policy::Config::stop_order_max).
+    ///
+    /// A request for contents that cannot move may find room only in a pageblock in which all contents can.
+    /// Then it wakes the background to empty a pageblock. If the
+    /// [config](crate::policy::ReclaimConfig) says so, it empties the cheapest one itself instead, unless
+    /// that is hopeless.
     ///
     /// # Errors
-    /// As the frames' own; nothing has changed then but what was reclaimed and moved. One that may
-    /// reclaim fails only after direct reclaim brought nothing at the deepest priority, or it has done as
-    /// much as one request may, or neither could help any more (R7).
+    /// As the frames' own. Nothing has changed then, but the request may have reclaimed and moved frames. A
+    /// request that may reclaim fails only in three cases: direct reclaim brought nothing at the deepest
+    /// priority, or it has done as much as one request may, or neither of the two could help further (R7).
     #[inline]
     pub fn alloc(
         &mut self,
@@ -81,7 +85,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         self.alloc_otherwise(&request, clients)
     }
 
-    /// Nothing is cached, or a look at the watermarks is due.
+    /// Allocates when the cache has no block, or a look at the watermarks is due.
     #[cold]
     #[inline(never)]
     fn alloc_otherwise(
@@ -99,12 +103,13 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         let frames = order.frames();
         let is_look_due = u64::from(self.left) < frames;
         if is_look_due && self.look(request) && may_help {
-            // Whatever it brings: the next request looks again.
+            // Whatever this brings, the next request looks again.
             self.left = 0;
             return reclaim.obtain(&mut self.frames, request, clients);
         }
         self.left = u64::from(self.left).saturating_sub(frames) as u32;
-        // The look was in front of the cache. What lies there is had at once, and contaminates nothing.
+        // The look came before the cache, so the cache is still to be tried. A block there costs no wait
+        // and contaminates no pageblock.
         if is_look_due && let Some(frame) = self.frames.alloc_cached(order, mobility) {
             return Ok(frame);
         }
@@ -113,7 +118,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
             reclaim.wake(Lack::Stock);
         }
         if spread == Spread::Contaminates {
-            // The cheapest pageblock to empty is asked for: of the background, or at once.
+            // The request empties the cheapest pageblock at once, or asks the background to.
             if may_help
                 && reclaim.config().empties_for_nonmovable
                 && let Some(frame) = reclaim.make_room(&mut self.frames, request, clients)
@@ -136,13 +141,14 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         if may_help {
             reclaim.obtain(&mut self.frames, request, clients)
         } else {
-            // Who may not wait for long does not make all others wait for a costly order either (F8).
+            // A request that may not wait for long does not make all other CPUs wait for a costly order
+            // either (F8).
             self.frames.alloc(order, mobility)
         }
     }
 
-    /// Looks where the zone stands, which may wake the background. Whether the request would leave less
-    /// than the min watermark.
+    /// Looks at the watermarks, and may wake the background. Returns whether the request would leave fewer
+    /// free frames than the min watermark.
     fn look(&mut self, request: &Request) -> bool {
         let reclaim = self.reclaim;
         let min = reclaim.watch().targets.frames.min;
@@ -164,18 +170,18 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
         self.frames.free(frame, order)
     }
 
-    /// The reclaim that it belongs to.
+    /// The reclaim to which the seat belongs.
     #[must_use]
     pub const fn reclaim(&self) -> &'r Reclaim<'z, 'm, P> {
         self.reclaim
     }
 
-    /// The frames' own seat: what is taken there obeys no watermark.
+    /// The frames' own seat. A caller that takes frames there obeys no watermark.
     pub const fn frames(&mut self) -> &mut FrameSeat<'z, 'm, P> {
         &mut self.frames
     }
 
-    /// The frames' own seat again.
+    /// Gives the frames' own seat back.
     #[must_use]
     pub fn into_inner(self) -> FrameSeat<'z, 'm, P> {
         self.frames

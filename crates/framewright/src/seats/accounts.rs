@@ -5,10 +5,10 @@ use crate::stats::LockStats;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;
 
-/// Whether locks are accounted, and by which clock: for the owner of locks.
+/// Whether an allocator accounts its locks, and by which clock.
 ///
-/// Off it costs a branch for each lock taken; on, two readings of the clock and a few additions to
-/// words that only holders of the lock, or one CPU, write.
+/// Off, it costs a branch for each lock taken. On, it costs two readings of the clock and a few additions
+/// to words that only holders of the lock, or one CPU, write.
 pub(crate) struct Accounts<P>(Option<fn(&P) -> u64>);
 
 impl<P> Clone for Accounts<P> {
@@ -28,7 +28,7 @@ impl<P> fmt::Debug for Accounts<P> {
 /// The words of one account: acquisitions, contentions, the longest hold.
 pub(crate) const ACCOUNT_WORDS: usize = 3;
 
-/// Where one lock is accounted, or one CPU's use of the locks of a name.
+/// The account of one lock, or of one CPU's use of all locks of a name.
 pub(crate) type Account<'m> = &'m [AtomicU64; ACCOUNT_WORDS];
 
 impl<P> Accounts<P> {
@@ -45,13 +45,13 @@ impl<P> Accounts<P> {
         self.0.is_some()
     }
 
-    /// The time from which to measure; reads the clock only if it is needed.
+    /// The time now; reads the clock only if locks are accounted.
     #[inline(always)]
     fn now(self, platform: &P) -> u64 {
         self.0.map_or(0, |now_ns| now_ns(platform))
     }
 
-    /// Records that a lock was found held.
+    /// Records that the caller found a lock held.
     #[inline(always)]
     pub(crate) fn contended(self, account: Account<'_>) {
         if self.0.is_some() {
@@ -59,7 +59,7 @@ impl<P> Accounts<P> {
         }
     }
 
-    /// Records that a lock was taken. Returns when, for [`released`](Self::released).
+    /// Records that the caller took a lock. Returns when, for [`released`](Self::released).
     #[inline(always)]
     pub(crate) fn acquired(self, platform: &P, account: Account<'_>) -> u64 {
         if self.0.is_some() {
@@ -68,7 +68,7 @@ impl<P> Accounts<P> {
         self.now(platform)
     }
 
-    /// Records that a lock, taken at `since`, is given up now.
+    /// Records that the caller, which took a lock at `since`, gives it up now.
     #[inline(always)]
     pub(crate) fn released(self, platform: &P, account: Account<'_>, since: u64) {
         if self.0.is_some() {
@@ -94,7 +94,7 @@ impl<P> Accounts<P> {
         self.watch(platform, account, waited, guard)
     }
 
-    /// Watches a lock, or a value that stands for holding one, that was just taken.
+    /// Watches a lock that the caller has just taken, or a value that stands for holding one.
     #[inline]
     pub(crate) fn watch<'p, 'm, G>(
         self,
@@ -132,13 +132,13 @@ pub(crate) fn read(account: Account<'_>) -> LockStats {
     }
 }
 
-/// A lock that is held, and accounted when it is given up.
+/// A held lock. When its holder gives it up, its account is written.
 pub(crate) struct Watched<'p, 'm, P, G = LockGuard<'m>> {
     accounts: Accounts<P>,
     platform: &'p P,
     account: Account<'m>,
     since: u64,
-    /// Dropped last, after this value's own `drop`: the account is written under the lock.
+    /// Dropped last, after this value's own `drop`, which so writes the account under the lock.
     pub(crate) guard: G,
 }
 

@@ -1,6 +1,6 @@
 //! Remote frees: how they are sent, and how the owner collects them.
 //!
-//! A *parcel* is what has an owner and a bitmap into which every other CPU frees: a span, a slab.
+//! A *parcel* is a span or a slab: it has an owner, and a bitmap into which every other CPU frees.
 //!
 //! ```text
 //!     a CPU that frees     its bit         pending?  no: pending = 1, the parcel into the owner's inbox
@@ -8,8 +8,8 @@
 //!     the owner            takes the list  pending = 0, then the bits
 //! ```
 //!
-//! Each writes one word and then reads the other's, in one order of all accesses: either the owner sees
-//! the bit, or the CPU that frees sees that the parcel is not pending, and sends it again.
+//! Each writes one word and then reads the word of the other, and all four accesses are in one order. So
+//! either the owner sees the bit, or the CPU that frees sees that the parcel is not pending and sends it again.
 
 use crate::sync::{
     AtomicU64,
@@ -27,15 +27,15 @@ pub(crate) struct Parcel<'m> {
 }
 
 impl Parcel<'_> {
-    /// Its owner, or a CPU that finds it without one, takes it out of the inbox. Bits that are set later are sent
-    /// again; all others are seen from here on.
+    /// Takes it out of the inbox, for its owner, or for a CPU that finds it without one. From here on the caller
+    /// sees all earlier bits; a CPU that sets a later one sends the parcel again.
     fn open(self) {
         // At least Acquire: it pairs with the exchange in `notify`.
         self.pending.swap(0, SeqCst);
         model_fence();
     }
 
-    /// Whether this call marked it as pending. If so, the caller pushes it into an inbox.
+    /// Marks it as pending. Returns whether it was not pending before; then the caller pushes it into an inbox.
     fn mark(self) -> bool {
         self.pending.swap(1, AcqRel) == 0
     }
@@ -58,10 +58,10 @@ pub(crate) trait Inboxes<'m> {
     /// all `SeqCst` accesses: a CPU that sees a bit sees the owner to which it was sent.
     fn has_remote(&self, number: u32) -> bool;
 
-    /// Makes what others freed in this seat's parcel free.
+    /// Takes the bits that other CPUs set in a parcel of this seat's, and frees what they stand for.
     fn collect(&self, number: u32);
 
-    /// Collects what others freed in the seat's parcels. Returns whether there was a parcel in its inbox.
+    /// Collects the frees of other CPUs in the parcels in the seat's inbox. Returns whether there was one.
     #[inline]
     fn collect_inbox(&self) -> bool {
         let is_full = self.inbox(self.here()).load(Relaxed) != 0;
@@ -82,7 +82,7 @@ pub(crate) trait Inboxes<'m> {
                     self.parcel(number).open();
                     self.collect(number);
                 }
-                // It changed hands since it was sent.
+                // The parcel has changed hands since a CPU sent it.
                 Some(cpu) => self.push(cpu, number),
                 None => self.forget(number),
             }
@@ -93,8 +93,8 @@ pub(crate) trait Inboxes<'m> {
     #[cold]
     fn forget(&self, number: u32) {
         self.parcel(number).open();
-        // Meanwhile a CPU may have become its owner, and another may have freed in it, and not sent it because
-        // it was pending. This CPU sees that bit here, and by it the owner.
+        // Meanwhile a CPU may have become its owner. Another may have freed in it, and not sent it because it
+        // was pending. This CPU sees that bit here, and because of it also the owner.
         if self.has_remote(number)
             && let Some(cpu) = self.owner(number)
             && self.parcel(number).mark()
@@ -103,7 +103,8 @@ pub(crate) trait Inboxes<'m> {
         }
     }
 
-    /// After a remote free has set its bit with `SeqCst`: sends the parcel to its owner, unless it is on its way.
+    /// Sends the parcel to its owner, unless it is on its way. The caller has set the bit of its remote free with
+    /// `SeqCst` before.
     #[inline(always)]
     fn notify(&self, owner: u16, number: u32) {
         model_fence();

@@ -1,4 +1,4 @@
-//! The results of stops.
+//! A memo of the results of stops.
 
 use crate::sync::{
     AtomicU64,
@@ -10,17 +10,17 @@ use crate::sync::{
 /// A request of some *kind* that would fail stops all CPUs, and finds nothing even then. Two things
 /// follow for other requests of its kind:
 ///
-/// - As long as nothing has *happened* since, another stop would find nothing either. What happened
-///   is a sum of counters that only grow, each written by one CPU as part of other work: if
-///   the sum is what it was during the stop, so was each of its counters when the reading of it
-///   began, and at that moment there was nothing.
-/// - A stop answers a request that waited for the stop lock meanwhile, if all CPUs stood still after
-///   the request had begun: there was a moment during the request at which there was nothing.
+/// - As long as nothing has *happened* since, another stop would find nothing either. The memo asks a sum
+///   of counters that only grow, and each of which one CPU writes as part of other work. If the sum is as
+///   it was during the stop, then each counter was so when the reading of the sum began, and at that
+///   moment there was nothing.
+/// - A stop also answers a request that waited for the stop lock meanwhile, if all CPUs stood still after
+///   the request had begun: at that moment of the request there was nothing.
 ///
-/// So a request stops all CPUs at most once, and of several that wait together one does.
+/// So a request stops all CPUs at most once, and of several that wait together only one does.
 ///
-/// The words are one for the number of the last standstill, and two for each kind. Zeroes are a memo
-/// of nothing. All are written under the stop lock, with all CPUs stopped.
+/// There is one word for the number of the last standstill, and two for each kind. Zeroes are an empty
+/// memo. A CPU writes the words only under the stop lock, with all CPUs stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StopMemo<'m> {
     words: &'m [AtomicU64],
@@ -48,22 +48,23 @@ impl<'m> StopMemo<'m> {
         &self.words[2 + 2 * kind]
     }
 
-    /// The last standstill. Read when a request begins to ask for one.
+    /// The last standstill. A request reads it when it begins to ask for one.
     pub(crate) fn last(self) -> Standstill {
-        // Acquire pairs with the Release in `stand_still`: a stop whose end the caller knows of
-        // is counted.
+        // Acquire pairs with the Release in `stand_still`: the number counts every stop whose end the
+        // caller knows of.
         Standstill(self.words[0].load(Acquire))
     }
 
-    /// All CPUs stand still now.
+    /// Counts a standstill: all CPUs stand still now.
     pub(crate) fn stand_still(self) {
         let now = &self.words[0];
         now.store(now.load(Relaxed).wrapping_add(1), Release);
     }
 
-    /// With all CPUs stopped: there is nothing for requests of that kind, and so much has happened.
+    /// With all CPUs stopped: notes that there is nothing for requests of that kind, and how much has
+    /// happened so far.
     pub(crate) fn note(self, kind: usize, happened: u64) {
-        // Never zero: that is the memo of nothing.
+        // The sum plus one: zero is the empty memo.
         self.happened(kind).store(happened.wrapping_add(1), Relaxed);
         self.number(kind)
             .store(self.words[0].load(Relaxed), Relaxed);

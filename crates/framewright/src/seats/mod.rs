@@ -1,23 +1,23 @@
 //! Seats: ownership instead of locks, for frames, ranges and objects alike.
 //!
-//! Each CPU has a *seat* in each allocator, and works there with plain loads and stores. What crosses
-//! between CPUs is here, and is the same for all of them:
+//! Each CPU has a *seat* in each allocator, and works there with plain loads and stores. CPUs meet only through
+//! the parts in this folder, which are the same for all allocators:
 //!
 //! ```text
-//!     Turn       who is in a seat     idle ─▶ busy ─▶ idle             its own CPU, often
+//!     Turn       a seat's turn        idle ─▶ busy ─▶ idle             its own CPU, often
 //!                                     idle ─▶ claimed ─▶ idle          a stopper, rarely
-//!     Taken      who has a seat       free ─▶ taken ─▶ free            a thread, once
+//!     Taken      a seat's thread      free ─▶ taken ─▶ free            a thread, once
 //!     SeatSet    a stop               lock ─▶ claim all ─▶ give up     one stopper at a time
-//!     StopMemo   whether to stop      a stop that found nothing is not repeated, and answers all who waited
+//!     StopMemo   whether to stop      a stop that found nothing answers all requests that waited for it
 //!     Inboxes    a remote free        bit ─▶ pending ─▶ inbox ─▶ owner
-//!     Accounts   how long locks are held, where the user asked for it
+//!     Accounts   lock times           how long locks are held, where the user asked for it
 //! ```
 //!
 //! # Invariants
-//! - **E1** A seat is busy or in a claimer's hands, never both: each says what it does before it looks at the
-//!   other ([`Turn`]).
-//! - **E2** Seats are claimed only under the stop lock of their set, and given up before the lock is. If a
-//!   change was interrupted for good, the set is poisoned, and claims stay.
+//! - **E1** A seat is busy or in a claimer's hands, never both: owner and claimer each write their own word
+//!   before they look at the other's ([`Turn`]).
+//! - **E2** A CPU claims seats only under the stop lock of their set, and ends its claims before it gives the
+//!   lock up. If a change was interrupted for good, the set is poisoned, and claims stay.
 //! - **E3** A parcel with a remote free that its owner has not seen is pending, or its sender is about to mark
 //!   it so; a pending parcel is in exactly one inbox, or a CPU is about to push it there.
 //! - **E4** A request stops all CPUs of a set at most once, and not if the last stop for its kind found nothing

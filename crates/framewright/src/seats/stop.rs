@@ -22,7 +22,7 @@ pub(crate) struct StopWords<'m> {
 /// The seats of one allocator, as a stopper sees them.
 pub(crate) trait SeatSet<'m> {
     type Platform: Relax;
-    /// Why a stop is refused: a call out of the set was interrupted for good. `Infallible` where none can be.
+    /// Why a set refuses a stop: a call out of it was interrupted for good. `Infallible` if none can be.
     type Poisoned;
 
     fn platform(&self) -> &Self::Platform;
@@ -33,18 +33,18 @@ pub(crate) trait SeatSet<'m> {
 
     fn turns(&self) -> impl Iterator<Item = Turn<'m>>;
 
-    /// A sum of counters that grow with all that can make a stop worth its cost: see [`StopMemo`].
+    /// A sum of counters, which grow with every event that can make a stop worth its cost: see [`StopMemo`].
     fn happened(&self) -> u64;
 
     /// Whether the set can be poisoned at all.
     const CAN_BE_POISONED: bool;
 
-    /// Whether a change in the set was interrupted for good; read in one order with all `SeqCst` accesses. A set
-    /// stays poisoned, and no claim of its seats ends.
+    /// An error if a change in the set was interrupted for good; read in one order with all `SeqCst` accesses.
+    /// The set then stays poisoned, and no claim of its seats ends.
     fn poisoned(&self) -> Result<(), Self::Poisoned>;
 
-    /// After the set was poisoned: claims every seat for good, so that its owner learns of it where it looks
-    /// anyway.
+    /// After the set was poisoned: claims every seat for good. So each owner learns of it from the word that it
+    /// reads anyway.
     #[cold]
     fn claim_for_good(&self) {
         self.turns().for_each(Turn::claim);
@@ -57,7 +57,7 @@ pub(crate) trait SeatSet<'m> {
         }
         self.turns().for_each(Turn::give_up);
         if Self::CAN_BE_POISONED {
-            // Either this look sees that the set was poisoned, or its claims come after these were given up.
+            // Either this look sees that the set is poisoned, or the CPU that poisons it claims the seats later.
             fence(SeqCst);
             if self.poisoned().is_err() {
                 self.claim_for_good();
@@ -65,7 +65,7 @@ pub(crate) trait SeatSet<'m> {
         }
     }
 
-    /// The stop lock. The caller is in no seat of the set.
+    /// Takes the stop lock. The caller is in no seat of the set.
     fn lock_stops(&self) -> StopLock<'_, 'm, Self>
     where
         Self: Sized,
@@ -95,7 +95,7 @@ pub(crate) trait SeatSet<'m> {
         })
     }
 
-    /// Asks for a stop on behalf of a request of that kind that would fail. The caller is in no seat of the set.
+    /// Asks for a stop, for a request of that kind that would fail otherwise. The caller is in no seat of the set.
     fn ask(&self, kind: usize) -> Ask<'_, 'm, Self>
     where
         Self: Sized,
@@ -104,7 +104,7 @@ pub(crate) trait SeatSet<'m> {
         asked.unwrap_or(Ask::Vain)
     }
 
-    /// The same, but gives up if the stop lock is held for longer than `patience` lasts: then `None`.
+    /// The same, but gives up if another CPU holds the stop lock for longer than `patience` lasts: then `None`.
     fn ask_within(&self, kind: usize, patience: &mut Patience) -> Option<Ask<'_, 'm, Self>>
     where
         Self: Sized,
@@ -115,7 +115,7 @@ pub(crate) trait SeatSet<'m> {
             return Some(Ask::Vain);
         }
         let lock = self.lock_stops_within(patience)?;
-        // The second question is for a request that began while another one's stop was under way.
+        // The second look serves a request that began while the stop of another one was under way.
         if memo.was_in_vain_since(kind, begin) || memo.is_in_vain(kind, self.happened()) {
             return Some(Ask::Vain);
         }
@@ -129,11 +129,11 @@ pub(crate) trait SeatSet<'m> {
 
 /// What a request that would fail may do: see [`SeatSet::ask`].
 pub(crate) enum Ask<'s, 'm, S: SeatSet<'m>> {
-    /// Fail: at one moment since the request began all CPUs stood still, and there was nothing for its kind.
+    /// It fails. At one moment since it began there was nothing for its kind, as a stop has shown.
     Vain,
-    /// Look again, and then stop: all CPUs stood still for another request since this one began.
+    /// It looks again, and stops all CPUs if it finds nothing: another request stopped them since this one began.
     Meanwhile(StopLock<'s, 'm, S>),
-    /// Stop.
+    /// It stops all CPUs.
     Alone(StopLock<'s, 'm, S>),
 }
 
@@ -155,7 +155,7 @@ impl<'s, 'm, S: SeatSet<'m>> StopLock<'s, 'm, S> {
         }
     }
 
-    /// Stops all CPUs: each finishes what it is doing in its seat and then waits.
+    /// Stops all CPUs: each finishes its work in its seat and then waits.
     ///
     /// # Errors
     /// The set is poisoned: a CPU that is in a seat may never leave it.
@@ -164,7 +164,7 @@ impl<'s, 'm, S: SeatSet<'m>> StopLock<'s, 'm, S> {
         S::Platform: Barrier,
     {
         let set = self.set;
-        // Made before it claims, so that the claims end also if the platform panics.
+        // This value exists before the claims, so that they end also if the platform panics.
         let claims = self.claims();
         let are_idle = claims.claim_all(|| set.turns(), &mut Patience::Endless)?;
         debug_assert!(are_idle, "patience has no end");
@@ -192,7 +192,7 @@ impl<'s, 'm, S: SeatSet<'m>> StopLock<'s, 'm, S> {
     }
 }
 
-/// Seats are claimed one by one; all claims end when this is dropped.
+/// The claims of a CPU that holds the stop lock. All end when this is dropped.
 pub(crate) struct Claims<'s, 'm, S: SeatSet<'m>> {
     set: &'s S,
     _lock: Watched<'s, 'm, S::Platform>,
@@ -225,7 +225,8 @@ impl<'m, S: SeatSet<'m>> Claims<'_, 'm, S> {
         self.set.platform().wake();
     }
 
-    /// Whether all owners have left their seats before `patience` ended. One barrier serves all claims.
+    /// Claims these seats. Returns whether all owners left them before `patience` ended. One barrier serves all
+    /// claims.
     fn claim_all<T: Iterator<Item = Turn<'m>>>(
         &self,
         turns: impl Fn() -> T,
@@ -235,7 +236,7 @@ impl<'m, S: SeatSet<'m>> Claims<'_, 'm, S> {
         S::Platform: Barrier,
     {
         let set = self.set;
-        // An owner that left its seat by unwinding has poisoned the set before that.
+        // An owner that unwinds out of its seat poisons the set before it leaves.
         let is_given_up = || set.poisoned().is_err() || !patience.spend();
         let are_idle = Turn::claim_all(set.platform(), turns, is_given_up);
         set.poisoned()?;

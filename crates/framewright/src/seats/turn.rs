@@ -1,4 +1,4 @@
-//! Who is in a seat, and who has it.
+//! Which CPU is in a seat, and whether a thread has it.
 
 use crate::platform::{Barrier, Patience, Relax};
 use crate::sync::{
@@ -10,8 +10,8 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::mem;
 
-// The words of a seat that are the same for every allocator. The owner's line is the first one; on the second
-// lies what others write.
+// The words of a seat that are the same for every allocator. The owner writes the first cache line, other CPUs
+// the second one.
 const BUSY: usize = 0;
 const CLAIMED: usize = 8;
 const TAKEN: usize = 9;
@@ -28,14 +28,15 @@ const TAKEN: usize = 9;
 ///              wait
 /// ```
 ///
-/// Each says what it does before it looks at the other, so not both go on: the claimer's barrier
-/// makes the owner's light fence as good as a full one (the asymmetric fences of membarrier(2)).
-/// Claimers exclude one another by a lock of their own. One word each, on different cache lines.
+/// Each writes its own word before it reads the other's, so not both go on. The claimer's barrier makes
+/// the owner's light fence as good as a full one (the asymmetric fences of membarrier(2)). The two words
+/// are on different cache lines. Claimers exclude one another by a lock of their own.
 ///
-/// An owner calls the platform only while the seat is whole, and says so
-/// ([`calling_out`](Self::calling_out)): if the call unwinds, the owner has left, and no CPU waits for it
-/// for ever. In the middle of a change that cannot be: then all seats are claimed for good, and the waiting
-/// CPUs are told ([`wait_if_claimed_unless`](Self::wait_if_claimed_unless)).
+/// An owner that calls the platform while its seat is whole says so
+/// ([`calling_out`](Self::calling_out)). If that call unwinds, the owner leaves the seat, and no CPU waits
+/// for it for ever. An owner in the middle of a change cannot leave so. If its call unwinds, the
+/// allocator claims all seats for good, and tells the CPUs that wait
+/// ([`wait_if_claimed_unless`](Self::wait_if_claimed_unless)).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn<'m> {
     busy: &'m AtomicU64,
@@ -54,8 +55,8 @@ impl<'m> Turn<'m> {
         }
     }
 
-    /// The owner enters, but does not wait: false if a claimer wants the seat. Then it is busy,
-    /// and nothing may be done in it before [`wait_if_claimed`](Self::wait_if_claimed).
+    /// The owner enters, but does not wait. False if a claimer wants the seat: then the seat is busy, and
+    /// the owner must call [`wait_if_claimed`](Self::wait_if_claimed) before it does anything in it.
     #[inline(always)]
     #[must_use]
     pub(crate) fn try_enter<P: Barrier>(self) -> bool {
@@ -70,16 +71,15 @@ impl<'m> Turn<'m> {
         self.claimed.load(Acquire) == 0
     }
 
-    /// The owner, in a busy seat before anything is done in it: lets a claimer have it
-    /// first.
+    /// The owner, in a busy seat before it does anything in it, lets a claimer have the seat first.
     #[inline]
     pub(crate) fn wait_if_claimed<P: Relax + Barrier>(self, platform: &P) {
         let entered = self.wait_if_claimed_unless(platform, || false);
         debug_assert!(entered, "every claim ends");
     }
 
-    /// The same, but not for a claim that never ends, which `is_given_up` says: then the owner has left
-    /// the seat, and the answer is false.
+    /// The same, but does not wait for a claim that never ends, of which `is_given_up` tells. Then the owner
+    /// has left the seat, and the result is false.
     #[inline]
     #[must_use]
     pub(crate) fn wait_if_claimed_unless<P: Relax + Barrier>(
@@ -110,7 +110,7 @@ impl<'m> Turn<'m> {
         let mut attempt = 0;
         loop {
             self.exit();
-            // The claimer may wait for just that.
+            // The claimer may sleep until this owner leaves.
             platform.wake();
             while !self.is_unclaimed() {
                 if is_given_up() {
@@ -132,16 +132,16 @@ impl<'m> Turn<'m> {
         self.busy.store(0, Release);
     }
 
-    /// The owner is inside, the seat is whole, and it calls what may unwind. It stays inside if that
-    /// returns, and [`ends`](CallingOut::end) this; else it leaves.
+    /// The owner is inside, the seat is whole, and it makes a call that may unwind. If the call returns, the
+    /// owner [`ends`](CallingOut::end) this and stays inside. If it unwinds, the owner leaves.
     #[inline]
     pub(crate) const fn calling_out(self) -> CallingOut<'m> {
         CallingOut(self)
     }
 
     /// Claims seats, and waits until the owner of each has left it. They are the claimer's until it
-    /// [gives them up](Self::give_up). One barrier serves any number of claims. Ends with false once
-    /// `is_given_up`, before a wait.
+    /// [gives them up](Self::give_up). One barrier serves any number of claims. It asks `is_given_up` before
+    /// each wait, and returns false instead of waiting once that is true.
     pub(crate) fn claim_all<P: Relax + Barrier, T: Iterator<Item = Self>>(
         platform: &P,
         turns: impl Fn() -> T,
@@ -152,12 +152,12 @@ impl<'m> Turn<'m> {
         turns().all(|turn| turn.wait_until_idle(platform, &mut is_given_up))
     }
 
-    /// A claim without a wait: its owner leaves at the next look.
+    /// Claims the seat without a wait. Its owner leaves it when it looks next.
     pub(crate) fn claim(self) {
         self.claimed.store(1, SeqCst);
     }
 
-    /// After claim and barrier: waits until the owner has left. False if it is given up before that.
+    /// After claim and barrier: waits until the owner has left. False if the claimer gave up before that.
     fn wait_until_idle(self, platform: &impl Relax, mut is_given_up: impl FnMut() -> bool) -> bool {
         let mut attempt = 0;
         // Acquire pairs with the Release with which the owner leaves.
@@ -171,7 +171,7 @@ impl<'m> Turn<'m> {
         true
     }
 
-    /// Whether it is neither busy nor claimed.
+    /// Whether the seat is neither busy nor claimed.
     #[cfg(all(test, loom))]
     pub(super) fn is_idle(self) -> bool {
         self.busy.load(Relaxed) == 0 && self.claimed.load(Relaxed) == 0
@@ -189,7 +189,7 @@ impl<'m> Turn<'m> {
 pub(crate) struct CallingOut<'m>(Turn<'m>);
 
 impl CallingOut<'_> {
-    /// What was called has returned: the owner is still inside.
+    /// The call has returned: the owner stays inside.
     #[inline]
     pub(crate) const fn end(self) {
         mem::forget(self);
@@ -203,7 +203,7 @@ impl Drop for CallingOut<'_> {
     }
 }
 
-/// One thread has a seat, until this is dropped. It cannot be used by two at once.
+/// One thread has a seat, until this is dropped. Two threads cannot share it.
 #[derive(Debug)]
 pub(crate) struct Taken<'m> {
     taken: &'m AtomicU64,
@@ -216,7 +216,7 @@ impl<'m> Taken<'m> {
         let taken = &seat[TAKEN];
         // Acquire pairs with the Release in `drop`.
         let was_taken = taken.swap(1, Acquire);
-        // Not `then_some`: a seat that was made is given back when it is dropped.
+        // Not `then_some`, which would make a `Taken` in any case, and its drop would free the seat.
         (was_taken == 0).then(|| Self {
             taken,
             not_sync: PhantomData,

@@ -1,4 +1,5 @@
-//! Bitmaps of slots, one bit a slot, 1 = free: the aligned runs of 2^o slots in one word and in several.
+//! Bitmaps of slots: the aligned free runs of 2^o slots in one word and in several. A bit is a slot, and 1
+//! means free.
 
 use super::{WORD_ORDER, WORD_SLOTS};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -34,8 +35,8 @@ const fn fold(word: u64, order: u8) -> u64 {
     runs
 }
 
-/// Of the starts of free runs of `order` (below 6), those that lie in no free run of `order + 1`,
-/// whose starts are `next`.
+/// The starts of those free runs of `order` (below 6) that lie in no free run of `order + 1`. `runs` has the
+/// starts of the former, `next` those of the latter.
 #[inline(always)]
 const fn maximal(runs: u64, next: u64, order: u8) -> u64 {
     runs & !(next | next << (1 << order))
@@ -121,8 +122,8 @@ pub(crate) fn free_slots(words: &[AtomicU64]) -> u32 {
         .sum()
 }
 
-/// Adds to `counts[o]` the number of maximal free runs of each order o in a bitmap (S2): what a buddy
-/// system's free lists would hold. The number of words is a power of two.
+/// Adds to each `counts[o]` the number of maximal free runs of order o in a bitmap (S2), as many as a buddy
+/// system's free list would hold. The number of words is a power of two.
 ///
 /// # Panics
 /// If `counts` is too short for an order that occurs.

@@ -1,9 +1,9 @@
-//! Bitmaps in words that somebody else owns: slots, of which one owner at a time hands out aligned runs, and sets
+//! Bitmaps in words that the caller brings: slots, of which one owner at a time hands out aligned runs, and sets
 //! of integers, which all CPUs change.
 //!
-//! - The functions over words are for the owner of a bitmap: orders and runs in one word, counts per order as a
-//!   buddy system has. Every access is `Relaxed`: ownership, handed over with whatever ordering its holder uses,
-//!   is what makes them safe to mix.
+//! - The functions over words are for the owner of a bitmap. They find orders and runs in one word, and count
+//!   runs by order as a buddy system does. Every access is `Relaxed`: one CPU at a time owns the bitmap, and it
+//!   hands the ownership over with an ordering of its own.
 //! - [`Tree`] is a set of integers as bitmaps of bitmaps, without a lock.
 //!
 //! # Invariants

@@ -15,17 +15,16 @@ use crate::sync::{
 ///     level 0   0110 0000 1000 0000   bit i: i is in the set
 /// ```
 ///
-/// All operations may be called by several CPUs at a time, without a lock. Every search that finds
-/// an integer found one that was in the set during the search; a search that finds none is exact
-/// too (see `flux` below): no integer was in its range all the while.
+/// Several CPUs may call all operations at a time, without a lock. An integer that a search finds was in
+/// the set at some moment of the search. A search that finds none is exact too (see `flux` below): no
+/// integer in its range was in the set all the while.
 ///
 /// # How a summary bit is cleared
-/// Whoever removes the last integer of a word clears the word's summary bit and then looks at the
-/// word again: if an integer has come in between, it sets the bit again. So the bit can be 0 for a
-/// moment although its word is not zero. While that may be, the `flux` word counts it: its lower
-/// 12 bits are the number of removals in that step, the others the number of those that ever
-/// began. A search that found nothing while `flux` was not at rest, or moved, reads all words of
-/// level 0 instead.
+/// The CPU that removes the last integer of a word clears the word's summary bit and then looks at the
+/// word again. If an integer has come in between, it sets the bit again. So the bit can be 0 for a
+/// moment although its word is not zero. The `flux` word tells of such moments. Its lower 12 bits count
+/// the removals that are in this step now, the others all that ever began it. A search that found
+/// nothing reads all words of level 0 if `flux` was not at rest, or has changed meanwhile.
 ///
 /// # Memory order
 /// The inserter writes a word and then reads its summary; the remover writes the summary and then
@@ -39,10 +38,10 @@ pub(crate) struct Tree<'m> {
     levels: u8,
 }
 
-/// Level 0 and three summaries: 64^4 integers, 64 GiB of frames, under a top of one word; above
-/// that the top level has several.
+/// Level 0 and three summaries. Up to 64^4 integers, 64 GiB of frames, the top level has one word; for
+/// more it has several.
 const MAX_LEVELS: usize = 4;
-/// The lower bits count CPUs, the upper ones come round after more than a year.
+/// Adds one to both counts. The lower one counts CPUs; the upper one wraps after more than a year.
 const FLUX_BEGIN: u64 = (1 << 12) | 1;
 const FLUX_BUSY: u64 = (1 << 12) - 1;
 
@@ -105,8 +104,8 @@ impl<'m> Tree<'m> {
     /// # Panics
     /// If `value` is not below the limit, rounded up to a whole word; so does [`remove`](Self::remove).
     ///
-    /// When it returns, `value` can be found (until it is removed). Time: one atomic operation,
-    /// one load a summary level, and another operation for each level that knew nothing of it.
+    /// From its return on, searches find `value`, until a CPU removes it. Time: one atomic operation, one
+    /// load for each summary level, and another operation for each level whose bit was not set.
     #[inline]
     pub(crate) fn insert(&self, value: usize) -> bool {
         let bit = 1 << (value % WORD_SLOTS);
@@ -115,8 +114,8 @@ impl<'m> Tree<'m> {
         before & bit == 0
     }
 
-    /// Sets the bits above word `index` of level `from - 1`, where they are not set. All levels are
-    /// looked at: whoever set a lower one may not have come to the higher ones yet.
+    /// Sets the bits above word `index` of level `from - 1`, where they are not set. It looks at all levels,
+    /// because the CPU that set a lower bit may not have come to the higher ones yet.
     #[inline]
     fn summarise(&self, from: usize, mut index: usize) {
         for level in from..usize::from(self.levels) {
@@ -159,7 +158,7 @@ impl<'m> Tree<'m> {
             }
             index /= WORD_SLOTS;
         }
-        // The lower bits only: this call raised them, so nothing is borrowed from the upper ones.
+        // This call added the one that it takes away, so the lower bits borrow nothing from the upper ones.
         self.flux().fetch_sub(1, SeqCst);
     }
 
@@ -172,7 +171,7 @@ impl<'m> Tree<'m> {
 
     /// The lowest integer in the set that is at least `from`.
     ///
-    /// Time: at most two loads a level, as long as nobody removes at the same time.
+    /// Time: at most two loads a level, as long as no CPU removes at the same time.
     #[inline]
     #[must_use]
     pub(crate) fn first_from(&self, from: usize) -> Option<usize> {
@@ -191,8 +190,7 @@ impl<'m> Tree<'m> {
         self.scan(from)
     }
 
-    /// The integers in the set, ascending. One that is added or removed meanwhile may be met or
-    /// not.
+    /// The integers in the set, ascending. It may or may not meet one that a CPU adds or removes meanwhile.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + use<'m> {
         let tree = *self;
         let mut from = 0;
@@ -203,7 +201,7 @@ impl<'m> Tree<'m> {
         })
     }
 
-    /// The search by summaries: up until a level knows of something, then down to it.
+    /// The search by summaries: up to the first level with a bit set, and down from that bit.
     fn descend(&self, from: usize) -> Option<usize> {
         let (mut level, mut at) = (0, from);
         loop {
@@ -217,11 +215,11 @@ impl<'m> Tree<'m> {
                     level -= 1;
                     at = found * WORD_SLOTS;
                 }
-                // Only a top of several words is walked word by word.
+                // Only in a top of several words the search goes on to the next word.
                 None if level + 1 == usize::from(self.levels) => {
                     at = (at / WORD_SLOTS + 1) * WORD_SLOTS;
                 }
-                // On to what lies beyond this word, one level up.
+                // One level up, the search goes on beyond this word.
                 None => {
                     level += 1;
                     at = at / WORD_SLOTS + 1;
@@ -243,7 +241,7 @@ impl<'m> Tree<'m> {
         }
     }
 
-    /// Whether S3 holds now. Only meaningful while nobody changes the set.
+    /// Whether S3 holds now. Only meaningful while no CPU changes the set.
     #[must_use]
     pub(crate) fn is_consistent(&self) -> bool {
         let summaries_agree = (1..usize::from(self.levels)).all(|level| {

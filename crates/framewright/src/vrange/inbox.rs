@@ -44,8 +44,8 @@ impl<'m, P: Relax + Barrier + Map> Inboxes<'m> for Held<'_, 'm, P> {
         sent.any(|word| load_in_order(word) != 0)
     }
 
-    /// What others freed in a span of the seat's is lazy, each area as a whole: its bit says where
-    /// it starts, its header how long it is.
+    /// Makes the areas that other CPUs freed in a span of the seat's lazy, each as a whole. The bit says
+    /// where an area starts, and its header how long it is.
     fn collect(&self, number: u32) {
         let span = self.span(number);
         let first = self.space.spans.first(number);
@@ -55,7 +55,7 @@ impl<'m, P: Relax + Barrier + Map> Inboxes<'m> for Held<'_, 'm, P> {
             if sent.load(SeqCst) == 0 {
                 continue;
             }
-            // Acquire pairs with the Release in `send`: the header is seen.
+            // Acquire pairs with the Release in `send`: this CPU sees the header.
             let mut starts = sent.swap(0, Acquire);
             while starts != 0 {
                 let place = word as u32 * 64 + starts.trailing_zeros();
@@ -81,8 +81,8 @@ impl<'m, P: Relax + Barrier + Map> Inboxes<'m> for Held<'_, 'm, P> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// An area in another CPU's span, whose header says that it is lazy, goes back to the span's
-    /// owner: by one bit, so that no part of it can come before another.
+    /// Sends an area in another CPU's span back to the span's owner. Its header says already that it is
+    /// lazy. One bit stands for all of it, so that no part of it can arrive before another.
     #[inline(always)]
     pub(super) fn send(&self, owner: u16, number: u32, place: u32) {
         let span = self.span(number);
@@ -93,7 +93,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     }
 }
 
-/// How many pages become lazy when an area in a span is freed: in a vmap block all of its slot.
+/// How many pages become lazy when a CPU frees an area in a span: in a vmap block its whole slot.
 #[inline(always)]
 pub(super) const fn lazy_pages(header: Header, is_block: bool) -> u32 {
     if is_block {

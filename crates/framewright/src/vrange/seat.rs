@@ -11,9 +11,9 @@ use crate::sync::{
 };
 use crate::units::CpuId;
 
-// The words of a seat, beside those of [`Turn`] and [`Taken`]: the owner's, and those that others write, are on
-// different cache lines.
-/// The owner's too, but rarely written, and read by whoever flushes: lazy pages unmapped.
+// The words of a seat, beside those of [`Turn`] and [`Taken`]. The words that the owner writes and those that
+// other CPUs write are on different cache lines.
+/// Lazy pages unmapped. The owner writes it too, but rarely, and every CPU that flushes reads it.
 const UNMAPPED: usize = 10;
 const INBOX: usize = 16;
 const HEADS: usize = 40;
@@ -23,16 +23,16 @@ const COUNTERS: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(super) enum Own {
-    /// The bump: from the next page to hand out, to the page behind its last.
+    /// The bump: the next page to hand out, and below the page behind the last one.
     Cursor = 1,
     End = 2,
-    /// Pages made lazy and not yet told to the space.
+    /// Pages made lazy that the seat has not yet told the space of.
     Delta = 3,
-    /// Lazy pages in the seat's spans and its list of the arena's areas: what it can purge.
+    /// Lazy pages that the seat can purge: in its spans, and in its list of the arena's areas.
     Purgeable = 4,
     /// The span that the bump is in.
     Current = 5,
-    /// How many pages may be untold of before the seat looks whether some should be purged.
+    /// How many pages the seat may not have told of before it looks whether to purge some.
     Look = 6,
     /// Pages of areas allocated, less those of areas freed; wraps.
     Live = 7,
@@ -44,10 +44,10 @@ pub(super) enum Own {
     WaitTail = 28,
     /// How many spans are entirely free.
     Empties = 29,
-    /// The arena's areas that this seat freed: still mapped, and waiting.
+    /// The arena's areas that this seat freed: those still mapped, and those that wait for a flush.
     AreasLazy = 30,
     AreasWait = 31,
-    /// The generation that makes all those that wait free.
+    /// The generation whose flush makes all waiting areas free.
     AreasStamp = 32,
     /// The list of vmap blocks with room.
     BlockHead = 33,
@@ -56,12 +56,11 @@ pub(super) enum Own {
     BlockEmpties = 35,
     /// No run of the current span's free pages is longer.
     Most = 36,
-    /// Lazy areas of the arena that could not be unmapped, until all others have been tried.
+    /// Lazy areas of the arena that the platform failed to unmap, until the seat has tried all others.
     AreasFailed = 37,
-    /// Of what can be purged, at most so many pages are those that the last attempt at all of it
-    /// could not unmap.
+    /// At most so many purgeable pages are ones that the last attempt at all of them could not unmap.
     Stuck = 38,
-    /// Areas of the arena that waited, and whose generation has passed.
+    /// Areas of the arena that have waited: the generation that they waited for has passed.
     AreasReady = 39,
 }
 
@@ -92,11 +91,11 @@ pub(super) enum Count {
     FitLeft,
     FitRight,
     FitNone,
-    /// Requests served by a kept area.
+    /// Requests that a kept area served.
     KeptTakes,
-    /// Kept areas that became lazy; they were counted as freed when they were kept.
+    /// Kept areas that became lazy. The seat counted them as freed when it kept them.
     Evictions,
-    /// Areas and slots given back by a call that failed, and so not counted as freed.
+    /// Areas and slots that a failed call gave back, which do not count as freed.
     Undone,
 }
 
@@ -104,7 +103,7 @@ pub(super) enum Count {
 const KEPT: usize = 128;
 /// Words of one seat: whole cache lines, so that no two seats share one.
 pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
-/// Lists of spans: by longest run, poor and rich, and those entirely free.
+/// The number of lists of spans: by longest run, poor and rich, and the entirely free ones.
 pub(super) const LISTS: usize = 23;
 const _: () = {
     assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::Undone as usize) < KEPT);
@@ -132,7 +131,7 @@ impl<'m> SeatWords<'m> {
         Turn::of(self.words)
     }
 
-    /// The spans in which others freed something, as a list of numbers plus one.
+    /// The spans in which other CPUs freed areas, as a list of numbers plus one.
     #[inline(always)]
     pub(super) fn inbox(self) -> &'m AtomicU64 {
         &self.words[INBOX]
@@ -159,7 +158,7 @@ impl<'m> SeatWords<'m> {
         Kept::new(&self.words[KEPT..KEPT + KEPT_WORDS], table)
     }
 
-    /// Lazy pages unmapped since the space was made. What is counted is unmapped.
+    /// Lazy pages unmapped since the space was made. A page that the caller sees counted is unmapped.
     pub(super) fn unmapped(self) -> u64 {
         // Acquire pairs with the Release in `add_unmapped`.
         self.words[UNMAPPED].load(Acquire)
@@ -210,8 +209,8 @@ impl<'m> SeatWords<'m> {
     }
 }
 
-/// A seat in the hands of whoever may touch it: its own thread while it is busy, or the holder of
-/// the stop lock who has claimed it.
+/// A seat in the hands of the one thread that may touch it: its owner while the seat is busy, or the holder
+/// of the stop lock that has claimed it.
 #[derive(Debug)]
 pub(super) struct Held<'s, 'm, P> {
     pub(super) space: &'s Space<'m, P>,
@@ -235,9 +234,9 @@ impl<P> Clone for Held<'_, '_, P> {
 
 impl<P> Copy for Held<'_, '_, P> {}
 
-/// A CPU's place in a space: everything that a CPU does, it does here.
+/// A CPU's place in a space. The CPU does all its work in the space through it.
 ///
-/// Only one thread at a time can have a CPU's seat, and it cannot be used by two at once.
+/// Only one thread at a time has a CPU's seat, and two threads cannot share it.
 #[derive(Debug)]
 pub struct RangeSeat<'s, 'm, P, F> {
     pub(super) space: &'s Space<'m, P>,
@@ -287,11 +286,11 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
         }
     }
 
-    /// From here to [`exit`](Self::exit) nobody else touches the seat, and nobody who stops all
-    /// CPUs goes on. In between one must not wait for somebody who does.
+    /// From here to [`exit`](Self::exit) no other CPU touches the seat, and a CPU that stops all CPUs
+    /// waits for this one. So the caller must not wait for such a CPU in between.
     ///
     /// # Errors
-    /// The space is poisoned, and the seat is not entered.
+    /// The space is poisoned. The caller has not entered the seat.
     #[inline(always)]
     pub(super) fn enter(&self) -> Result<(), Poisoned> {
         if self.try_enter() {
@@ -306,7 +305,8 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
         self.words.turn().try_enter::<P>()
     }
 
-    /// In a busy seat, before anything is done in it: lets whoever claims it have it first.
+    /// In a busy seat, before the caller does anything in it: lets a CPU that claims the seat have it
+    /// first.
     pub(super) fn wait_if_claimed(&self) -> Result<(), Poisoned> {
         let space = self.space;
         let turn = self.words.turn();

@@ -13,7 +13,7 @@ use crate::sync::Ordering::Relaxed;
 /// How many pages a CPU makes lazy, at least, between two looks for pages to purge.
 const LOOK_PAGES: u64 = 64;
 
-/// The kind of all requests for the memo of stops: what is remembered is that a drain brought nothing.
+/// The kind of all requests for the memo of stops. The memo remembers that a drain brought nothing.
 const DRAIN: usize = 0;
 
 /// All CPUs stand still: the caller may act in any seat.
@@ -29,9 +29,9 @@ impl<'m, P: Relax> Space<'m, P> {
         }
     }
 
-    /// Whether all was the arena's when a search of it ended that found nothing: since stopping all
-    /// CPUs brought nothing, no CPU has freed anything or taken a span. Counters only grow, so what
-    /// is so now was so at any moment between.
+    /// Whether the arena had all free pages when a search of it found nothing: after the last stop brought
+    /// nothing, no CPU has freed an area or taken a span. Counters only grow, so if this holds now, it held
+    /// at every moment since that stop.
     pub(super) fn is_exhausted(&self) -> bool {
         let memo = self.stop_words().memo;
         memo.is_in_vain(DRAIN, self.happened())
@@ -39,7 +39,7 @@ impl<'m, P: Relax> Space<'m, P> {
 }
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    /// Takes note of `delta` lazy pages that are not yet reported; purges some if it is time to.
+    /// Takes note of `delta` lazy pages that the seat has not reported yet; purges some if it is time to.
     pub(super) fn look_at(&self, delta: u64) {
         self.words.set(Own::Delta, delta);
         self.look_again(delta, self.space.told_lazy());
@@ -49,8 +49,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     fn look_again(&self, delta: u64, told: u64) {
         let before = self.words.get(Own::Purgeable);
         self.relieve_above(told);
-        // The difference includes pages that others freed, and that were found beside pages that
-        // could not be unmapped.
+        // The pass may also have found pages that other CPUs freed, beside pages that the platform
+        // could not unmap. They raise the second figure.
         let unmapped = before.saturating_sub(self.words.get(Own::Purgeable));
         // The next pass comes before as many pages are freed as this one unmapped, so that a CPU
         // that meets the bound need only flush.
@@ -62,8 +62,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.words.set(Own::Look, next);
     }
 
-    /// Does some of the purge ahead of the bound, if much is lazy and enough of it is this CPU's,
-    /// so that no CPU has to do all of it at once.
+    /// Does some of the purge before the bound is reached, if many pages are lazy and enough of them are
+    /// this CPU's. So no CPU has to do all of it at once.
     pub(super) fn relieve(&self) {
         self.relieve_above(self.space.told_lazy());
     }
@@ -73,7 +73,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let own = self.words.get(Own::Purgeable);
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
         if own > ahead && told > bound / 2 && self.pass() && told > bound {
-            // Some pages could not be unmapped before; those unmapped now are among them.
+            // Earlier passes could not unmap some pages. The pages that this one unmapped are among them.
             self.space.flush(self.words);
         }
     }
@@ -98,7 +98,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             self.look_again(self.words.get(Own::Delta), self.space.told_lazy());
             return true;
         }
-        // No more can be purged. Areas that waited for another CPU's flush can be released.
+        // This CPU has no more to purge. But it can release areas that waited for another CPU's flush.
         self.release_areas(super::space::MERGES_MAX, frames);
         self.space.told_lazy() <= bound
     }
@@ -122,8 +122,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 }
 
 impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
-    /// Purges what other CPUs hold, one after another and each in passes, until the bound is kept,
-    /// and an eighth more, so that the next free need not do it again.
+    /// Purges the lazy pages of other CPUs, one CPU after another and each in passes, until the space keeps
+    /// its bound. It purges an eighth of the bound more, so that the next free need not do so again.
     #[cold]
     pub(super) fn purge_others(&mut self, reserved: u64) -> Result<(), Poisoned> {
         let bound = self.space.lazy_max;
@@ -150,8 +150,8 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         Ok(())
     }
 
-    /// The last resort: all CPUs stop, everything is purged and dissolved, and the arena has the
-    /// last word. A stop for another request that began after this one serves this one too.
+    /// The last resort: stops all CPUs, purges everything, dissolves all spans, and then asks the arena. A
+    /// stop for another request that began after this one serves this one too.
     #[cold]
     pub(super) fn alloc_at_rest(
         &mut self,
@@ -169,8 +169,8 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         )
     }
 
-    /// The last resort of `map_ram`: a block of its own, or, where slots are recycled, just the
-    /// pages.
+    /// The last resort of `map_ram`: a vmap block for this request, or, if the space recycles slots, just
+    /// its pages.
     #[cold]
     pub(super) fn alloc_ram_at_rest(
         &mut self,
@@ -205,8 +205,8 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         )
     }
 
-    /// What `stopped` finds with all CPUs stopped. If they stood still for another request since this one
-    /// began to ask: what `look` finds in this CPU's seat, or nothing if all that was free then is too short.
+    /// Stops all CPUs and returns what `stopped` finds. If another request stopped them since this one began
+    /// to ask, returns what `look` finds in this CPU's seat, or nothing if every gap was too short then.
     fn at_rest(
         &mut self,
         need: &Need,
@@ -244,8 +244,8 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         self.exit();
     }
 
-    /// Purges everything, of all CPUs, kept areas included, and dissolves all spans: all free pages
-    /// are then in the arena. Stops all CPUs. O(spans). A poisoned space stays as it is.
+    /// Purges the lazy pages and the kept areas of all CPUs, and dissolves all spans: all free pages are
+    /// then in the arena. Stops all CPUs. O(spans). A poisoned space stays as it is.
     pub fn drain(&mut self) {
         let Ok(stopped) = self.space.lock_stops().stop() else {
             return;
@@ -282,8 +282,8 @@ impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
         let space = self.set;
         own.words.count(Count::Drains, 1);
         space.look_at_lazy(0);
-        // A span that changed hands after it was sent is sent on, perhaps to a CPU that has
-        // collected already. After the second round every span is with its owner.
+        // A span may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
+        // that has collected already. After the second round every span is with its owner.
         for seat in self.seats() {
             seat.collect_inbox();
         }
@@ -320,7 +320,7 @@ impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
                         self.dissolve(own, number);
                     }
                 }
-                // What could not be unmapped stays as it is.
+                // A span with pages that the platform could not unmap stays as it is.
                 Owner::Areas(cpu) => space.claimed(cpu).list(number),
                 Owner::Arena => {}
             }
@@ -346,10 +346,10 @@ impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
                 if space.unflushed() != 0 {
                     space.flush(own.words);
                 }
-                // An area that is above the bound by itself goes alone, and at once.
+                // An area that is longer than the bound goes alone, and at once.
                 is_forced = !unmapped && space.told_lazy() == 0;
                 if !unmapped && !is_forced {
-                    // Pages that cannot be unmapped stay lazy, and areas that would be above the
+                    // Pages that the platform cannot unmap stay lazy, and areas that would exceed the
                     // bound stay kept.
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Which requests stop all CPUs, how often, and what they come to.
+//! Which requests stop all CPUs, how often, and with what result.
 
 use super::*;
 use crate::platform::{Barrier, Patience, Relax};
@@ -58,12 +58,12 @@ fn a_request_that_failed_stops_nobody_again_until_something_becomes_free() {
         "one for single frames, one for blocks"
     );
 
-    // A free: into the cache of another CPU, which only a stop finds.
+    // A free puts the frame into the cache of another CPU, where only a stop finds it.
     seats[1].free(taken[0], Order::ZERO).unwrap();
     let before = drains(&zone);
     assert_eq!(seats[0].alloc(Order::ZERO, Unmovable), Ok(taken[0]));
     assert!(drains(&zone) <= before + 1);
-    // Memory that comes.
+    // The zone gets more memory.
     assert!(seats[0].alloc(order(3), Movable).is_err());
     zone.add(run(1024, 512)).unwrap();
     assert!(seats[0].alloc(order(3), Movable).is_ok());
@@ -144,7 +144,7 @@ fn a_costly_order_is_made_of_what_its_own_cpu_has_cached() {
 
 #[test]
 fn what_is_impossible_is_refused_without_a_stop() {
-    // 700 frames from 300 on: no place for 512 that is aligned, and too few for 1024.
+    // 700 frames from 300 on have no aligned place for 512, and are too few for 1024.
     let layout = ZoneLayout::new(Frame(300), 700).with_cpus(2);
     let config = Config {
         stop_order_max: Order::MAX,
@@ -254,7 +254,7 @@ fn one_stop_serves_all_who_wait_for_it() {
     zone.add(whole(&layout)).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let taken = take_all(&mut seat);
-    // Something happens, so that nothing is known to be in vain.
+    // A free and an allocation, so that the memo of stops rules no stop out.
     seat.free(taken[0], Order::ZERO).unwrap();
     assert_eq!(seat.alloc(Order::ZERO, Movable), Ok(taken[0]));
     drop(seat);
@@ -276,7 +276,7 @@ fn one_stop_serves_all_who_wait_for_it() {
     assert_eq!(drains(&zone), before + 1);
 }
 
-/// A platform on which nobody may wait.
+/// A platform on which a CPU that waits panics.
 struct Impatient;
 
 impl Relax for Impatient {
@@ -305,7 +305,7 @@ fn a_platform_that_panics_while_a_seat_waits_leaves_the_seat_idle() {
     let unwound = catch_unwind(AssertUnwindSafe(|| seat.free_part(block, Order::ZERO)));
     assert!(unwound.is_err());
     held.unlock();
-    // It would wait, and panic, if the seat were busy.
+    // If the seat were busy, the drain would wait for it, and panic.
     zone.drain();
     zone.verify().unwrap();
     seat.free_part(block, Order::ZERO).unwrap();
@@ -447,15 +447,15 @@ fn f8_a_request_with_a_bound_is_served_or_fails_exactly_or_says_that_it_would_wa
         let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
         let [one, other] = &mut seats;
         let would_wait = Err(BoundedError::WouldWait);
-        // What is left lies in the other CPU's cache.
+        // The last free frames lie in the other CPU's cache.
         other.alloc(Order::ZERO, Movable).unwrap();
         while one.try_alloc(Order::ZERO, Movable).is_some() {}
         let before = moments.0.load(Relaxed);
-        // A CPU that stays in its seat cannot be stopped.
+        // The other CPU stays in its seat, so this one cannot stop it.
         other.enter();
         assert_eq!(one.alloc_within(Order::ZERO, Movable, rounds), would_wait);
         other.exit();
-        // And a CPU that is stopped goes on without a block.
+        // Another CPU stops this one, which goes on without a block.
         let stopped = zone.stop();
         assert_eq!(one.alloc_within(Order::ZERO, Movable, rounds), would_wait);
         drop(stopped);
@@ -466,7 +466,7 @@ fn f8_a_request_with_a_bound_is_served_or_fails_exactly_or_says_that_it_would_wa
             0,
             "it is not known to have failed"
         );
-        // With no CPU in the way, it gets the block.
+        // With no other CPU in the way, it gets a block.
         one.alloc_within(Order::ZERO, Movable, rounds).unwrap();
         take_all(one);
         let failures = zone.stats().exhausted[0];

@@ -274,7 +274,7 @@ fn a_record_that_is_no_slabs_when_it_is_collected_is_forgotten() {
     owner.kfree(addr).unwrap();
     assert_eq!(owner.drain(), 8);
     assert_eq!(slab.header().state(), State::None);
-    // Somebody who freed the last object sends it only now.
+    // The CPU that freed the last object sends the record only now.
     slab.parcel().pending.store(1, Relaxed);
     held.push(0, number);
     assert!(held.collect_inbox());

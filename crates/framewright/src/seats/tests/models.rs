@@ -1,10 +1,10 @@
 //! Every interleaving of the words that seats share: whose turn it is, a stop and its memo, and the way of a
-//! parcel into its owner's inbox. Here without an allocator around them, so that loom can look at all.
+//! parcel into its owner's inbox. There is no allocator around them, so that loom can try all interleavings.
 //! `RUSTFLAGS='--cfg loom' cargo test -p framewright --release --lib seats::models`
 //!
-//! In each model the sender is the first thread, with which loom begins. Were it the second one, loom would not
-//! try its compare-and-swap before the other's load of the same word: it does not see that the two race if the
-//! sender has loaded the word itself in between.
+//! In each model of a parcel the sender is the first thread, with which loom begins. If it were the second one,
+//! loom would not try its compare-and-swap before the other's load of the same word: loom does not see that the
+//! two race if the sender has loaded the word itself in between.
 
 extern crate std;
 
@@ -32,13 +32,13 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
     array::from_fn(|_| AtomicU64::new(0))
 }
 
-/// A lost update is what comes of two threads that are in at a time.
+/// If two threads are in the seat at a time, one of the additions is lost.
 fn add_one(sum: &AtomicU64) {
     let seen = sum.load(Relaxed);
     sum.store(seen + 1, Relaxed);
 }
 
-/// Two seats that own nothing but a sum, which their owners and stoppers count up.
+/// Two seats with only a sum in them, which owners and stoppers count up.
 struct Toy {
     seats: [[AtomicU64; 16]; 2],
     lock: AtomicU64,
@@ -217,7 +217,7 @@ impl Inboxes<'static> for Here {
 
     fn collect(&self, number: u32) {
         let letter = self.letter(number);
-        // As spans and slabs do, which look at many words.
+        // Spans and slabs look so too, before they take the bits of a word.
         if letter.remote.load(SeqCst) == 0 {
             return;
         }
@@ -241,7 +241,7 @@ impl Here {
         self.notify(owner, number);
     }
 
-    /// Whatever was freed has been collected once all CPUs have looked into their inboxes, twice.
+    /// Has all CPUs look into their inboxes, twice, and asserts that all bits are collected then.
     fn assert_collected(&self, number: u32, bits: u64) {
         for cpu in [0, 1, 2, 0, 1, 2] {
             Here(self.0, cpu).collect_inbox();
@@ -287,7 +287,7 @@ fn e3_a_free_beside_the_collection_of_an_earlier_one_arrives() {
 fn e3_a_free_in_a_parcel_that_is_found_without_a_bit_arrives() {
     explore(None, || {
         let [owner, sender, _] = post();
-        // Its bits were collected by a pass of the owner's, which does not look into the inbox.
+        // A pass of the owner's, which does not look into the inbox, has collected the bits.
         owner.letter(0).pending.store(1, Relaxed);
         owner.push(0, 0);
         beside(move || sender.free(0, 1), move || _ = owner.collect_inbox());
@@ -325,7 +325,7 @@ fn e3_of_two_parcels_that_two_cpus_send_each_arrives() {
 fn e3_a_free_in_a_parcel_that_lies_in_a_former_owners_inbox_is_not_lost() {
     explore(None, || {
         let [former, new, sender] = post();
-        // Its bit was collected before its sender had sent the parcel, and then it changed hands.
+        // The owner collected the bit before the sender had sent the parcel, and then it changed hands.
         former.letter(0).pending.store(1, Relaxed);
         former.push(0, 0);
         former.letter(0).owner.store(2, Relaxed);
@@ -344,7 +344,7 @@ fn e3_a_free_in_a_parcel_that_is_found_without_an_owner_is_not_lost() {
         former.letter(0).pending.store(1, Relaxed);
         former.push(0, 0);
         former.letter(0).owner.store(0, Relaxed);
-        // Another CPU becomes the owner, and hands an object out, which is freed elsewhere.
+        // Another CPU becomes the owner, and hands an object out. A third CPU frees the object.
         let frees = move || {
             sender.letter(0).owner.store(2, Relaxed);
             sender.free(0, 1);

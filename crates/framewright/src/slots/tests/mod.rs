@@ -28,7 +28,7 @@ fn rounds(rounds: usize) -> usize {
     if cfg!(miri) { rounds / 100 + 1 } else { rounds }
 }
 
-/// One bool a slot, and every question answered by looking at all of them.
+/// One bool a slot. The model looks at all of them for every answer.
 struct Model(Vec<bool>);
 
 impl Model {
@@ -73,7 +73,7 @@ fn compare(words: &[u64]) {
 fn every_state_of_eight_slots_has_the_runs_of_the_model() {
     for state in 0..rounds(256) as u64 {
         compare(&[state]);
-        // The same at the top of a word, where shifts could leave it.
+        // The same at the top of a word, where a shift could lose bits.
         compare(&[state << 56 | 0xff]);
     }
 }
@@ -129,7 +129,7 @@ fn a_tree_answers_as_an_ordered_set() {
             if random.below(4) < if grow { 3 } else { 1 } {
                 assert_eq!(tree.insert(value), model.insert(value));
             } else {
-                // Removing what is there makes words empty, which is what summaries are about.
+                // Removes an integer that is in the set, so that words become empty and summaries change.
                 let value = model.range(value..).next().copied().unwrap_or(value);
                 assert_eq!(tree.remove(value), model.remove(&value));
             }

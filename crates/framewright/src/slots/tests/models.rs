@@ -37,8 +37,8 @@ fn an_inserted_value_is_found_while_its_neighbour_is_removed() {
         tree.insert(69);
         let remover = thread::spawn(move || assert!(tree.remove(69)));
         assert!(tree.insert(67));
-        // Completed and never removed: every search must see it, the remover's moment included.
-        // The search starts in another word, so that it depends on the summaries.
+        // The insertion is complete, and no thread removes 67. So every search must find it, also at the
+        // moment of the other removal. This one starts in another word, so that it needs the summaries.
         assert_eq!(tree.first(), Some(67));
         remover.join().unwrap();
         assert!(tree.is_consistent() && tree.first_from(68).is_none(), "S3");
