@@ -4,7 +4,9 @@ use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::read_pagetypeinfo;
-use crate::trace::{Input, MemoryLimit, Recording, TextReader, Trace, read_frames, read_pft1};
+use crate::trace::{
+    Input, MemoryLimit, Recording, TextReader, Trace, read_frames, read_pft1, text_of,
+};
 use framewright::Mobility;
 use std::path::{Path, PathBuf};
 
@@ -47,10 +49,6 @@ pub(super) fn sample() -> Result<Loaded, CommandError> {
     })
 }
 
-/// The longest text beside a trace that is read: a day's reference has 86,400 rows of some 80
-/// bytes, and a machine of eight nodes a `/proc/pagetypeinfo` of 64 KiB.
-const TEXT_BYTES_MAX: u64 = 64 << 20;
-
 /// Reads a trace and what lies beside it; `state` is the recording machine's
 /// `/proc/pagetypeinfo` when the trace began, `limit` how much of this machine's memory that may
 /// take.
@@ -91,22 +89,13 @@ pub(super) fn load(
 
 /// Free frames by label in a `/proc/pagetypeinfo`, over all zones.
 fn read_state(path: &Path) -> Result<ListedFree, CommandError> {
-    let (name, text) = text_of(path)?;
+    let (name, text) = text_of(path).map_err(CommandError::input)?;
     let info = read_pagetypeinfo(&name, &text).map_err(CommandError::input)?;
     Ok(Mobility::ALL.map(|label| {
         (0..=MAX_ORDER)
             .map(|order| info.free_blocks(label, order).saturating_mul(1 << order))
             .fold(0, u64::saturating_add)
     }))
-}
-
-/// A text that is read as a whole, and what messages call it.
-pub(super) fn text_of(path: &Path) -> Result<(String, String), CommandError> {
-    let mut input = Input::open(path).map_err(CommandError::input)?;
-    let text = input
-        .read_text(TEXT_BYTES_MAX)
-        .map_err(CommandError::input)?;
-    Ok((input.name().to_owned(), text))
 }
 
 /// `fileA` for `../traces/fileA.pft.zst`, `stdin` for `-`.
@@ -135,7 +124,7 @@ fn beside(path: &Path, name: &str, extension: &str) -> Option<PathBuf> {
 }
 
 fn reference(path: &Path) -> Result<Vec<ReferenceRow>, CommandError> {
-    let (name, text) = text_of(path)?;
+    let (name, text) = text_of(path).map_err(CommandError::input)?;
     read_reference(&text).map_err(|cause| CommandError::Input(format!("{name}:{cause}")))
 }
 

@@ -3,24 +3,21 @@
 //! Exit codes: 0 as asked; 1 an assertion does not hold; 2 bad input or usage, with a message on
 //! standard error and no output file touched.
 
-#[cfg(target_os = "linux")]
-pub mod fallback;
-#[cfg(target_os = "linux")]
-pub mod gcma;
-#[cfg(target_os = "linux")]
-mod gcma_tables;
+mod error;
 mod input;
-#[cfg(target_os = "linux")]
-pub mod kvmalloc;
 #[cfg(target_os = "linux")]
 pub mod lab;
 mod main_job;
 mod progress;
 pub mod record;
 pub mod replay;
+#[cfg(target_os = "linux")]
+mod runner;
 
+pub use error::CommandError;
+
+use crate::experiment::Size;
 use clap::{Parser, Subcommand};
-use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -46,22 +43,6 @@ enum Command {
     Lab(lab::Args),
 }
 
-/// How a command can end other than well.
-#[derive(Debug)]
-pub enum CommandError {
-    /// An assertion does not hold; the message holds the figures. Exit code 1.
-    Assertion(String),
-    /// Bad input or usage: `path:line: what is wrong, what was expected`. Exit code 2.
-    Input(String),
-}
-
-impl CommandError {
-    /// Bad input, with whatever says what is wrong.
-    pub fn input(cause: impl fmt::Display) -> Self {
-        Self::Input(cause.to_string())
-    }
-}
-
 /// Reads the command line, runs the command and says how it ended.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -71,7 +52,7 @@ pub fn main() -> ExitCode {
         Some(Command::Record(args)) => record::run(&args),
         #[cfg(target_os = "linux")]
         Some(Command::Lab(args)) => lab::run(&args),
-        None => main_job::run(main_job::Size::Quick, &cli.outputs),
+        None => main_job::run(Size::Quick, &cli.outputs),
     };
     let (code, message) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -1,6 +1,23 @@
-//! The experiments on virtual ranges: what two documents measured, repeated beside what this
-//! project does instead.
+//! The experiments: what five documents measured, repeated beside what this project does instead.
 //!
+//! # One shape
+//! An experiment is a type that implements [`Experiment`], in a folder of its own. A value of the type is one
+//! *plan*: everything that a run is given. The folder holds all that is particular to it:
+//!
+//! ```text
+//!   mod.rs        what is measured and how
+//!   command.rs    the plan, its options on the command line, `impl Experiment`
+//!   metrics.rs    the table of metrics
+//!   report.rs     introduction, method, tables, plots, verdict
+//!   published.rs  the document's own figures
+//! ```
+//!
+//! `all_experiments!` lists them all, once. From the list come the subcommands of `framewright lab`, the sections
+//! of the main job, and the tables of `docs/metrics.md`. One runner (`cmd/runner.rs`) does for each of them what
+//! is the same: progress, JSON Lines with a record of the machine, CSV, assertions, tables, the page's section.
+//! A new experiment is a folder and a line in the list.
+//!
+//! # The experiments on virtual ranges
 //! ```text
 //!   va_fit, vmap_blocks     what is measured: cases, each with its preparation and its operation
 //!         │
@@ -39,29 +56,151 @@ pub mod gcma;
 mod host;
 pub mod kvmalloc;
 mod null;
+#[cfg(test)]
 mod published;
 pub mod range_metrics;
+mod ranges;
 mod subject;
+mod threads;
 pub mod va_fit;
 pub mod vmap_blocks;
 
 pub use clock::Clock;
+pub use ranges::Options;
 pub use subject::{Allocator, Counters, Subject};
 
 use crate::measure::MetricTable;
-use crate::report::{Distribution, Figure, Source};
+use crate::report::{Distribution, Figure, FigureAssertion, Item, OverTime, Source, Tabled};
 use framewright::Page;
 use framewright::vrange::{RangeError, RangeFreeError, SetupError};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Every table of metrics, in the order of `docs/metrics.md`.
-pub const METRICS: [MetricTable; 4] = [
-    range_metrics::TABLE,
-    kvmalloc::metrics::TABLE,
-    fallback::metrics::TABLE,
-    gcma::metrics::TABLE,
-];
+/// The experiments, in the order in which they are run and shown: hands the list to a macro.
+macro_rules! all_experiments {
+    ($with:ident) => {
+        $with! {
+            VmapBlocks: $crate::experiment::vmap_blocks::VmapBlocks,
+            VaFit: $crate::experiment::va_fit::VaFit,
+            Kvmalloc: $crate::experiment::kvmalloc::Kvmalloc,
+            Fallback: $crate::experiment::fallback::Fallback,
+            Gcma: $crate::experiment::gcma::Gcma,
+        }
+    };
+}
+pub(crate) use all_experiments;
+
+macro_rules! metrics_of {
+    ($($name:ident: $experiment:ty,)*) => { vec![$(<$experiment as Experiment>::METRICS),*] };
+}
+
+/// The tables of metrics of all experiments, each once.
+#[must_use]
+pub fn metric_tables() -> Vec<MetricTable> {
+    let mut tables: Vec<MetricTable> = all_experiments!(metrics_of);
+    tables.dedup_by_key(|table| table.0);
+    tables
+}
+
+/// How long the main job runs everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Less than two minutes in all.
+    Quick,
+    /// As long as the documents did.
+    Full,
+}
+
+/// How much a table shows; JSON has everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// What the main job shows in its quick form.
+    Short,
+    /// All that fits a screen.
+    Full,
+}
+
+/// Where a command writes, and what it demands.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Outputs<'a> {
+    /// Figures as JSON Lines.
+    pub json: Option<&'a Path>,
+    /// A series over time.
+    pub csv: Option<&'a Path>,
+    /// What must hold in every case.
+    pub assertions: &'a [FigureAssertion],
+}
+
+/// An experiment; its values are plans.
+pub trait Experiment: Sized {
+    /// Its name in figures and in addresses on the page.
+    const NAME: &'static str;
+    /// The question that it answers.
+    const TITLE: &'static str;
+    /// What is done, broken where a terminal breaks it.
+    const INTRODUCTION: &'static str;
+    /// How each kind of figure is taken.
+    const METHOD: &'static str;
+    /// What is measured.
+    const METRICS: MetricTable;
+
+    /// Its options on the command line; their comment is what `--help` says of the experiment.
+    type Args: clap::Args;
+
+    /// Where a command writes.
+    fn outputs(args: &Self::Args) -> Outputs<'_>;
+
+    /// The plan that a command asks for.
+    ///
+    /// # Errors
+    /// What is wrong with the options.
+    fn asked(args: &Self::Args) -> Result<Self, String>;
+
+    /// The plans of the main job, each with tables of its own.
+    fn sized(size: Size) -> Vec<Self>;
+
+    /// Whether this machine has what the experiment needs.
+    ///
+    /// # Errors
+    /// What it lacks.
+    fn available() -> Result<(), Failure> {
+        available()
+    }
+
+    /// How many steps of progress a run has.
+    fn steps(&self) -> u64;
+
+    /// Runs the plan.
+    ///
+    /// # Errors
+    /// If the machine does not give what is needed, or a request fails that must not.
+    fn run(&self, progress: Progress<'_>) -> Result<Findings, Failure>;
+
+    /// Of the random numbers.
+    fn seed(&self) -> u64;
+
+    /// The plan as a record has it.
+    fn described(&self) -> BTreeMap<&'static str, String>;
+
+    /// The tables, and what a reader must know of them.
+    fn tables(&self, figures: &[Figure], detail: Detail) -> Vec<Tabled>;
+
+    /// The plots of a page.
+    fn plots(&self, findings: &Findings) -> Vec<Item>;
+
+    /// What was reproduced, by how much it differs, and why: a line each.
+    fn verdict(&self, figures: &[Figure]) -> Vec<String>;
+}
+
+/// Writes figures: every experiment can.
+#[derive(Debug, clap::Args)]
+pub struct JsonArgs {
+    /// Write the figures as JSON Lines; `-` for standard output, instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
 
 /// The seed where none is given. How many vmap blocks a random sequence frees with head insertion
 /// depends on it: 33 to 59, 47 in the mean, for the seeds from 1 to 40, where the first document has 37
@@ -110,21 +249,6 @@ impl Mapper {
     }
 }
 
-/// What an experiment is run with.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// What stands behind the pages.
-    pub mapper: Mapper,
-    /// Threads, each on a CPU of its own as far as there are so many.
-    pub threads: u16,
-    /// Operations a repetition; `None` for what each case takes by itself.
-    pub loops: Option<u64>,
-    /// Repetitions.
-    pub repeat: u32,
-    /// Of the random numbers.
-    pub seed: u64,
-}
-
 /// What an experiment found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Findings {
@@ -132,6 +256,10 @@ pub struct Findings {
     pub figures: Vec<Figure>,
     /// How long calls took, of those whose calls were timed one by one.
     pub latencies: Vec<Distribution>,
+    /// What happened over time.
+    pub courses: Vec<OverTime>,
+    /// The same as CSV, where that was asked for.
+    pub series: String,
 }
 
 impl Findings {
@@ -139,6 +267,8 @@ impl Findings {
     pub fn add(&mut self, other: Self) {
         self.figures.extend(other.figures);
         self.latencies.extend(other.latencies);
+        self.courses.extend(other.courses);
+        self.series += &other.series;
     }
 }
 
@@ -146,7 +276,7 @@ impl From<Vec<Figure>> for Findings {
     fn from(figures: Vec<Figure>) -> Self {
         Self {
             figures,
-            latencies: Vec::new(),
+            ..Self::default()
         }
     }
 }

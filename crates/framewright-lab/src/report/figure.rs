@@ -72,12 +72,7 @@ pub fn figure_grid_of(
             accent: Accent::of(variant),
             is_published,
         });
-    let mut cases: Vec<&str> = Vec::new();
-    for figure in figures {
-        if !cases.contains(&figure.case.as_str()) {
-            cases.push(&figure.case);
-        }
-    }
+    let cases = figure_cases(figures);
     let all = figures.iter().map(|figure| figure.metric);
     let metrics: BTreeSet<Metric> = all.filter(|&metric| shows(metric)).collect();
     let mut rows = Vec::new();
@@ -115,6 +110,46 @@ pub fn figure_grid_of(
         headings: headings.collect(),
         rows,
     }
+}
+
+/// A figure's value: the document's or ours.
+#[must_use]
+pub fn figure_value(
+    figures: &[Figure],
+    case: &str,
+    variant: &str,
+    metric: Metric,
+    is_published: bool,
+) -> Option<f64> {
+    let found = figures.iter().find(|figure| {
+        figure.case == case
+            && figure.variant == variant
+            && figure.metric == metric
+            && (figure.source == Source::Published) == is_published
+    });
+    found.map(|figure| figure.value)
+}
+
+/// The cases, in their order.
+#[must_use]
+pub fn figure_cases(figures: &[Figure]) -> Vec<&str> {
+    cases_of(figures.iter())
+}
+
+/// The cases that were measured, in their order.
+#[must_use]
+pub fn measured_cases(figures: &[Figure]) -> Vec<&str> {
+    cases_of(figures.iter().filter(|f| f.source != Source::Published))
+}
+
+fn cases_of<'f>(figures: impl Iterator<Item = &'f Figure>) -> Vec<&'f str> {
+    let mut cases: Vec<&str> = Vec::new();
+    for figure in figures {
+        if !cases.contains(&figure.case.as_str()) {
+            cases.push(&figure.case);
+        }
+    }
+    cases
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ const END: &str = "<!-- end -->\n";
 pub fn metric_tables() -> Vec<MetricTable> {
     let mut tables = vec![replay::TABLE];
     #[cfg(target_os = "linux")]
-    tables.extend(crate::experiment::METRICS);
+    tables.extend(crate::experiment::metric_tables());
     tables
 }
 

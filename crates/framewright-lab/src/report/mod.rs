@@ -6,6 +6,7 @@
 //! virtual ranges.
 
 mod assertion;
+mod bytes;
 mod calibrate;
 mod case;
 mod distribution;
@@ -25,10 +26,14 @@ mod table;
 mod verdict;
 
 pub use assertion::Assertion;
+pub(crate) use bytes::read_bytes;
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Case, Column, Deviation, Source};
 pub use distribution::Distribution;
-pub use figure::{Figure, FigureColumn, figure_grid, figure_grid_of, figure_lines};
+pub use figure::{
+    Figure, FigureColumn, figure_cases, figure_grid, figure_grid_of, figure_lines, figure_value,
+    measured_cases,
+};
 #[cfg(target_os = "linux")]
 pub use figure_assertion::FigureAssertion;
 pub(crate) use file::create_beside;

@@ -113,6 +113,23 @@ pub enum Item {
     Map(Map),
 }
 
+impl Item {
+    /// A plot of latencies, if there are any.
+    #[must_use]
+    pub fn latencies(title: String, of: Vec<Distribution>) -> Option<Self> {
+        let of: Vec<Distribution> = of.into_iter().filter(|one| one.shares.len() > 1).collect();
+        (!of.is_empty()).then(|| {
+            Self::Latency(Latency {
+                title,
+                of,
+                note: "Each call timed by itself; both axes are logarithmic, the lower one in what is left: the \
+                       further right, the rarer."
+                    .into(),
+            })
+        })
+    }
+}
+
 /// What one question came to.
 #[derive(Debug, Clone)]
 pub struct Section {

@@ -24,6 +24,17 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// How much of the compressed side is kept at a time.
 const SOURCE_BYTES: usize = 64 << 10;
 
+/// The longest text beside a trace that is read: a day's reference has 86,400 rows of some 80
+/// bytes, and a machine of eight nodes a `/proc/pagetypeinfo` of 64 KiB.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+/// A text that is read as a whole, and what messages call it.
+pub(crate) fn text_of(path: &Path) -> Result<(String, String), TraceError> {
+    let mut input = Input::open(path)?;
+    let text = input.read_text(TEXT_BYTES_MAX)?;
+    Ok((input.name().to_owned(), text))
+}
+
 /// How an input is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {

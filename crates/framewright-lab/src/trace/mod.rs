@@ -32,6 +32,7 @@ mod text;
 pub use detect::Recording;
 pub use error::TraceError;
 pub use event::{Event, EventKind};
+pub(crate) use input::text_of;
 pub use input::{Encoding, Input};
 pub use limit::{MemoryLimit, TooMuchMemory};
 pub use liveness::{BadFree, Liveness};

@@ -2,14 +2,8 @@
 //!
 //! `framewright` alone and `framewright lab all` are the same; `lab all --full` differs in its [`Size`].
 
-#[cfg(target_os = "linux")]
-mod experiments;
 mod outputs;
-#[cfg(target_os = "linux")]
-mod reserve;
 mod sample;
-#[cfg(target_os = "linux")]
-mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -17,28 +11,11 @@ pub(super) use outputs::Outputs;
 
 use super::CommandError;
 use super::input;
+use crate::experiment::Size;
 use crate::report::html::Page;
 use crate::report::{Machine, RunInfo, Section, write_whole};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-
-/// How long everything is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
-    /// Less than two minutes in all.
-    Quick,
-    /// As long as the documents did.
-    Full,
-}
-
-impl Size {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Full => "full",
-        }
-    }
-}
 
 const LEAD: &str = "\
 Framewright is a memory manager as a library, and this is its laboratory: five proposals for Linux's memory management, \
@@ -78,7 +55,7 @@ pub(super) fn run(size: Size, args: &Outputs) -> Result<(), CommandError> {
     };
     told(sample::part(&input::sample()?, threads)?)?;
     #[cfg(target_os = "linux")]
-    experiments::each(size, threads, &mut told)?;
+    super::lab::each_section(size, |(section, records)| told(Part { section, records }))?;
     tell(&summary(&sections))?;
     tell(&took(&sections, &times))?;
     if let Some(path) = json {
@@ -130,12 +107,16 @@ fn summary(sections: &[Section]) -> String {
 }
 
 fn info(size: Size) -> RunInfo {
+    let named = match size {
+        Size::Quick => "quick",
+        Size::Full => "full",
+    };
     RunInfo {
         experiment: "all",
         version: env!("CARGO_PKG_VERSION"),
         commit: env!("FRAMEWRIGHT_COMMIT"),
         seed: 0,
-        options: BTreeMap::from([("size", size.name().to_owned())]),
+        options: BTreeMap::from([("size", named.to_owned())]),
         machine: Machine::this(),
     }
 }

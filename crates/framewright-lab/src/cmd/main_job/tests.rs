@@ -97,36 +97,20 @@ fn every_policy_is_shown_from_three_starts_and_a_map_of_the_last() {
 #[cfg(target_os = "linux")]
 mod of_experiments {
     use super::*;
-    use crate::experiment::Mapper;
-    use crate::experiment::fallback::Span;
-    use crate::experiment::gcma as contiguous;
-    use crate::experiment::va_fit::Case;
-    use crate::experiment::vmap_blocks::Scenario;
-    use experiments::Plan;
+    use crate::cmd::runner::section_of;
+    use crate::experiment::fallback::{Fallback, Span};
+    use crate::experiment::gcma::{Background, Gcma};
+    use crate::experiment::kvmalloc::Kvmalloc;
+    use crate::experiment::va_fit::{Case, VaFit};
+    use crate::experiment::vmap_blocks::{Scenario, VmapBlocks};
+    use crate::experiment::{Detail, Experiment, Mapper};
 
-    /// Everything, as little of it as there can be.
-    fn tiny() -> Plan {
-        let mut plan = Plan::of(Size::Quick);
-        plan.scenarios = vec![Scenario::Exhaust];
-        plan.blocks.mapper = Mapper::Null;
-        plan.cases = vec![Case::FullFit, Case::LongBusyList, Case::AlignedHoles];
-        for fits in &mut plan.fits {
-            (fits.loops, fits.repeat) = (Some(100), 1);
-        }
-        for objects in &mut plan.objects {
-            objects.seconds = 0.02;
-            objects.memory_bytes = 32 << 20;
-            objects.object_bytes = 16 << 10;
-        }
-        plan.span = Span {
-            days_milli: 1,
-            every_s: Some(10),
-        };
-        plan.contiguous.requests = 3;
-        (plan.contiguous.ram_bytes, plan.contiguous.reserve_bytes) = (40 << 20, 16 << 20);
-        // The build is tested with the command; here it would take most of the time.
-        plan.contiguous.background = contiguous::Background::Guest;
-        plan
+    /// The quick form of the plans, as little of it as there can be.
+    fn tiny<E: Experiment>(change: impl Fn(&mut E)) -> Part {
+        let mut plans = E::sized(Size::Quick);
+        plans.iter_mut().for_each(change);
+        let (section, records) = section_of(&plans, Detail::Short).unwrap();
+        Part { section, records }
     }
 
     /// Its records are as many runs of its experiment, each with what it was run with and figures behind it.
@@ -156,16 +140,21 @@ mod of_experiments {
 
     #[test]
     fn virtual_ranges_are_shown_with_their_latencies() {
-        let plan = tiny();
         let rows = ["exhaust", "va_span_bytes"];
-        let part = experiments::blocks(&plan).unwrap();
+        let part = tiny(|plan: &mut VmapBlocks| {
+            plan.scenarios = vec![Scenario::Exhaust];
+            plan.options.mapper = Mapper::Null;
+        });
         has_records(&part, 1);
         let section = part.section;
         let told = section.summary[0].clone();
         assert!(told.contains("4 of 4 published counts come out"), "{told}");
         assert!(told.contains("exhaust 10 instead of 993"), "{told}");
         has(section, &rows, 1);
-        let part = experiments::fits(&plan).unwrap();
+        let part = tiny(|plan: &mut VaFit| {
+            plan.cases = vec![Case::FullFit, Case::LongBusyList, Case::AlignedHoles];
+            (plan.options.loops, plan.options.repeat) = (Some(100), 1);
+        });
         has_records(&part, 2);
         let section = part.section;
         assert!(
@@ -191,7 +180,11 @@ mod of_experiments {
 
     #[test]
     fn kvmalloc_is_shown_with_both_mappers() {
-        let part = experiments::kv(&tiny()).unwrap();
+        let part = tiny(|plan: &mut Kvmalloc| {
+            plan.options.seconds = 0.02;
+            plan.options.memory_bytes = 32 << 20;
+            plan.options.object_bytes = 16 << 10;
+        });
         has_records(&part, 2);
         let section = part.section;
         assert!(
@@ -211,7 +204,12 @@ mod of_experiments {
 
     #[test]
     fn contiguous_memory_is_shown_by_size() {
-        let part = reserve::part(&tiny()).unwrap();
+        let part = tiny(|Gcma(options)| {
+            options.requests = 3;
+            (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
+            // The build is tested with the command; here it would take most of the time.
+            options.background = Background::Guest;
+        });
         has_records(&part, 1);
         let section = part.section;
         let text = section.text();
@@ -229,14 +227,20 @@ mod of_experiments {
             text.contains("4 of the document's 8 sizes are not shown"),
             "{text}"
         );
-        assert!(!text.contains("original"), "nobody builds:\n{text}");
+        assert!(!text.contains("original"), "there is no build:\n{text}");
         // The longest and the mean by size, and the distribution of each size.
         has(section, &["latency_us_max", "failures", "2048"], 2 + 4);
     }
 
     #[test]
     fn the_phone_is_shown_on_every_kernel() {
-        let part = experiments::pressure(&tiny(), 2).unwrap();
+        let part = tiny(|plan: &mut Fallback| {
+            plan.span = Span {
+                days_milli: 1,
+                every_s: Some(10),
+            };
+            plan.threads = 2;
+        });
         has_records(&part, 1);
         let section = part.section;
         let text = section.text();
@@ -260,15 +264,15 @@ mod of_experiments {
 
     #[test]
     fn the_full_size_is_the_documents() {
-        let plan = Plan::of(Size::Full);
-        assert_eq!(plan.span.days_milli, 2500);
-        assert_eq!(plan.blocks.loops, None);
-        assert!(plan.fits.iter().all(|fits| fits.loops.is_none()));
-        assert_eq!(
-            Plan::of(Size::Quick).blocks.loops,
-            None,
-            "its counts depend on it"
-        );
+        let lives = Fallback::sized(Size::Full);
+        assert!(lives.iter().all(|plan| plan.span.days_milli == 2500));
+        let fits = VaFit::sized(Size::Full);
+        assert!(fits.iter().all(|plan| plan.options.loops.is_none()));
+        for size in [Size::Full, Size::Quick] {
+            let blocks = VmapBlocks::sized(size);
+            let has_loops = blocks.iter().any(|plan| plan.options.loops.is_some());
+            assert!(!has_loops, "its counts depend on it");
+        }
     }
 }
 

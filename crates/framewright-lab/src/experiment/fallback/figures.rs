@@ -1,8 +1,7 @@
 //! Figures of lives: as they are, in the middle of several seeds, and the document's beside them.
 
-use super::super::published;
 use super::metrics as m;
-use super::{Job, Outcome, Point};
+use super::{Job, Outcome, Point, published};
 use crate::measure::Metric;
 use crate::measure::metric::{all_metrics, metric_named};
 use crate::pressure::{LIST_NAMES, LISTS};
@@ -88,7 +87,7 @@ pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure> {
     let mut seed = None;
     for (job, outcome) in jobs.iter().zip(outcomes) {
         if seed.replace(job.seed) != Some(job.seed) {
-            figures.extend(published::fallback(&case(job.seed)));
+            figures.extend(published::figures(&case(job.seed)));
         }
         let name = job.policy.name();
         figures.extend(outcome.values().into_iter().map(|(metric, value)| Figure {
@@ -106,7 +105,7 @@ pub fn figures(jobs: &[Job], outcomes: &[Outcome]) -> Vec<Figure> {
 #[must_use]
 pub fn middles(figures: &[Figure], seeds: usize) -> Vec<Figure> {
     let case = format!("middle of {seeds}");
-    let mut middles = published::fallback(&case);
+    let mut middles = published::figures(&case);
     let mut variants: Vec<&'static str> = Vec::new();
     let own = || figures.iter().filter(|f| f.source != Source::Published);
     for figure in own() {

@@ -20,6 +20,12 @@
 //! ChengYi He, "avoid external fragmentation related to migration fallback", linux-kernel, 30 January
 //! 2016.
 
+mod command;
+mod published;
+mod report;
+
+pub use command::{Args, Fallback};
+
 mod figures;
 pub mod metrics;
 pub mod params;

@@ -1,6 +1,6 @@
 //! One machine at work: the threads that it needs, and what is measured of them.
 
-use super::super::va_fit::joined;
+use super::super::threads::joined;
 use super::super::{Clock, Failure, Progress};
 use super::area::{Area, Counted};
 use super::guest::{self, Filler, Movable};
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn sizes_take_turns_and_of_many_requests_they_are_drawn() {
-        let mut options = crate::cmd::gcma::sized(false);
+        let mut options = super::super::command::sized(false);
         options.requests = 1000;
         let mut turns = Order::new(&options, 3);
         assert_eq!([(); 4].map(|()| turns.next()), [0, 1, 2, 0]);

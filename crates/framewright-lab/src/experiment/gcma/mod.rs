@@ -14,6 +14,11 @@
 //! # Sources
 //! S. Park, "introduce gcma", LKML RFC v2, February 2015; its two tables.
 
+mod command;
+mod report;
+
+pub use command::{Args, Gcma};
+
 mod area;
 mod build;
 mod guest;
@@ -310,6 +315,7 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Findings, Failur
     Ok(Findings {
         figures: figures(&plan, &variants, &tallies),
         latencies: latencies(&plan, &variants, &tallies),
+        ..Findings::default()
     })
 }
 
@@ -395,16 +401,4 @@ fn figures(plan: &Plan, variants: &[Variant], tallies: &[Tally]) -> Vec<Figure> 
 
 fn mean(builds: &[Built], of: impl Fn(&Built) -> f64) -> f64 {
     builds.iter().map(of).sum::<f64>() / builds.len().max(1) as f64
-}
-
-/// The cases that were measured, in order.
-#[must_use]
-pub fn cases(figures: &[Figure]) -> Vec<&str> {
-    let mut cases: Vec<&str> = Vec::new();
-    for figure in figures.iter().filter(|f| f.source != Source::Published) {
-        if !cases.contains(&figure.case.as_str()) {
-            cases.push(&figure.case);
-        }
-    }
-    cases
 }

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn dirty_pages_lie_where_no_reservation_is_whatever_the_policy() {
-        let mut options = crate::cmd::gcma::sized(false);
+        let mut options = super::super::command::sized(false);
         (options.ram_bytes, options.reserve_bytes) = (40 << 20, 16 << 20);
         let plan = Plan::new(&options).unwrap();
         assert_eq!(plan.sizes, [1, 512, 1024, 2048]);

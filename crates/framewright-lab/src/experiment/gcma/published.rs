@@ -119,32 +119,14 @@ pub(super) fn background() -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
-
-    /// A table of the document, where it lies beside the repository.
-    fn rows(name: &str) -> Option<Vec<Vec<String>>> {
-        let root = std::env::var_os("FRAMEWRIGHT_SHARED").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-            Into::into,
-        );
-        let path = root.join("published").join(name);
-        let Ok(text) = std::fs::read_to_string(&path) else {
-            println!("skipped: {} is not there", path.display());
-            return None;
-        };
-        let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
-        Some(
-            lines
-                .map(|line| line.split(',').map(str::to_owned).collect())
-                .collect(),
-        )
-    }
+    use crate::experiment::published::{rows, shared};
 
     #[test]
     fn the_latencies_are_those_of_the_documents_table() {
-        let Some(rows) = rows("gcma-latency.csv") else {
+        let Some(text) = shared("gcma-latency.csv") else {
             return;
         };
+        let rows: Vec<_> = rows(&text).collect();
         assert_eq!(rows.len(), LATENCY_US.len());
         for row in rows {
             let figures = latencies(row[0].parse().unwrap());
@@ -156,9 +138,10 @@ mod tests {
 
     #[test]
     fn the_builds_are_those_of_the_documents_table() {
-        let Some(rows) = rows("gcma-background.csv") else {
+        let Some(text) = shared("gcma-background.csv") else {
             return;
         };
+        let rows: Vec<_> = rows(&text).collect();
         for (row, (variant, values)) in rows.iter().zip(BUILD) {
             assert_eq!(row[0], variant);
             assert_eq!(

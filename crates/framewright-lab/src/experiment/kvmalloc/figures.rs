@@ -1,9 +1,10 @@
 use super::super::clock::{Latencies, Quantile, least_and_middle};
-use super::super::{BEFORE, FRAMEWRIGHT, published};
+use super::super::{BEFORE, FRAMEWRIGHT};
 use super::case;
 use super::journal::Measured;
 use super::metrics as m;
 use super::plan::Plan;
+use super::published;
 use crate::before::journal::LockCount;
 use crate::measure::Metric;
 use crate::report::{Figure, Source};
@@ -16,7 +17,7 @@ pub(super) fn of(
     locks: &Measured,
 ) -> Vec<Figure> {
     let case = case(plan.options);
-    let mut figures = published::kvmalloc(&case);
+    let mut figures = published::figures(&case);
     let mut before = None;
     for (variant, runs) in variants.iter().zip(runs) {
         let summary = Summary::of(runs);

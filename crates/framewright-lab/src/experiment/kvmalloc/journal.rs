@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::super::clock::{Clock, Latencies};
-use super::super::va_fit::{bind, cpu_ns, joined};
+use super::super::threads::{bind, cpu_ns, joined};
 use super::machine::{Checksum, Machine};
 use super::plan::{ITEMS_SHARE, Plan};
 use super::variant::{Allocating, Counted, RECLAIM_PAGES, Variant};

@@ -30,6 +30,12 @@
 //! # Sources
 //! D. Chinner, "mm: vmalloc: use rwsem, mutex ...", LKML, March 2023.
 
+mod command;
+mod published;
+mod report;
+
+pub use command::{Args, Kvmalloc};
+
 mod figures;
 mod journal;
 mod layout;
@@ -86,6 +92,7 @@ pub fn run(options: Options, progress: Progress<'_>) -> Result<Findings, Failure
     Ok(Findings {
         figures: figures::of(&plan, &VARIANTS, &runs, &locks),
         latencies: latencies.collect(),
+        ..Findings::default()
     })
 }
 

@@ -96,7 +96,7 @@ fn without_a_cache_that_turns_over_locks_are_the_buffers_alone() {
 
 #[test]
 fn the_documents_figures_stand_beside_ours() {
-    let figures = crate::experiment::published::kvmalloc("threads/2");
+    let figures = published::figures("threads/2");
     let of = |variant, metric| {
         let found = figures
             .iter()

@@ -1,6 +1,12 @@
 //! `va-fit`: the second document's tests, those of Linux's own test module, and what this project
 //! must show, each with its own preparation.
 
+mod command;
+mod published;
+mod report;
+
+pub use command::{Args, VaFit};
+
 mod body;
 mod case;
 mod limits;
@@ -12,12 +18,9 @@ mod timing;
 
 pub use case::Case;
 
-pub(super) use timing::{bind, cpu_ns, joined};
-
 use super::clock::Clock;
 use super::{
     FRAMEWRIGHT, Failure, Findings, Options, PROPOSED, Progress, WINDOW_PAGES, WINDOW_START,
-    published,
 };
 use framewright::PageRange;
 use framewright::policy::RangeConfig;
@@ -38,7 +41,7 @@ pub fn run(cases: &[Case], options: Options, progress: Progress<'_>) -> Result<F
     let clock = Clock::calibrated();
     let mut findings = Findings::default();
     for &case in cases {
-        findings.add(published::va_fit(case.name()).into());
+        findings.add(published::figures(case.name()).into());
         findings.add(one(case, options, clock)?);
         progress.step();
     }

@@ -3,7 +3,6 @@
 //! Allocations and frees are timed by batches, without the queue; what the queue costs is measured
 //! apart, with page numbers that nobody allocated.
 
-use super::timing::{bind, joined};
 use super::{configs, window};
 use crate::before::busy_list::BusyList;
 use crate::experiment::clock::Quantile;
@@ -12,6 +11,7 @@ use crate::experiment::engine::{Engine, with_space};
 use crate::experiment::host::{HostedBusy, with_host};
 use crate::experiment::null::{Null, Numbers, relax};
 use crate::experiment::range_metrics as m;
+use crate::experiment::threads::{bind, joined};
 use crate::experiment::{Allocator, BEFORE, Failure, Mapper, Options, Subject};
 use crate::report::{Figure, Source};
 use framewright::Page;

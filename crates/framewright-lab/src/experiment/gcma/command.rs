@@ -1,16 +1,17 @@
-//! `framewright lab gcma`.
-
-use super::CommandError;
-use super::gcma_tables::{in_full, tables};
-use super::kvmalloc::size;
-use super::lab::failed;
-use super::progress::with_progress;
-use crate::experiment::gcma::{self, Background, Device, Options, Policy, Variant};
-use crate::experiment::{Findings, Progress, SEED};
-use crate::report::{FigureAssertion, Machine, RunInfo, Tabled, figure_lines, write_whole};
+use super::metrics::TABLE;
+use super::{Background, DRAWN_ABOVE, Device, Options, Policy, Variant, report, run, steps};
+use crate::experiment::{
+    Detail, Experiment, Failure, Findings, JsonArgs, Outputs, Progress, SEED, Size,
+};
+use crate::measure::MetricTable;
+use crate::report::{Figure, FigureAssertion, Item, Tabled, read_bytes};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Gcma(pub(crate) Options);
 
 /// Contiguous memory that somebody else has meanwhile: what it costs to take it back (S. Park, 2015)
 ///
@@ -20,11 +21,11 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Memory in all
-    #[arg(long, value_name = "SIZE", default_value = "800MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "800MiB", value_parser = read_bytes)]
     ram: u64,
 
     /// Of that, what owners take contiguous memory from
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = read_bytes)]
     reserve: u64,
 
     /// Requests of each size beside a build; above 1000, requests in all, with sizes that are drawn
@@ -40,7 +41,7 @@ pub struct Args {
     idle: bool,
 
     /// Bytes of source files that are made [default: 5/8 of the RAM; on a card 1/8]
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "tree")]
+    #[arg(long, value_name = "SIZE", value_parser = read_bytes, conflicts_with = "tree")]
     tree_size: Option<u64>,
 
     /// Source files to build [default: some thousand that are made, and gone afterwards]
@@ -81,9 +82,8 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',')]
     variants: Vec<Variant>,
 
-    /// Write the figures as JSON Lines; `-` for standard output, instead of the table
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgs,
 
     /// Demand a relation between figures, as `framewright.latency_us_max<=gcma.latency_us_max`; may be
     /// repeated. Exit code 1 if one does not hold for every number of frames
@@ -95,7 +95,7 @@ pub struct Args {
 const POLICY: Policy = Policy::PutBack;
 
 /// As the document had it; or, quick, in little memory with requests up to 8192 frames.
-pub(crate) fn sized(is_full: bool) -> Options {
+pub(super) fn sized(is_full: bool) -> Options {
     let (ram, reserve) = if is_full { (800, 256) } else { (128, 64) };
     Options {
         ram_bytes: ram << 20,
@@ -123,15 +123,10 @@ fn cpus() -> u16 {
 }
 
 impl Args {
-    /// Where figures are to be written.
-    pub(super) const fn json(&self) -> &Option<PathBuf> {
-        &self.json
-    }
-
     /// A card where there is something to be seen of it, in a time that can be waited for.
     const fn usual_device(&self) -> Device {
         let is_build = matches!(self.background, Background::Build) && !self.idle;
-        if is_build && self.requests <= gcma::DRAWN_ABOVE {
+        if is_build && self.requests <= DRAWN_ABOVE {
             Device::Card
         } else {
             Device::Host
@@ -160,15 +155,47 @@ impl Args {
     }
 }
 
-/// What ran.
-pub(super) fn info(options: &Options) -> RunInfo {
-    let variants: Vec<&str> = options.variants.iter().map(|v| v.name()).collect();
-    RunInfo {
-        experiment: "gcma",
-        version: env!("CARGO_PKG_VERSION"),
-        commit: env!("FRAMEWRIGHT_COMMIT"),
-        seed: options.seed,
-        options: BTreeMap::from([
+impl Experiment for Gcma {
+    const NAME: &'static str = "gcma";
+    const TITLE: &'static str = "What does it cost to take back memory that was lent?";
+    const INTRODUCTION: &'static str = report::INTRODUCTION;
+    const METHOD: &'static str = report::METHOD;
+    const METRICS: MetricTable = TABLE;
+
+    type Args = Args;
+
+    fn outputs(args: &Args) -> Outputs<'_> {
+        Outputs {
+            json: args.json.json.as_deref(),
+            assertions: &args.assertions,
+            ..Outputs::default()
+        }
+    }
+
+    fn asked(args: &Args) -> Result<Self, String> {
+        Ok(Self(args.options()))
+    }
+
+    fn sized(size: Size) -> Vec<Self> {
+        vec![Self(sized(size == Size::Full))]
+    }
+
+    fn steps(&self) -> u64 {
+        steps(&self.0)
+    }
+
+    fn run(&self, progress: Progress<'_>) -> Result<Findings, Failure> {
+        run(&self.0, progress)
+    }
+
+    fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    fn described(&self) -> BTreeMap<&'static str, String> {
+        let options = &self.0;
+        let variants: Vec<&str> = options.variants.iter().map(|v| v.name()).collect();
+        BTreeMap::from([
             ("ram", options.ram_bytes.to_string()),
             ("reserve", options.reserve_bytes.to_string()),
             ("requests", options.requests.to_string()),
@@ -202,54 +229,20 @@ pub(super) fn info(options: &Options) -> RunInfo {
             ("policy", options.policy.name().to_owned()),
             ("pins", options.pins.to_string()),
             ("variants", variants.join(",")),
-        ]),
-        machine: Machine::this(),
+        ])
     }
-}
 
-/// Runs the command.
-///
-/// # Errors
-/// If memory does not have the shape asked for or cannot be had, an output cannot be written, or an
-/// assertion does not hold.
-pub fn run(args: &Args) -> Result<(), CommandError> {
-    let options = args.options();
-    let figures = measured(&options)?.figures;
-    let mut unheld = Vec::new();
-    for assertion in &args.assertions {
-        for case in gcma::cases(&figures) {
-            let held = assertion.check(case, &figures);
-            let held = held.map_err(CommandError::input)?;
-            if !held.held {
-                unheld.push(held.figures);
-            }
-        }
+    fn tables(&self, figures: &[Figure], detail: Detail) -> Vec<Tabled> {
+        report::tables(figures, &self.0, detail)
     }
-    if let Some(path) = &args.json {
-        let lines = figure_lines(&info(&options), &figures).map_err(CommandError::input)?;
-        write_whole(path, &lines).map_err(CommandError::input)?;
-    }
-    if args.json.as_ref().is_none_or(|p| p.as_os_str() != "-") {
-        let text: Vec<String> = tables(&figures, &options, in_full)
-            .iter()
-            .map(Tabled::text)
-            .collect();
-        let text = text.join("\n");
-        write_whole("-".as_ref(), text.as_bytes()).map_err(CommandError::input)?;
-    }
-    if unheld.is_empty() {
-        Ok(())
-    } else {
-        Err(CommandError::Assertion(unheld.join("\n")))
-    }
-}
 
-/// The experiment, with progress.
-pub(super) fn measured(options: &Options) -> Result<Findings, CommandError> {
-    with_progress("gcma", gcma::steps(options), |done| {
-        gcma::run(options, Progress::new(done))
-    })
-    .map_err(failed)
+    fn plots(&self, findings: &Findings) -> Vec<Item> {
+        report::plots(findings)
+    }
+
+    fn verdict(&self, figures: &[Figure]) -> Vec<String> {
+        report::verdict(figures, self.0.device)
+    }
 }
 
 #[cfg(test)]
@@ -259,7 +252,7 @@ mod tests {
     #[test]
     fn a_header_says_how_many_bytes_of_source_files_were_made() {
         let mut options = sized(false);
-        let said = |options: &Options| info(options).options["tree_bytes"].clone();
+        let said = |options: &Options| Gcma(options.clone()).described()["tree_bytes"].clone();
         assert_eq!(said(&options), (24u64 << 20).to_string());
         options.tree_bytes = None;
         assert_eq!(said(&options), (80u64 << 20).to_string());

@@ -1,65 +1,151 @@
-//! The fifth document's section: what it costs to take contiguous memory back, and what is said of it.
+//! What `gcma` says: its tables, the requests' and the build's; its plots, and what came out.
+//!
+//! Both tables have the columns of every experiment, `before` being CMA and `proposed` GCMA; behind them what only
+//! this document has.
 
-use super::Part;
-use super::experiments::{Plan, drawn, lines};
-use super::summary::{cases, value};
-use crate::cmd::CommandError;
-use crate::cmd::{gcma, gcma_tables};
-use crate::experiment::gcma::metrics::{self as m, Of};
-use crate::experiment::gcma::{BACKGROUND, Device};
-use crate::experiment::{FRAMEWRIGHT, Findings};
+use super::metrics::{self as m, Of};
+use super::{BACKGROUND, Background, DRAWN_ABOVE, Device, Options, SIZES};
+use crate::experiment::{Clock, Detail, FRAMEWRIGHT, Findings};
 use crate::measure::Metric;
-use crate::report::{Accent, Figure, Item, Line, OverTime, Scale, Section, Source};
+use crate::report::{
+    Accent, Figure, FigureColumn, Item, Line, Machine, Note, OverTime, Scale, Source, Tabled,
+    figure_cases, figure_grid_of, figure_value,
+};
 
-pub(super) const ID: &str = "gcma";
-pub(super) const TITLE: &str = "What does it cost to take back memory that was lent?";
-
-const INTRODUCTION: &str = "\
+pub(super) const INTRODUCTION: &str = "\
 S. Park, 2015: requests for 1 to 32,000 contiguous frames, each released at once. CMA lends the area to whatever can
 be moved and moves it away (before); the proposal, GCMA, lends it to pages that may be dropped (proposed); framewright
 drops them by moving a generation on. Beside it a build-like job reads, compresses and writes real files in memory too
 small for it.
 ";
 
-const METHOD: &str = "\
+pub(super) const METHOD: &str = "\
 From a request's call to its return, served or not, less what reading the clock takes; the requests of a size are \
 spread over the build. Between two of them the guests fill the area again, which is not timed. preempted: requests \
 during which the scheduler took the CPU away, whose latency is then the scheduler's. The build: CPU time of its \
 threads, and the time until the last of them is done. The document's machine had four CPUs of 1 GHz: compare columns \
 of one machine.";
 
-const CMA: &str = "cma";
-const GCMA: &str = "gcma";
+/// The columns; those of the requests, and behind them the build's, who has one more.
+const COLUMNS: [FigureColumn; 9] = [
+    ("cma", true, "published\nbefore\n(cma)"),
+    ("gcma", true, "published\nproposed\n(gcma)"),
+    ("cma", false, "before\n(cma)"),
+    ("gcma", false, "proposed\n(gcma)"),
+    ("framewright", false, "framewright"),
+    ("gcma.zram", true, "published\ngcma.zram"),
+    ("gcma.zram", false, "gcma.zram"),
+    ("original", true, "published\noriginal"),
+    ("original", false, "original"),
+];
 
-/// `gcma`, beside a build.
-pub(super) fn part(plan: &Plan) -> Result<Part, CommandError> {
-    let Findings { figures, latencies } = gcma::measured(&plan.contiguous)?;
-    let tables = gcma_tables::tables(&figures, &plan.contiguous, plan.shows_contiguous);
-    let mut items: Vec<Item> = tables.into_iter().map(Item::Table).collect();
-    items.extend([
-        by_frames("Longest latency of a request", Of::Max, &figures),
-        by_frames("Mean latency of a request", Of::Avg, &figures),
-    ]);
-    for of in latencies.chunk_by(|a, b| a.case == b.case) {
-        let frames = &of[0].case;
-        items.extend(drawn(
-            format!("Frames asked for: {frames}; how long a request takes"),
-            of.to_vec(),
+/// How many of them the requests have: nobody asks `original` for anything.
+const OF_REQUESTS: usize = 7;
+
+/// What the command shows.
+fn in_full(metric: Metric) -> bool {
+    ![m::REQUESTS, m::LATENCY_US.of(Of::P99 as usize)].contains(&metric)
+}
+
+/// What the main job shows.
+fn in_short(metric: Metric) -> bool {
+    in_full(metric) && ![m::PAGES_MIGRATED, m::PAGES_DISCARDED, m::WAIT_US].contains(&metric)
+}
+
+/// The tables and what a reader must know: the requests', and the build's if there was one.
+pub(super) fn tables(figures: &[Figure], options: &Options, detail: Detail) -> Vec<Tabled> {
+    let shows = match detail {
+        Detail::Full => in_full,
+        Detail::Short => in_short,
+    };
+    let (builds, requests): (Vec<_>, Vec<_>) =
+        figures.iter().cloned().partition(|f| f.case == BACKGROUND);
+    let mut tables = vec![of_requests(&requests, options, shows)];
+    if !builds.is_empty() {
+        tables.push(of_builds(&builds, options, shows));
+    }
+    tables
+}
+
+fn of_requests(figures: &[Figure], options: &Options, shows: fn(Metric) -> bool) -> Tabled {
+    let machine = Machine::this();
+    let beside = match (options.idle, options.background) {
+        (true, _) => "guests' clean pages in every frame, nobody at work",
+        (false, Background::None) => "every frame free, nobody at work",
+        (false, Background::Build) => match options.device {
+            Device::Card => "beside a build on an emulated class 10 SD card",
+            Device::Host => "beside a build on the host's own device",
+        },
+        (false, Background::Guest) => "guests' clean pages in every frame, one guest always busy",
+    };
+    let mut notes = vec![format!(
+        "published: CuBox i4 Pro, 4 CPUs ARMv7 at 1 GHz, 800 MiB, 256 MiB reserved, beside a kernel build. Ours: {},\n\
+         {} CPUs. From a request's call to its return, less the clock's own {} ns.",
+        machine.cpu,
+        machine.cpus,
+        Clock::calibrated().own_ns,
+    )];
+    let has = |frames: &u64| figures.iter().any(|f| f.case == frames.to_string());
+    let (last, lacking) = (
+        SIZES.iter().rfind(|s| has(s)),
+        SIZES.iter().filter(|s| !has(s)).count(),
+    );
+    if let (Some(last), 1..) = (last, lacking) {
+        notes.push(format!(
+            "{lacking} of the document's {} sizes are not shown: an area of {} MiB has room for one request of each \
+             up to {last} frames.",
+            SIZES.len(),
+            options.reserve_bytes >> 20,
         ));
     }
-    let section = Section {
-        id: ID.into(),
-        title: TITLE.into(),
-        introduction: INTRODUCTION.into(),
-        items,
-        method: METHOD,
-        summary: told(&figures, plan.contiguous.device),
-    };
-    Ok(Part {
-        section,
-        records: lines(&gcma::info(&plan.contiguous), &figures)?,
-    })
+    Tabled {
+        caption: format!(
+            "gcma: {} requests of {} from {} MiB of {} MiB; {beside}",
+            options.requests,
+            if options.requests > DRAWN_ABOVE {
+                "sizes that are drawn"
+            } else {
+                "each size"
+            },
+            options.reserve_bytes >> 20,
+            options.ram_bytes >> 20,
+        ),
+        grid: figure_grid_of(&COLUMNS[..OF_REQUESTS], figures, shows),
+        notes: notes.into_iter().map(Note::Text).collect(),
+    }
 }
+
+fn of_builds(figures: &[Figure], options: &Options, shows: fn(Metric) -> bool) -> Tabled {
+    let notes = format!(
+        "published: five kernel builds on that board. Ours: {} build(s) of each variant by turns, {} worker(s).",
+        options.runs, options.workers
+    );
+    Tabled {
+        caption:
+            "gcma, the build: what it takes beside the requests; original is cma without a request"
+                .into(),
+        grid: figure_grid_of(&COLUMNS, figures, shows),
+        notes: vec![Note::Text(notes)],
+    }
+}
+
+/// The longest and the mean latencies by size, and the latencies of each size.
+pub(super) fn plots(findings: &Findings) -> Vec<Item> {
+    let figures = &findings.figures;
+    let mut items = vec![
+        by_frames("Longest latency of a request", Of::Max, figures),
+        by_frames("Mean latency of a request", Of::Avg, figures),
+    ];
+    let sizes = findings.latencies.chunk_by(|a, b| a.case == b.case);
+    items.extend(sizes.filter_map(|of| {
+        let title = format!("Frames asked for: {}; how long a request takes", of[0].case);
+        Item::latencies(title, of.to_vec())
+    }));
+    items
+}
+
+const CMA: &str = "cma";
+const GCMA: &str = "gcma";
 
 /// Latency over the number of frames, behind ours the document's lines of the two that every document has.
 fn by_frames(title: &str, of: Of, figures: &[Figure]) -> Item {
@@ -99,7 +185,7 @@ fn by_frames(title: &str, of: Of, figures: &[Figure]) -> Item {
 }
 
 /// What was reproduced, by how much it differs, and why: only what these figures say.
-fn told(figures: &[Figure], device: Device) -> Vec<String> {
+pub(super) fn verdict(figures: &[Figure], device: Device) -> Vec<String> {
     let lines = [
         against_cma(figures, device),
         longest(figures),
@@ -113,11 +199,11 @@ fn told(figures: &[Figure], device: Device) -> Vec<String> {
 /// document's.
 fn times(figures: &[Figure], metric: Metric, over: &str, under: &str) -> Vec<(u64, f64, f64)> {
     let of = |case: &str, is_published| {
-        let of = |variant| value(figures, case, variant, metric, is_published);
+        let of = |variant| figure_value(figures, case, variant, metric, is_published);
         Some(of(over)? / of(under)?).filter(|ratio| ratio.is_finite())
     };
     let at = |case: &str| Some((case.parse().ok()?, of(case, false)?, of(case, true)?));
-    cases(figures).into_iter().filter_map(at).collect()
+    figure_cases(figures).into_iter().filter_map(at).collect()
 }
 
 /// Each size with ours and, in brackets, the document's.
@@ -195,7 +281,7 @@ fn longest(figures: &[Figure]) -> Option<String> {
 fn ours(figures: &[Figure]) -> Option<String> {
     let at = |case: &str| {
         let of = |variant| {
-            value(
+            figure_value(
                 figures,
                 case,
                 variant,
@@ -208,7 +294,7 @@ fn ours(figures: &[Figure]) -> Option<String> {
         let others = [CMA, GCMA].map(|variant| of(variant).map_or_else(|| "-".into(), shown));
         Some(format!("{case} {own} ({}, {})", others[0], others[1]))
     };
-    let all: Vec<String> = cases(figures).into_iter().filter_map(at).collect();
+    let all: Vec<String> = figure_cases(figures).into_iter().filter_map(at).collect();
     let failures = |variant| sum(figures, variant, m::FAILURES);
     (!all.is_empty()).then(|| {
         format!(
@@ -225,7 +311,7 @@ fn ours(figures: &[Figure]) -> Option<String> {
 /// The build's time over that of `original`.
 fn build(figures: &[Figure]) -> Option<String> {
     let of = |variant, is_published| {
-        value(
+        figure_value(
             figures,
             BACKGROUND,
             variant,
@@ -240,7 +326,7 @@ fn build(figures: &[Figure]) -> Option<String> {
     let theirs = |variant| of(variant, true).map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     let holds = |is: bool| if is { "holds" } else { "does not hold" };
     let asked = sum(figures, GCMA, m::REQUESTS);
-    let seconds = value(figures, BACKGROUND, GCMA, m::ELAPSED_S, false)?;
+    let seconds = figure_value(figures, BACKGROUND, GCMA, m::ELAPSED_S, false)?;
     Some(format!(
         "the build takes {cma:.2} times as long beside cma (published {}), {gcma:.2} beside gcma (published {}), {ours:.2} \
          beside framewright: gcma <= cma, as published, {}, framewright <= gcma {}. What a request drops the build reads \
@@ -298,7 +384,7 @@ mod tests {
             of(max, "2048", GCMA, 4.0, 2.0),
         ]
         .concat();
-        let all = told(&figures, Device::Host);
+        let all = verdict(&figures, Device::Host);
         assert_eq!(all.len(), 2, "{all:?}");
         assert!(
             all[0].contains("at 1 of 2 sizes (published: 1)"),
@@ -313,11 +399,11 @@ mod tests {
         assert!(all[1].contains("2048 200 (29)"), "{}", all[1]);
         // As soon as ours falls short, it is said why.
         figures[0].value = 0.5;
-        assert!(told(&figures, Device::Host)[0].contains("SD card"));
+        assert!(verdict(&figures, Device::Host)[0].contains("SD card"));
         let p50 = m::LATENCY_US.of(Of::P50 as usize);
         figures.push(figure("512", FRAMEWRIGHT, p50, 0.75, false));
         figures.push(figure("512", CMA, m::FAILURES, 3.0, false));
-        let ours = &told(&figures, Device::Host)[2];
+        let ours = &verdict(&figures, Device::Host)[2];
         assert!(
             ours.contains("512 0.75 (-, -)") && ours.contains("3 of cma's"),
             "{ours}"
@@ -327,7 +413,7 @@ mod tests {
             figures.push(figure(BACKGROUND, variant, metric, own, false));
         }
         figures.push(figure(BACKGROUND, GCMA, m::ELAPSED_S, 9.0, false));
-        let build = &told(&figures, Device::Host)[3];
+        let build = &verdict(&figures, Device::Host)[3];
         let says = "as published, does not hold, framewright <= gcma holds";
         assert!(build.contains(says), "{build}");
     }

@@ -1,12 +1,17 @@
 //! `vmap-blocks`: the first document's three scenarios, with blocks of 1024 pages on one CPU.
 
+mod command;
+mod published;
+mod report;
+
+pub use command::{Args, VmapBlocks};
+
 use super::clock::{Clock, Latencies, least_and_middle};
 use super::engine::{Engine, Frames, with_space};
 use super::host::with_host;
 use super::null::{Null, Numbers};
 use super::{
-    Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, Options, PROPOSED, Progress,
-    Subject, published,
+    Allocator, BEFORE, FRAMEWRIGHT, Failure, Findings, Mapper, Options, PROPOSED, Progress, Subject,
 };
 use crate::experiment::range_metrics as m;
 use crate::report::{Figure, Source};
@@ -145,7 +150,7 @@ pub fn run(
     let clock = Clock::calibrated();
     let mut findings = Findings::default();
     for &scenario in scenarios {
-        let published = published::vmap_blocks(scenario.name());
+        let published = published::figures(scenario.name());
         findings.figures.extend(published);
         for (variant, config) in variants() {
             let one = Variant {
@@ -236,6 +241,7 @@ impl Variant {
         Ok(Findings {
             figures,
             latencies: vec![latencies.distribution(case, self.variant, "map")],
+            ..Findings::default()
         })
     }
 

@@ -1,0 +1,129 @@
+//! What is the same for every experiment: as a command, and as a section of the main job.
+
+use super::CommandError;
+use super::progress::with_progress;
+use crate::experiment::{Detail, Experiment, Findings, Progress, Size};
+use crate::report::{
+    Figure, Item, Machine, RunInfo, Section, Tabled, figure_lines, has_place, measured_cases,
+    write_whole,
+};
+use std::path::Path;
+
+/// Runs the plan that a command asks for, and writes what it found.
+///
+/// # Errors
+/// If the options are wrong, the machine does not give what is needed, an output cannot be written, or an assertion
+/// does not hold.
+pub(super) fn command<E: Experiment>(args: &E::Args) -> Result<(), CommandError> {
+    let to = E::outputs(args);
+    let is_stdout = |path: Option<&Path>| path.is_some_and(|path| path.as_os_str() == "-");
+    if let Some(path) = to.json {
+        has_place(path).map_err(CommandError::input)?;
+    }
+    if is_stdout(to.json) && is_stdout(to.csv) {
+        return Err(CommandError::Input(
+            "--json - and --csv - both want standard output, expected one of them".into(),
+        ));
+    }
+    if let Some(path) = to.csv {
+        has_place(path).map_err(CommandError::input)?;
+    }
+    let plan = E::asked(args).map_err(CommandError::Input)?;
+    let Findings {
+        figures, series, ..
+    } = found(&plan)?;
+    let mut unheld = Vec::new();
+    for assertion in to.assertions {
+        for case in measured_cases(&figures) {
+            let held = assertion.check(case, &figures);
+            let held = held.map_err(CommandError::input)?;
+            if !held.held {
+                unheld.push(held.figures);
+            }
+        }
+    }
+    let write = |path: &Path, bytes: &[u8]| write_whole(path, bytes).map_err(CommandError::input);
+    if let Some(path) = to.csv {
+        write(path, series.as_bytes())?;
+    }
+    if let Some(path) = to.json {
+        write(path, &lines(&plan, &figures)?)?;
+    }
+    if !is_stdout(to.json) && !is_stdout(to.csv) {
+        let tables = plan.tables(&figures, Detail::Full);
+        let text: Vec<String> = tables.iter().map(Tabled::text).collect();
+        write("-".as_ref(), text.join("\n").as_bytes())?;
+    }
+    if unheld.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandError::Assertion(unheld.join("\n")))
+    }
+}
+
+/// The experiment's section in the main job, and its records; where the machine lacks what it needs, a section that
+/// says so.
+pub(super) fn section<E: Experiment>(size: Size) -> Result<(Section, Vec<u8>), CommandError> {
+    if let Err(lacking) = E::available() {
+        let section = Section {
+            introduction: format!("Not shown on this machine: {lacking}\n"),
+            method: "",
+            summary: vec![format!("not run: {lacking}")],
+            ..empty::<E>()
+        };
+        return Ok((section, Vec::new()));
+    }
+    let detail = match size {
+        Size::Quick => Detail::Short,
+        Size::Full => Detail::Full,
+    };
+    section_of(&E::sized(size), detail)
+}
+
+/// The same of these plans.
+pub(super) fn section_of<E: Experiment>(
+    plans: &[E],
+    detail: Detail,
+) -> Result<(Section, Vec<u8>), CommandError> {
+    let mut section = empty::<E>();
+    let mut records = Vec::new();
+    for plan in plans {
+        let findings = found(plan)?;
+        let figures = &findings.figures;
+        records.extend(lines(plan, figures)?);
+        let tables = plan.tables(figures, detail).into_iter().map(Item::Table);
+        section.items.extend(tables.chain(plan.plots(&findings)));
+        section.summary.extend(plan.verdict(figures));
+    }
+    Ok((section, records))
+}
+
+fn empty<E: Experiment>() -> Section {
+    Section {
+        id: E::NAME.into(),
+        title: E::TITLE.into(),
+        introduction: E::INTRODUCTION.into(),
+        items: Vec::new(),
+        method: E::METHOD,
+        summary: Vec::new(),
+    }
+}
+
+/// What the plan's run finds, with progress.
+fn found<E: Experiment>(plan: &E) -> Result<Findings, CommandError> {
+    with_progress(E::NAME, plan.steps(), |done| plan.run(Progress::new(done)))
+        .map_err(CommandError::input)
+}
+
+/// The run and its figures as JSON Lines.
+fn lines<E: Experiment>(plan: &E, figures: &[Figure]) -> Result<Vec<u8>, CommandError> {
+    let info = RunInfo {
+        experiment: E::NAME,
+        version: env!("CARGO_PKG_VERSION"),
+        commit: env!("FRAMEWRIGHT_COMMIT"),
+        seed: plan.seed(),
+        options: plan.described(),
+        machine: Machine::this(),
+    };
+    figure_lines(&info, figures).map_err(CommandError::input)
+}

@@ -1,0 +1,115 @@
+use super::report;
+use super::{Case, run};
+use crate::experiment::range_metrics::TABLE;
+use crate::experiment::ranges::{Options, RangeArgs, or_all};
+use crate::experiment::{
+    Detail, Experiment, Failure, Findings, Mapper, Outputs, Progress, SEED, Size,
+};
+use crate::measure::MetricTable;
+use crate::report::{Figure, Item, Tabled};
+use std::collections::BTreeMap;
+
+/// The cases, and what they are run with.
+#[derive(Debug, Clone)]
+pub struct VaFit {
+    pub(crate) cases: Vec<Case>,
+    pub(crate) options: Options,
+}
+
+/// vmalloc's address space: what it costs to find a gap (U. Rezki, 2018)
+///
+/// Variants: before walks a list of busy areas, proposed searches a tree of gaps under one lock,
+/// framewright has spans that belong to a CPU.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Cases, as vm_map_ram, vm_map_ram/4 or full_fit [default: all]
+    #[arg(long = "case", value_name = "NAME", value_delimiter = ',', value_parser = cases)]
+    cases: Vec<Cases>,
+
+    /// Threads, each with a CPU slot of its own; with more than one, throughput is compared with
+    /// one thread's. On the host some cases have room for three
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: u16,
+
+    #[command(flatten)]
+    common: RangeArgs,
+}
+
+/// What one name on the command line stands for.
+#[derive(Debug, Clone)]
+struct Cases(Vec<Case>);
+
+fn cases(name: &str) -> Result<Cases, String> {
+    Case::named(name).map(Cases)
+}
+
+impl Experiment for VaFit {
+    const NAME: &'static str = "va-fit";
+    const TITLE: &'static str = "How long does it take to find address space?";
+    const INTRODUCTION: &'static str = report::INTRODUCTION;
+    const METHOD: &'static str = report::METHOD;
+    const METRICS: MetricTable = TABLE;
+
+    type Args = Args;
+
+    fn outputs(args: &Args) -> Outputs<'_> {
+        Outputs {
+            json: args.common.json.json.as_deref(),
+            ..Outputs::default()
+        }
+    }
+
+    fn asked(args: &Args) -> Result<Self, String> {
+        let cases = args.cases.iter().flat_map(|cases| cases.0.clone());
+        Ok(Self {
+            cases: or_all(cases.collect(), &Case::ALL),
+            options: args.common.options(args.threads, 5),
+        })
+    }
+
+    fn sized(size: Size) -> Vec<Self> {
+        // In the quick form some 20 ms a case and variant.
+        let plan = |(mapper, loops)| Self {
+            cases: Case::ALL.to_vec(),
+            options: Options {
+                mapper,
+                threads: 1,
+                loops: (size == Size::Quick).then_some(loops),
+                repeat: if size == Size::Full { 5 } else { 3 },
+                seed: SEED,
+            },
+        };
+        [(Mapper::Null, 20_000), (Mapper::Host, 500)]
+            .map(plan)
+            .into()
+    }
+
+    fn steps(&self) -> u64 {
+        self.cases.len() as u64
+    }
+
+    fn run(&self, progress: Progress<'_>) -> Result<Findings, Failure> {
+        run(&self.cases, self.options, progress)
+    }
+
+    fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
+    fn described(&self) -> BTreeMap<&'static str, String> {
+        let names: Vec<&str> = self.cases.iter().map(|case| case.name()).collect();
+        self.options.described(&names)
+    }
+
+    fn tables(&self, figures: &[Figure], detail: Detail) -> Vec<Tabled> {
+        vec![report::table(self, figures, detail)]
+    }
+
+    fn plots(&self, findings: &Findings) -> Vec<Item> {
+        report::plots(self, findings)
+    }
+
+    fn verdict(&self, figures: &[Figure]) -> Vec<String> {
+        report::verdict(figures, self.options.mapper)
+    }
+}

@@ -1,0 +1,106 @@
+use super::report;
+use super::{Scenario, run, steps};
+use crate::experiment::range_metrics::TABLE;
+use crate::experiment::ranges::{Options, RangeArgs, or_all};
+use crate::experiment::{
+    Detail, Experiment, Failure, Findings, Mapper, Outputs, Progress, SEED, Size,
+};
+use crate::measure::MetricTable;
+use crate::report::{Figure, Item, Tabled};
+use std::collections::BTreeMap;
+
+/// The scenarios, and what they are run with.
+#[derive(Debug, Clone)]
+pub struct VmapBlocks {
+    pub(crate) scenarios: Vec<Scenario>,
+    pub(crate) options: Options,
+}
+
+/// vm_map_ram's blocks: what a sequence of short mappings costs in address space (R. Pen, 2015)
+///
+/// Cases: exhaust, random, orders. Variants: before puts a new block in front of the others,
+/// proposed behind them, framewright uses slots of a block again as soon as they were flushed.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Cases [default: all]
+    #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
+    cases: Vec<Scenario>,
+
+    /// Threads: the scenarios are those of one CPU
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1))]
+    threads: u16,
+
+    #[command(flatten)]
+    common: RangeArgs,
+}
+
+impl Experiment for VmapBlocks {
+    const NAME: &'static str = "vmap-blocks";
+    const TITLE: &'static str = "How much address space does a sequence of short mappings use up?";
+    const INTRODUCTION: &'static str = report::INTRODUCTION;
+    const METHOD: &'static str = report::METHOD;
+    const METRICS: MetricTable = TABLE;
+
+    type Args = Args;
+
+    fn outputs(args: &Args) -> Outputs<'_> {
+        Outputs {
+            json: args.common.json.json.as_deref(),
+            ..Outputs::default()
+        }
+    }
+
+    fn asked(args: &Args) -> Result<Self, String> {
+        let repeat = match args.common.mapper {
+            Mapper::Null => 5,
+            Mapper::Host => 1,
+        };
+        Ok(Self {
+            scenarios: or_all(args.cases.clone(), &Scenario::ALL),
+            options: args.common.options(args.threads, repeat),
+        })
+    }
+
+    /// The same in both: its counts depend on the document's number of iterations.
+    fn sized(_size: Size) -> Vec<Self> {
+        vec![Self {
+            scenarios: Scenario::ALL.to_vec(),
+            options: Options {
+                mapper: Mapper::Host,
+                threads: 1,
+                loops: None,
+                repeat: 1,
+                seed: SEED,
+            },
+        }]
+    }
+
+    fn steps(&self) -> u64 {
+        steps(&self.scenarios, self.options)
+    }
+
+    fn run(&self, progress: Progress<'_>) -> Result<Findings, Failure> {
+        run(&self.scenarios, self.options, progress)
+    }
+
+    fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
+    fn described(&self) -> BTreeMap<&'static str, String> {
+        let names: Vec<&str> = self.scenarios.iter().map(|case| case.name()).collect();
+        self.options.described(&names)
+    }
+
+    fn tables(&self, figures: &[Figure], _detail: Detail) -> Vec<Tabled> {
+        vec![report::table(self, figures)]
+    }
+
+    fn plots(&self, findings: &Findings) -> Vec<Item> {
+        report::plots(findings)
+    }
+
+    fn verdict(&self, figures: &[Figure]) -> Vec<String> {
+        report::verdict(figures)
+    }
+}
