@@ -2,20 +2,11 @@
 
 pub use libfuzzer_sys::fuzz_target;
 
-use framewright_lab::fuzzing::{Format, Meter, by_name};
+use framewright_lab::fuzzing::{Format, by_name};
 use peak_alloc::PeakAlloc;
 use std::sync::OnceLock;
 
-#[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
-
-const METER: Meter = Meter {
-    reset: || {
-        HEAP.reset_peak_usage();
-        HEAP.current_usage() as u64
-    },
-    peak: || HEAP.peak_usage() as u64,
-};
+framewright_lab::metered_heap!(PeakAlloc);
 
 /// One input, through the body of the format of that name.
 pub fn run(name: &str, bytes: &[u8]) {

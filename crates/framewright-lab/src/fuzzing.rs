@@ -98,6 +98,23 @@ pub struct Meter {
     pub peak: fn() -> u64,
 }
 
+/// Makes the program's heap one that counts, and `METER` its meter: only a program can choose its allocator.
+#[macro_export]
+macro_rules! metered_heap {
+    ($heap:ident) => {
+        #[global_allocator]
+        static HEAP: $heap = $heap;
+
+        const METER: $crate::fuzzing::Meter = $crate::fuzzing::Meter {
+            reset: || {
+                HEAP.reset_peak_usage();
+                HEAP.current_usage() as u64
+            },
+            peak: || HEAP.peak_usage() as u64,
+        };
+    };
+}
+
 /// Runs the body on the bytes.
 ///
 /// # Panics

@@ -3,20 +3,11 @@
 //!
 //! `FRAMEWRIGHT_FUZZ_CHANGES` says how many changes a seed gets, `FRAMEWRIGHT_FUZZ_SEED` which.
 
-use framewright_lab::fuzzing::{FORMATS, Format, Meter, by_name, check, mutate};
+use framewright_lab::fuzzing::{FORMATS, Format, by_name, check, mutate};
 use peak_alloc::PeakAlloc;
 use std::path::{Path, PathBuf};
 
-#[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
-
-const METER: Meter = Meter {
-    reset: || {
-        HEAP.reset_peak_usage();
-        HEAP.current_usage() as u64
-    },
-    peak: || HEAP.peak_usage() as u64,
-};
+framewright_lab::metered_heap!(PeakAlloc);
 
 fn from_env(name: &str, usual: u64) -> u64 {
     let value = std::env::var(name).ok();

@@ -20,7 +20,6 @@
 //!            └─ Frontswap    where the others are, in front of a device    [`swap`]
 //!
 //!     SwapFile, Zram ── where pages lie that have no frame              [`swap`]
-//!     OnCard            either of them, or a file, as slow as a memory card  [`card`]
 //!
 //!     FileCache ─┬─ Shrink  files through frames, over a cleancache       [`file_cache`]
 //!                └─ Migrate
@@ -47,7 +46,6 @@
 //! move at any instruction.
 
 pub mod anon;
-pub mod card;
 mod event;
 mod fault;
 pub mod file_cache;

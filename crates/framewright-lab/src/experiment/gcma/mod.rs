@@ -21,6 +21,7 @@ pub use command::{Args, Gcma};
 
 mod area;
 mod build;
+pub mod card;
 mod guest;
 mod job;
 mod machine;

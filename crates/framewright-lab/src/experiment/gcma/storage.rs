@@ -1,7 +1,7 @@
 //! What a machine's files and its swap lie on: the host's own device, or a card that is emulated.
 
 use super::Device;
-use framewright_linux::card::{Card, CardTimes, OnCard};
+use super::card::{Card, CardTimes, OnCard};
 use framewright_linux::file_cache::{DirectFile, Medium};
 use framewright_linux::swap::{SwapDevice, SwapFile, Zram};
 use std::fs::File;

@@ -19,10 +19,10 @@
 //! # Sources
 //! Rates: [`CardTimes::CLASS_10`] names them.
 
-use crate::file_cache::{Medium, Stamp};
-use crate::ram::FRAME_BYTES;
-use crate::swap::SwapDevice;
 use framewright::platform::PageWords;
+use framewright_linux::file_cache::{Medium, Stamp};
+use framewright_linux::ram::FRAME_BYTES;
+use framewright_linux::swap::SwapDevice;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-/// The most bytes that one command carries: as many as [`SwapFile`](crate::SwapFile) and a file
+/// The most bytes that one command carries: as many as [`SwapFile`](framewright_linux::SwapFile) and a file
 /// cache send at once.
 const COMMAND_BYTES: u64 = 128 << 10;
 
@@ -146,7 +146,7 @@ impl Card {
 /// A swap device, or the file behind a cache, on a card.
 ///
 /// ```
-/// use framewright_linux::card::{Card, CardTimes, OnCard};
+/// use framewright_lab::experiment::gcma::card::{Card, CardTimes, OnCard};
 /// use framewright_linux::swap::{SwapDevice, Zram};
 /// use std::sync::Arc;
 ///
@@ -249,8 +249,7 @@ impl<M: Medium> Medium for OnCard<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::swap::tests::Folder;
-    use crate::swap::{Faulty, SwapOp, Zram};
+    use framewright_linux::swap::{Faulty, SwapOp, Zram};
 
     const ROUND: CardTimes = CardTimes {
         read_ns: 10,
@@ -323,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_file_on_a_card_is_written_in_whole_pages() {
-        let folder = Folder::new("card");
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let plain = std::fs::File::options()
             .read(true)
