@@ -15,6 +15,7 @@ use crate::trace::{
     write_frames, write_pft1,
 };
 use framewright::{Mobility, Order};
+use framewright_sim::Random;
 use std::io::Cursor;
 use std::sync::atomic::AtomicU64;
 
@@ -340,13 +341,8 @@ fn phone(bytes: &[u8]) {
 
 /// Changes bytes as a fuzzer would that knows nothing of them: the same seed, the same changes.
 pub fn mutate(bytes: &mut Vec<u8>, other: &[u8], seed: u64) {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut below = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as usize % n.max(1)
-    };
+    let mut random = Random::new(seed);
+    let mut below = |n: usize| random.below(n.max(1) as u64) as usize;
     for _ in 0..1 + below(4) {
         let at = below(bytes.len());
         let end = (at + below(24)).min(bytes.len());

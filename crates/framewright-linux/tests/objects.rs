@@ -12,6 +12,7 @@ use framewright::platform::{Barrier, Fenced, MapError};
 use framewright::vrange::RangeError;
 use framewright::{Addr, Frame};
 use framewright_linux::{HostError, HostKv, HostKvSeat, Options, RangeOptions};
+use framewright_sim::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -28,16 +29,12 @@ fn options(cpus: u16) -> (Options, RangeOptions) {
     (Options::new(layout), RangeOptions::new(4 * FRAMES))
 }
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
+/// What is drawn.
+struct Draw(Random);
 
-impl Random {
+impl Draw {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        self.0.remainder(bound)
     }
 
     /// A whole number of words, of any of the kinds.
@@ -139,7 +136,7 @@ fn is_full(error: KvError) -> bool {
 struct Worker<'h, B> {
     host: &'h HostKv<B>,
     seat: HostKvSeat<'h, B>,
-    random: Random,
+    random: Draw,
     counts: &'h Counts,
     kept: Vec<Object>,
 }
@@ -287,7 +284,7 @@ fn hand_round<B: Barrier + Clone + Send + Sync>(host: &HostKv<B>, threads: usize
                 let worker = Worker {
                     host,
                     seat: host.seat().unwrap(),
-                    random: Random(thread as u64),
+                    random: Draw(Random::new(thread as u64)),
                     counts,
                     kept: Vec::new(),
                 };

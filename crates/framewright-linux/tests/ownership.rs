@@ -10,6 +10,7 @@ use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_linux::platform::NoSlot;
 use framewright_linux::ram::FRAME_BYTES;
 use framewright_linux::{Host, HostError, Linux, Options, Pages, Ram, SlotError};
+use framewright_sim::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -35,19 +36,6 @@ fn host(cpus: u16) -> Option<Host> {
 
 fn order(order: u64) -> Order {
     Order::new(order as u8).unwrap()
-}
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
 }
 
 /// A block on its way to the thread that frees it.
@@ -126,18 +114,18 @@ fn work<B: Barrier + Clone>(
     from_before: &Receiver<Parcel>,
 ) {
     let mut seat = host.seat().unwrap();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut had = 0;
     while had < share {
-        let order = order(match random.below(64) {
+        let order = order(match random.remainder(64) {
             0 => 9,
             1 => 5,
             n => n % 4,
         });
-        let mobility = Mobility::ALL[random.below(3) as usize];
+        let mobility = Mobility::ALL[random.remainder(3) as usize];
         match seat.alloc(order, mobility) {
             Ok(frame) => {
-                let key = random.below(u64::MAX);
+                let key = random.remainder(u64::MAX);
                 let parcel = Parcel { frame, order, key };
                 oracle.fill(&parcel);
                 had += order.frames();
@@ -156,7 +144,7 @@ fn work<B: Barrier + Clone>(
         // No block comes back before memory was full once, whichever threads run; then often enough
         // that it is not always full.
         if oracle.failed.load(Relaxed) > 0
-            && random.below(16) == 0
+            && random.remainder(16) == 0
             && let Ok(parcel) = from_before.try_recv()
         {
             oracle.check_and_free(&mut seat, &parcel);

@@ -6,6 +6,7 @@ use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, AreaState, RangeError, RangeFreeError, Tag};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange};
 use framewright_linux::{HostError, HostRangeSeat, HostSpace, Options, RangeOptions};
+use framewright_sim::Random;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,17 +19,6 @@ fn options(frames: u64, cpus: u16) -> Options {
 
 fn host(frames: u64, ranges: &RangeOptions) -> HostSpace<Fenced> {
     HostSpace::fenced(&options(frames, 4), ranges).unwrap()
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
 }
 
 /// A live area, and what tells its bytes from all others'.
@@ -133,19 +123,19 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
             let (host, shared, served, refused) = (&host, &shared, &served, &refused);
             scope.spawn(move || {
                 let mut seat = host.range_seat().unwrap();
-                let mut random = Random(thread * 77 + 1);
+                let mut random = Random::new(thread * 77 + 1);
                 let mut live = Vec::new();
                 for round in 1..=ROUNDS {
                     let number = thread + round * THREADS;
-                    let pages = match random.below(16) {
-                        0 => 65 + random.below(200),
-                        _ => 1 + random.below(16),
+                    let pages = match random.remainder(16) {
+                        0 => 65 + random.remainder(200),
+                        _ => 1 + random.remainder(16),
                     };
                     let mut request = AreaRequest::new(pages).tagged(Tag(thread as u32));
-                    if random.below(4) == 0 {
+                    if random.remainder(4) == 0 {
                         request = request.zeroed();
                     }
-                    if random.below(8) == 0 {
+                    if random.remainder(8) == 0 {
                         request = request.within(Context::NOWAIT);
                     }
                     if live.len() < 24 {
@@ -164,13 +154,14 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
                             Err(error) => panic!("{error}"),
                         }
                     }
-                    while !live.is_empty() && random.below(20) >= 10 {
-                        let mut area = live.swap_remove(random.below(live.len() as u64) as usize);
+                    while !live.is_empty() && random.remainder(20) >= 10 {
+                        let mut area =
+                            live.swap_remove(random.remainder(live.len() as u64) as usize);
                         area.check(host);
-                        if random.below(2) == 0 {
+                        if random.remainder(2) == 0 {
                             shared.lock().unwrap().push(area);
                             let mut others = shared.lock().unwrap();
-                            let nth = random.below(others.len().max(1) as u64) as usize;
+                            let nth = random.remainder(others.len().max(1) as u64) as usize;
                             if others.is_empty() {
                                 continue;
                             }
@@ -282,16 +273,16 @@ fn threads_that_map_their_own_frames_see_them_and_no_others() {
             let host = &host;
             scope.spawn(move || {
                 let mut seat = host.range_seat().unwrap();
-                let mut random = Random(thread + 5);
+                let mut random = Random::new(thread + 5);
                 let mut frames = own_frames(host, &mut seat, 80);
                 let mut bytes = [0; BYTES];
                 for _ in 0..200 {
-                    let length = match random.below(6) {
-                        0 => 65 + random.below(15),
-                        _ => 1 + random.below(16),
+                    let length = match random.remainder(6) {
+                        0 => 65 + random.remainder(15),
+                        _ => 1 + random.remainder(16),
                     };
                     for nth in 1..frames.len() {
-                        frames.swap(nth, random.below(nth as u64 + 1) as usize);
+                        frames.swap(nth, random.remainder(nth as u64 + 1) as usize);
                     }
                     let these = &frames[..length as usize];
                     let at = seat.map_ram(these, Context::ANY).unwrap();
@@ -313,15 +304,15 @@ fn threads_that_map_their_own_frames_see_them_and_no_others() {
 fn a_steady_churn_is_served_by_kept_areas_and_tears_nothing_down() {
     let host = host(4096, &RangeOptions::new(16 << 10));
     let mut seat = host.range_seat().unwrap();
-    let mut random = Random(9);
+    let mut random = Random::new(9);
     let mut live: Vec<Option<Area>> = vec![None; 8];
     let mut round = |seat: &mut HostRangeSeat<'_, Fenced>, number: u64| {
-        let slot = random.below(8) as usize;
+        let slot = random.remainder(8) as usize;
         if let Some(area) = live[slot].take() {
             area.check(&host);
             seat.vfree(area.at).unwrap();
         }
-        let mut request = AreaRequest::new(1 + random.below(16));
+        let mut request = AreaRequest::new(1 + random.remainder(16));
         if number.is_multiple_of(5) {
             request = request.zeroed();
         }
@@ -363,9 +354,9 @@ fn one_thread_allocates_and_another_frees_and_what_is_kept_goes_round() {
             }
         });
         let mut seat = host.range_seat().unwrap();
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         for number in 0..areas {
-            let request = AreaRequest::new(1 + random.below(8));
+            let request = AreaRequest::new(1 + random.remainder(8));
             give.send(vmalloc(host, &mut seat, &request, number).unwrap())
                 .unwrap();
         }

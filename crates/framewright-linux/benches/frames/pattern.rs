@@ -1,8 +1,9 @@
 //! The patterns: what the threads do, and how long it took them.
 
 use crate::subject::{Subject, Worker};
-use crate::threads::{Gate, Random, Span, in_threads, summary, timed};
+use crate::threads::{Gate, Span, in_threads, summary, timed};
 use framewright::Order;
+use framewright_sim::Random;
 use hdrhistogram::Histogram;
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -94,7 +95,7 @@ pub(crate) fn bulk<S: Subject>(
                 }
                 black_box(&mut blocks);
             }));
-            let mut random = Random((cycle * load.threads + nth) as u64);
+            let mut random = Random::new((cycle * load.threads + nth) as u64);
             match free_order {
                 FreeOrder::Same => {}
                 FreeOrder::RandomOwn => random.shuffle(&mut blocks),
@@ -197,7 +198,7 @@ pub(crate) fn low_on_memory<S: Subject>(subject: &S, load: Load, at_once: usize)
     let count = load.frames as usize / load.threads;
     let results = in_threads(load.threads, |nth, gate| {
         let mut worker = subject.worker();
-        let mut random = Random(nth as u64);
+        let mut random = Random::new(nth as u64);
         let mut blocks: Vec<u64> = (0..count).map(|_| worker.alloc(order)).collect();
         random.shuffle(&mut blocks);
         let free = count / 100;
@@ -210,7 +211,8 @@ pub(crate) fn low_on_memory<S: Subject>(subject: &S, load: Load, at_once: usize)
         // table are the benchmark's and not the allocator's.
         let mut victims = [0; BATCH];
         for batch in 0..load.ops / BATCH {
-            let places: [usize; BATCH] = std::array::from_fn(|_| random.below(blocks.len()));
+            let places: [usize; BATCH] =
+                std::array::from_fn(|_| random.below(blocks.len() as u64) as usize);
             // The same place twice would be a double free.
             let mut sorted = places;
             sorted.sort_unstable();

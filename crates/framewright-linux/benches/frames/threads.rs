@@ -1,27 +1,8 @@
-//! Threads that start together, and what they took. Random numbers.
+//! Threads that start together, and what they took.
 
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 use std::thread;
 use std::time::Instant;
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * bound as u128) >> 64) as usize
-    }
-
-    pub(crate) fn shuffle(&mut self, of: &mut [u64]) {
-        for at in (1..of.len()).rev() {
-            of.swap(at, self.below(at + 1));
-        }
-    }
-}
 
 /// Where threads wait for each other: all spin, so that they leave within a moment.
 pub(crate) struct Gate {

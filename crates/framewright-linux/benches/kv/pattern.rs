@@ -1,7 +1,8 @@
 //! The patterns: what the threads do, and how long it took them.
 
 use crate::subject::{Subject, Worker};
-use crate::threads::{Random, in_threads, summary, timed};
+use crate::threads::{in_threads, summary, timed};
+use framewright_sim::Random;
 use std::hint::black_box;
 use std::sync::atomic::{
     AtomicUsize,
@@ -88,7 +89,7 @@ fn batch<S: Subject>(subject: &S, load: Load, len: usize) -> Timing {
     let spans = in_threads(load.threads, |nth, gate| {
         let mut worker = subject.worker();
         let mut order: Vec<u64> = (0..len as u64).collect();
-        Random(nth as u64).shuffle(&mut order);
+        Random::new(nth as u64).shuffle(&mut order);
         let mut live = vec![0; len];
         let mut batches = |count: usize| {
             for _ in 0..count {
@@ -115,21 +116,22 @@ fn churn<S: Subject>(subject: &S, load: Load, live: usize, mixed: bool) -> Timin
     let spans = in_threads(load.threads, |nth, gate| {
         let mut worker = subject.worker();
         // Places and lengths beforehand: the generator is not what is measured.
-        let mut random = Random(nth as u64);
+        let mut random = Random::new(nth as u64);
         let octaves = (load.bytes / 16).ilog2() as usize;
         let mut step = |place| {
             let bytes = if mixed {
-                let least = 16 << random.below(octaves);
-                least + random.below(least + 1)
+                let least = 16 << random.below(octaves as u64);
+                least + random.below(least as u64 + 1) as usize
             } else {
                 load.bytes
             };
             (place, bytes)
         };
         let first: Vec<(usize, usize)> = (0..live).map(&mut step).collect();
-        let mut places = Random(!(nth as u64));
-        let steps: Vec<(usize, usize)> =
-            (0..load.pairs).map(|_| step(places.below(live))).collect();
+        let mut places = Random::new(!(nth as u64));
+        let steps: Vec<(usize, usize)> = (0..load.pairs)
+            .map(|_| step(places.below(live as u64) as usize))
+            .collect();
         let mut alloc = |bytes| {
             let at = worker.alloc(bytes, any);
             write(at);

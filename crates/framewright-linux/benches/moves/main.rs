@@ -18,6 +18,7 @@ use framewright::policy::ReclaimConfig;
 use framewright::reclaim::{CompactEffort, Compaction, Migrate, Move, MoveState, Reclaim};
 use framewright::{CpuId, Frame, Mobility, Order};
 use framewright_linux::{Host, HostError, Linux, Options};
+use framewright_sim::Random;
 use std::time::Instant;
 
 /// A client without contents anywhere.
@@ -67,19 +68,6 @@ struct Outcome {
     blocks: u64,
     moved: u64,
     looks: u64,
-}
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
 }
 
 fn main() {
@@ -164,7 +152,7 @@ fn measure<B: Barrier + Clone + Sync>(host: &Host<B>, case: &Case, round: u64) -
 /// Fills the zone and frees the case's part of it.
 fn fill<B: Barrier>(seat: &mut Seat<'_, '_, Linux<B>>, case: &Case, round: u64) {
     assert_eq!(seat.cpu(), CpuId(0));
-    let mut random = Random(round);
+    let mut random = Random::new(round);
     let mut held = Vec::new();
     while let Ok(frame) = seat.alloc(Order::ZERO, Mobility::Movable) {
         held.push(frame);
@@ -173,7 +161,7 @@ fn fill<B: Barrier>(seat: &mut Seat<'_, '_, Linux<B>>, case: &Case, round: u64) 
     let mut counted = 0;
     for frame in held {
         let is_freed = if case.at_random {
-            random.below(1000) < case.freed_permille
+            random.remainder(1000) < case.freed_permille as u64
         } else {
             counted += case.freed_permille;
             counted % 1000 < case.freed_permille

@@ -11,6 +11,7 @@ use framewright::stats::RangeStats;
 use framewright::vrange::AreaRequest;
 use framewright::{Frame, Page};
 use framewright_linux::{HostError, HostRangeSeat, HostSpace, Membarrier, Options, RangeOptions};
+use framewright_sim::Random;
 use std::error::Error;
 use std::sync::atomic::{
     AtomicU64,
@@ -121,14 +122,11 @@ fn host(churn: &Churn) -> Result<Either, HostError> {
 
 /// Lengths and slots beforehand: the generator is not what is measured.
 fn steps_of(churn: &Churn, pairs: u64) -> Vec<(usize, u64)> {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = Random::new(1);
     (0..pairs)
         .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            let slot = (state >> 40) as usize % churn.live;
-            (slot, 1 + (state >> 20) % churn.pages_max)
+            let slot = random.below(churn.live as u64) as usize;
+            (slot, 1 + random.below(churn.pages_max))
         })
         .collect()
 }

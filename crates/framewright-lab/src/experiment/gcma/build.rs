@@ -8,10 +8,11 @@ use super::job::{CpuTime, Job};
 use super::machine::Machine;
 use super::plan::Plan;
 use super::request::{self, Outcome};
-use super::tree::{Draw, Tree};
+use super::tree::Tree;
 use super::{Background, Options, Variant};
 use framewright::Frame;
 use framewright::reserve::Contiguous;
+use framewright_sim::Random;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -116,7 +117,7 @@ const fn is_late(made: usize, aim: usize) -> bool {
 struct Order {
     sizes: usize,
     made: usize,
-    draw: Option<Draw>,
+    draw: Option<Random>,
 }
 
 impl Order {
@@ -124,13 +125,13 @@ impl Order {
         Self {
             sizes,
             made: 0,
-            draw: options.is_drawn().then(|| Draw::new(options.seed)),
+            draw: options.is_drawn().then(|| Random::new(options.seed)),
         }
     }
 
     fn next(&mut self) -> usize {
         let at = match &mut self.draw {
-            Some(draw) => draw.below(self.sizes as u64) as usize,
+            Some(draw) => draw.remainder(self.sizes as u64) as usize,
             None => self.made % self.sizes,
         };
         self.made += 1;
@@ -408,7 +409,7 @@ impl Work<'_> {
                         Ok(())
                     }
                     (None, Some(movable)) => machine.with_supply(|supply| {
-                        let mut draw = Draw::new(seed);
+                        let mut draw = Random::new(seed);
                         while !stop.load(Relaxed) {
                             let mut movable = movable
                                 .lock()

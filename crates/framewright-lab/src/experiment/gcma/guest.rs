@@ -3,10 +3,10 @@
 use super::super::Failure;
 use super::area::PoolIds;
 use super::machine::Machine;
-use super::tree::Draw;
 use framewright::reserve::Key;
 use framewright_linux::file_cache::OpenFile;
 use framewright_linux::tenancy::{Supply, Tenancy};
+use framewright_sim::Random;
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -67,9 +67,9 @@ pub(super) fn be_busy(
     frames: u64,
     stop: &AtomicBool,
 ) {
-    let (mut draw, mut page) = (Draw::new(seed), contents(0));
+    let (mut draw, mut page) = (Random::new(seed), contents(0));
     while !stop.load(Relaxed) {
-        let nth = draw.below(frames);
+        let nth = draw.remainder(frames);
         tenancy.with(&mut |store| {
             if !store.get(key(pools, nth), &mut page) {
                 page = contents(nth);
@@ -125,10 +125,10 @@ impl Movable {
         &mut self,
         machine: &Machine<'_>,
         supply: &mut dyn Supply,
-        draw: &mut Draw,
+        draw: &mut Random,
     ) -> Result<(), Failure> {
         let mut bytes = [0; PAGE];
-        let offset = draw.below(self.file.len_bytes() / PAGE as u64) * PAGE as u64;
+        let offset = draw.remainder(self.file.len_bytes() / PAGE as u64) * PAGE as u64;
         let read = machine.files.read(supply, &self.file, offset, &mut bytes);
         read.map(drop).map_err(Failure::new)
     }

@@ -10,10 +10,11 @@
 use super::super::{Failure, Progress};
 use super::Options;
 use super::storage::Storage;
-use super::tree::{Draw, Source, Tree};
+use super::tree::{Source, Tree};
 use framewright_linux::file_cache::{FileCache, FilePin, OpenFile};
 use framewright_linux::paged::{Paged, PagedPin};
 use framewright_linux::tenancy::Supply;
+use framewright_sim::Random;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -96,7 +97,7 @@ struct Worker<'a, 's> {
     counts: HashMap<u64, u32>,
     text: Vec<u8>,
     whole: Vec<u8>,
-    draw: Draw,
+    draw: Random,
     file_pins: VecDeque<FilePin<'a, 's>>,
     page_pins: VecDeque<PagedPin<'a>>,
 }
@@ -151,7 +152,7 @@ impl<'a, 's> Job<'a, 's> {
             counts: HashMap::new(),
             text: Vec::new(),
             whole: Vec::new(),
-            draw: Draw::new(self.seed ^ u64::from(nth) << 32),
+            draw: Random::new(self.seed ^ u64::from(nth) << 32),
             file_pins: VecDeque::new(),
             page_pins: VecDeque::new(),
         };
@@ -337,7 +338,7 @@ impl<'a, 's> Job<'a, 's> {
     /// Reads one of those that were compressed before, and compares it with what it was.
     fn compare_one(&self, worker: &mut Worker<'a, 's>) -> Result<(), Failure> {
         let ring = self.paged.len_bytes();
-        let wanted = worker.draw.below(self.tree.sources.len() as u64) as usize;
+        let wanted = worker.draw.remainder(self.tree.sources.len() as u64) as usize;
         let found = {
             let packed = self.packed();
             packed
@@ -380,12 +381,14 @@ impl<'a, 's> Job<'a, 's> {
             worker.file_pins.pop_front();
             worker.page_pins.pop_front();
         }
-        let page = worker.draw.below(file.len_bytes().div_ceil(4096).max(1));
+        let page = worker
+            .draw
+            .remainder(file.len_bytes().div_ceil(4096).max(1));
         let pin = self.files.pin(supply, file, page).map_err(Failure::new)?;
         worker.file_pins.push_back(pin);
         let written = self.ring.load(Relaxed).min(self.paged.len_bytes()) / 4096;
         if written > 0 && self.pins > 1 {
-            let page = worker.draw.below(written);
+            let page = worker.draw.remainder(written);
             let pin = self.paged.pin(page..page + 1, false);
             worker.page_pins.push_back(pin.map_err(Failure::new)?);
         }
@@ -395,10 +398,10 @@ impl<'a, 's> Job<'a, 's> {
 
 /// The numbers below `end` in an order that is drawn.
 fn shuffled(end: usize, seed: u64) -> Vec<usize> {
-    let mut draw = Draw::new(seed);
+    let mut draw = Random::new(seed);
     let mut all: Vec<usize> = (0..end).collect();
     for at in (1..end).rev() {
-        all.swap(at, draw.below(at as u64 + 1) as usize);
+        all.swap(at, draw.remainder(at as u64 + 1) as usize);
     }
     all
 }

@@ -5,6 +5,7 @@
 //! seed gives the same bytes everywhere.
 
 use super::super::Failure;
+use framewright_sim::Random;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,37 +46,15 @@ pub(super) struct Tree {
     _made: Option<tempfile::TempDir>,
 }
 
-/// Random numbers (SplitMix64; Steele, Lea, Flood, OOPSLA 2014).
-#[derive(Debug, Clone)]
-pub(super) struct Draw(u64);
-
-impl Draw {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(super) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let n = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        n ^ n >> 31
-    }
-
-    /// Below `end`, which is not 0.
-    pub(super) const fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// Below `end`, small ones more often: the product of two.
-    const fn low(&mut self, end: u64) -> u64 {
-        self.below(end) * self.below(end) / end
-    }
+/// Below `end`, small ones more often: the product of two.
+fn low(draw: &mut Random, end: u64) -> u64 {
+    draw.remainder(end) * draw.remainder(end) / end
 }
 
 /// A length: two to a power that is the sum of twelve draws, which is nearly normal.
-fn length(draw: &mut Draw) -> u64 {
+fn length(draw: &mut Random) -> u64 {
     // Sixteenths of a power of two: the mean is 13.5, the deviation 1.2.
-    let sum: u64 = (0..12).map(|_| draw.below(20)).sum();
+    let sum: u64 = (0..12).map(|_| draw.remainder(20)).sum();
     let sixteenths = (13 * 16 + 8 + sum).saturating_sub(12 * 19 / 2).max(160);
     let (whole, part) = (sixteenths / 16, sixteenths % 16);
     // Between two powers a straight line.
@@ -98,31 +77,31 @@ fn push_name(text: &mut Vec<u8>, nth: u64) {
 }
 
 /// One file's text.
-fn text(len: u64, headers: u64, draw: &mut Draw) -> Vec<u8> {
+fn text(len: u64, headers: u64, draw: &mut Random) -> Vec<u8> {
     let mut text = Vec::with_capacity(len as usize + 256);
     if headers > 0 {
-        for _ in 0..2 + draw.below(6) {
-            let nth = draw.low(headers);
+        for _ in 0..2 + draw.remainder(6) {
+            let nth = low(draw, headers);
             text.extend_from_slice(format!("#include \"h{nth:04}.h\"\n").as_bytes());
         }
     }
     while (text.len() as u64) < len {
         text.extend_from_slice(b"\nstatic unsigned long ");
-        push_name(&mut text, draw.below(NAMES));
+        push_name(&mut text, draw.remainder(NAMES));
         text.extend_from_slice(b"(struct ");
-        push_name(&mut text, draw.low(NAMES));
+        push_name(&mut text, low(draw, NAMES));
         text.extend_from_slice(b" *p)\n{\n");
-        for _ in 0..4 + draw.below(20) {
-            text.extend_from_slice(match draw.below(4) {
+        for _ in 0..4 + draw.remainder(20) {
+            text.extend_from_slice(match draw.remainder(4) {
                 0 => b"\tif (!p->",
                 1 => b"\treturn p->",
                 2 => b"\tfor (i = p->",
                 _ => b"\tp->",
             });
-            push_name(&mut text, draw.low(NAMES));
+            push_name(&mut text, low(draw, NAMES));
             text.extend_from_slice(b" = ");
-            push_name(&mut text, draw.low(NAMES));
-            text.extend_from_slice(format!("({:#x});\n", draw.low(1 << 16)).as_bytes());
+            push_name(&mut text, low(draw, NAMES));
+            text.extend_from_slice(format!("({:#x});\n", low(draw, 1 << 16)).as_bytes());
         }
         text.extend_from_slice(b"}\n");
     }
@@ -140,7 +119,7 @@ impl Tree {
         let failed = |path: &Path, e: io::Error| {
             Failure::new(format!("{}: cannot write: {e}", path.display()))
         };
-        let mut draw = Draw::new(seed);
+        let mut draw = Random::new(seed);
         let files = (bytes / MEAN_BYTES).max(16);
         let headers = (files / FILES_PER_HEADER).max(1);
         let mut sources = Vec::new();
@@ -282,7 +261,7 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_source_files() {
-        let mut draw = Draw::new(3);
+        let mut draw = Random::new(3);
         let mut lengths: Vec<u64> = (0..10_000).map(|_| length(&mut draw)).collect();
         lengths.sort_unstable();
         let mean = lengths.iter().sum::<u64>() / 10_000;

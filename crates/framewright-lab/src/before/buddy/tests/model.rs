@@ -2,23 +2,7 @@
 
 use super::*;
 use framewright::Run;
-
-/// A small generator with a full period (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
+use framewright_sim::Random;
 
 /// The obviously right twin: one owner a frame.
 struct Model {
@@ -76,16 +60,16 @@ fn run_random(config: &LinuxBuddyConfig<'_>, seed: u64, steps: u64) -> u64 {
     let mut zone = LinuxBuddy::new(config).unwrap();
     let mut model = Model::new(config);
     let fresh = zone.free_blocks();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut digest = 0u64;
     for step in 0..steps {
-        let cpu = CpuId(random.below(3) as u16);
+        let cpu = CpuId(random.remainder(3) as u16);
         // Two phases: filling up and running empty, so that both ends are met.
         let filling = step / 200 % 2 == 0;
-        let what = random.below(100);
+        let what = random.remainder(100);
         if what < if filling { 65 } else { 35 } {
-            let order_ = [0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 9][random.below(12) as usize];
-            let mobility = Mobility::ALL[random.below(3) as usize];
+            let order_ = [0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 9][random.remainder(12) as usize];
+            let mobility = Mobility::ALL[random.remainder(3) as usize];
             match zone.alloc(cpu, order(order_), mobility) {
                 Some(frame) => model.take(frame.0, order_),
                 None => assert!(
@@ -94,12 +78,12 @@ fn run_random(config: &LinuxBuddyConfig<'_>, seed: u64, steps: u64) -> u64 {
                 ),
             }
         } else if what < 97 && !model.live.is_empty() {
-            let index = random.below(model.live.len() as u64) as usize;
+            let index = random.remainder(model.live.len() as u64) as usize;
             let (frame, order_, _) = model.live[index];
-            if order_ > 0 && random.below(4) == 0 {
+            if order_ > 0 && random.remainder(4) == 0 {
                 // Half of it goes; the other half lives on.
                 let half = order_ - 1;
-                let gone = frame + (random.below(2) << half);
+                let gone = frame + (random.remainder(2) << half);
                 let stays = frame + (1 << half) - (gone - frame);
                 zone.free(cpu, Frame(gone), order(half)).unwrap();
                 model.release(gone, half);
@@ -110,8 +94,8 @@ fn run_random(config: &LinuxBuddyConfig<'_>, seed: u64, steps: u64) -> u64 {
                 model.live.swap_remove(index);
             }
         } else if what < 99 {
-            let frame = random.below(config.frames + 8);
-            let order_ = random.below(4) as u8;
+            let frame = random.remainder(config.frames + 8);
+            let order_ = random.remainder(4) as u8;
             misuse_is_refused(&mut zone, &model, frame, order_);
         } else {
             zone.drain();

@@ -1,19 +1,7 @@
 //! A model in step: who owns each frame, and nothing else.
 
 use super::*;
-
-/// A small generator with a full period (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
+use framewright_sim::Random;
 
 /// Random requests of all kinds under pressure, with a holder whose pages move and are given back:
 /// after each the blocks that everybody holds are disjoint, and what is neither held nor free is
@@ -22,13 +10,13 @@ fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> (
     let mut kernel = Kernel310::new(layout, variant).unwrap();
     let total = kernel.free_frames();
     let holder = Holder::new();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut kept: Vec<(u64, u8)> = Vec::new();
     let mut digest = 0u64;
     for step in 0..steps {
-        let cpu = CpuId(random.below(3) as u16);
+        let cpu = CpuId(random.remainder(3) as u16);
         let filling = step / 400 % 3 != 2;
-        let what = random.below(100);
+        let what = random.remainder(100);
         if what < if filling { 55 } else { 25 } {
             let frame = holder.with(|tenants| {
                 kernel.alloc(
@@ -40,21 +28,22 @@ fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> (
                 )
             });
             if let Some(Frame(frame)) = frame {
-                let list = if random.below(4) == 0 {
+                let list = if random.remainder(4) == 0 {
                     &holder.anon
                 } else {
                     &holder.cache
                 };
                 list.borrow_mut().push(frame);
-                if random.below(50) == 0 {
+                if random.remainder(50) == 0 {
                     holder.pinned.borrow_mut().push(frame);
                 }
             }
         } else if what < 70 {
-            let order_ = [0, 0, 1, 2, 2, 3, 4, 6][random.below(8) as usize];
-            let mobility = [Unmovable, Reclaimable, Movable][random.below(3) as usize];
+            let order_ = [0, 0, 1, 2, 2, 3, 4, 6][random.remainder(8) as usize];
+            let mobility = [Unmovable, Reclaimable, Movable][random.remainder(3) as usize];
             let mobility = if order_ == 0 { Unmovable } else { mobility };
-            let context = [Context::ANY, Context::NOFS, Context::NOWAIT][random.below(3) as usize];
+            let context =
+                [Context::ANY, Context::NOFS, Context::NOWAIT][random.remainder(3) as usize];
             let request = Request {
                 cpu,
                 order: order(order_),
@@ -64,25 +53,25 @@ fn run_random(layout: &Layout<'_>, variant: Variant, seed: u64, steps: u64) -> (
             let frame = holder.with(|tenants| kernel.alloc(tenants, request));
             kept.extend(frame.map(|frame| (frame.0, order_)));
         } else if what < 90 {
-            let list = if random.below(3) == 0 {
+            let list = if random.remainder(3) == 0 {
                 &holder.cache
             } else {
                 &holder.anon
             };
             let mut list = list.borrow_mut();
-            if random.below(2) == 0 && !list.is_empty() {
-                let index = random.below(list.len() as u64) as usize;
+            if random.remainder(2) == 0 && !list.is_empty() {
+                let index = random.remainder(list.len() as u64) as usize;
                 let frame = list.swap_remove(index);
                 holder.pinned.borrow_mut().retain(|&pinned| pinned != frame);
                 kernel.free(cpu, Frame(frame), Order::ZERO);
             } else if !kept.is_empty() {
-                let index = random.below(kept.len() as u64) as usize;
+                let index = random.remainder(kept.len() as u64) as usize;
                 let (frame, order_) = kept.swap_remove(index);
                 kernel.free(cpu, Frame(frame), order(order_));
             }
         } else {
-            holder.busy.set(random.below(3) as u32);
-            holder.with(|tenants| kernel.background(tenants, random.below(5_000)));
+            holder.busy.set(random.remainder(3) as u32);
+            holder.with(|tenants| kernel.background(tenants, random.remainder(5_000)));
         }
         // A recount walks the zone.
         if step % (layout.frames / 64) == 0 {

@@ -1,33 +1,22 @@
 use super::*;
-
-/// A generator of its own, so that a seed repeats a run: xorshift64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
+use framewright_sim::Random;
 
 /// A history as a kernel of 8 chunks could write it, and a bit as it could not.
 fn history(random: &mut Random) -> Vec<Event> {
     let mut events = Vec::new();
     let mut live: Vec<(u64, u8)> = Vec::new();
     for step in 0..400 {
-        let of = [0, 0, 0, 1, 2, 3, 9, 10][random.below(8) as usize];
-        let frame = random.below(8 << 10) >> of << of;
-        let mobility = Mobility::ALL[random.below(3) as usize];
-        let kind = match random.below(20) {
+        let of = [0, 0, 0, 1, 2, 3, 9, 10][random.remainder(8) as usize];
+        let frame = random.remainder(8 << 10) >> of << of;
+        let mobility = Mobility::ALL[random.remainder(3) as usize];
+        let kind = match random.remainder(20) {
             0..=7 => {
                 live.push((frame, of));
                 alloc(frame, of, mobility).kind
             }
             8..=13 if !live.is_empty() => {
-                let (frame, of) = live.swap_remove(random.below(live.len() as u64) as usize);
-                let part = of - random.below(u64::from(of) + 1) as u8;
+                let (frame, of) = live.swap_remove(random.remainder(live.len() as u64) as usize);
+                let part = of - random.remainder(u64::from(of) + 1) as u8;
                 free(frame, part).kind
             }
             14 => free(frame, of).kind,
@@ -35,14 +24,14 @@ fn history(random: &mut Random) -> Vec<Event> {
             16 => MIGRATE_END,
             17 => EventKind::CompactionBegin,
             18 => EventKind::CompactionEnd,
-            _ => EventKind::Lost(random.below(9)),
+            _ => EventKind::Lost(random.remainder(9)),
         };
         // Some events never reach the reader.
-        if random.below(10) != 0 {
+        if random.remainder(10) != 0 {
             events.push(Event {
-                time_ns: step * 700_000 + random.below(1_000_000),
-                cpu: random.below(300) as u16,
-                pid: random.below(3) as u32,
+                time_ns: step * 700_000 + random.remainder(1_000_000),
+                cpu: random.remainder(300) as u16,
+                pid: random.remainder(3) as u32,
                 kind,
             });
         }
@@ -53,10 +42,10 @@ fn history(random: &mut Random) -> Vec<Event> {
 #[test]
 fn random_histories_with_gaps_always_become_traces_whose_frees_refer_to_live_objects() {
     for seed in 1..=40 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let events = history(&mut random);
         let first = (seed % 2 == 0).then(|| {
-            let state = |_| match random.below(8) {
+            let state = |_| match random.remainder(8) {
                 0 => FrameState::Movable,
                 1 => FrameState::Slab,
                 2 => FrameState::Unmovable,
