@@ -106,6 +106,9 @@ mod table;
 mod take;
 mod verify;
 
+#[cfg(all(test, loom))]
+#[path = "tests/models.rs"]
+mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 

@@ -8,6 +8,7 @@ use crate::raw::soon_written;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    model_fence,
 };
 use core::ops::Range;
 
@@ -387,6 +388,7 @@ impl<'m> Table<'m> {
         }
         // SeqCst, here and in `shut`: either this finds the gate shut, or the owner finds us inside.
         mine.swap(block as u64 + 1, SeqCst);
+        model_fence();
         // Acquire, too, pairs with the Release in `Shut::drop`.
         if gate.load(SeqCst) & SHUT == 0 {
             return Some(InsideFrom { mine });
@@ -432,6 +434,7 @@ impl<'m> Table<'m> {
         let shut = Shut { gate };
         // SeqCst: as in `try_enter_from`.
         let mut inside = gate.fetch_or(SHUT, SeqCst);
+        model_fence();
         let mut attempt = 0;
         while inside & !SHUT != 0 {
             if !patience.wait(platform, attempt) {
