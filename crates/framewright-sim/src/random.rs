@@ -39,6 +39,12 @@ impl Random {
         self.bits() % bound
     }
 
+    /// The same for a place in something of that length.
+    #[inline]
+    pub const fn index(&mut self, len: usize) -> usize {
+        self.remainder(len as u64) as usize
+    }
+
     /// Puts the elements in an order that is drawn.
     pub fn shuffle<T>(&mut self, of: &mut [T]) {
         for at in (1..of.len()).rev() {

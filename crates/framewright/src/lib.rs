@@ -24,6 +24,11 @@ pub mod frame;
 pub mod kv;
 pub mod platform;
 pub mod policy;
+/// The tests' generator: one file, which the simulator has for all others.
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../framewright-sim/src/random.rs"]
+mod random;
 pub mod raw;
 pub mod reclaim;
 pub mod reserve;

@@ -82,13 +82,13 @@ fn a_request_takes_the_cheapest_of_all_candidates_and_contaminates_when_it_was_s
                 .unwrap();
             let policy = Policy::new(fallback, order(pageblock));
             let mut seat = zone.seat(CpuId(0)).unwrap();
-            let mut random = Random(u64::from(pageblock));
+            let mut random = Random::new(u64::from(pageblock));
             let mut live: Vec<(Frame, Order)> = Vec::new();
             for op in 0..3000 {
                 let fills = if op / 500 % 2 == 0 { 60 } else { 45 };
-                if random.below(100) < fills || live.is_empty() {
-                    let size = order([0, 0, 0, 1, 2, 3, 4, pageblock][random.below(8)]);
-                    let mobility = Mobility::ALL[random.below(3)];
+                if random.index(100) < fills || live.is_empty() {
+                    let size = order([0, 0, 0, 1, 2, 3, 4, pageblock][random.index(8)]);
+                    let mobility = Mobility::ALL[random.index(3)];
                     let expected = cheapest(&zone, &policy, size, mobility);
                     let contaminates = expected.is_some_and(|id| {
                         let facts = zone.pageblock(id);
@@ -112,7 +112,7 @@ fn a_request_takes_the_cheapest_of_all_candidates_and_contaminates_when_it_was_s
                     assert_eq!(id, expected, "{fallback:?}: {mobility:?} {size}");
                     live.extend(found.map(|frame| (frame, size)));
                 } else {
-                    let (frame, size) = live.swap_remove(random.below(live.len()));
+                    let (frame, size) = live.swap_remove(random.index(live.len()));
                     seat.free(frame, size).unwrap();
                 }
                 if op % 100 == 0 {

@@ -12,13 +12,13 @@ fn one_by_one<P: Relax + Barrier>(pageblock: u8, nonmovable: usize, platform: P)
     let zone = Zone::new(&layout, &caching(100), &mut memory, platform).unwrap();
     zone.add(whole(&layout)).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut random = Random(u64::from(pageblock));
+    let mut random = Random::new(u64::from(pageblock));
     let mut live = Vec::new();
     for step in 0..4000 {
         let fills = step % 1000 < 500;
         if fills || live.is_empty() {
-            let size = [0, 0, 0, 1, 2, 3, 4, 5][random.below(8)];
-            let mobility = if random.below(100) < nonmovable {
+            let size = [0, 0, 0, 1, 2, 3, 4, 5][random.index(8)];
+            let mobility = if random.index(100) < nonmovable {
                 Unmovable
             } else {
                 Movable
@@ -27,7 +27,7 @@ fn one_by_one<P: Relax + Barrier>(pageblock: u8, nonmovable: usize, platform: P)
                 live.push((frame, order(size)));
             }
         } else {
-            let (frame, order) = live.swap_remove(random.below(live.len()));
+            let (frame, order) = live.swap_remove(random.index(live.len()));
             seat.free(frame, order).unwrap();
             seat.words.drain(&zone);
             if step % 2 == 0 {

@@ -18,6 +18,7 @@ mod stops;
 use super::*;
 use crate::platform::{Fenced, SingleThread};
 use crate::policy::{Config, Fallback, Label};
+use crate::random::Random;
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use Mobility::{Movable, Reclaimable, Unmovable};
 use std::vec;
@@ -76,19 +77,6 @@ fn run(start: u64, frames: u64) -> Run {
     Run::new(Frame(start), frames).unwrap()
 }
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-}
-
 /// Frees what `ops` random operations left, and returns how many requests failed.
 fn random_history(layout: &ZoneLayout, config: &Config, seed: u64, ops: usize) -> usize {
     let mut memory = memory(layout);
@@ -99,16 +87,17 @@ fn random_history(layout: &ZoneLayout, config: &Config, seed: u64, ops: usize) -
         .collect();
     let mut owned = vec![false; layout.frames as usize];
     let mut live: Vec<(Frame, Order)> = Vec::new();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut failed = 0;
     let index = |frame: Frame| (frame.0 - layout.start.0) as usize;
     for op in 0..ops {
-        let cpu = random.below(seats.len());
-        let fill = live.len() < 4 || random.below(100) < 52;
+        let cpu = random.index(seats.len());
+        let fill = live.len() < 4 || random.index(100) < 52;
         if fill {
-            let order =
-                order(random.below(1 + random_order_bound(layout, &mut Random(op as u64))) as u8);
-            let mobility = Mobility::ALL[random.below(3)];
+            let order = order(
+                random.index(1 + random_order_bound(layout, &mut Random::new(op as u64))) as u8,
+            );
+            let mobility = Mobility::ALL[random.index(3)];
             match seats[cpu].alloc(order, mobility) {
                 Ok(frame) => {
                     assert!(frame.is_aligned(order));
@@ -138,7 +127,7 @@ fn random_history(layout: &ZoneLayout, config: &Config, seed: u64, ops: usize) -
                 }
             }
         } else {
-            let (frame, order) = live.swap_remove(random.below(live.len()));
+            let (frame, order) = live.swap_remove(random.index(live.len()));
             seats[cpu].free(frame, order).unwrap();
             owned[index(frame)..index(frame) + order.frames() as usize].fill(false);
         }
@@ -158,7 +147,7 @@ fn random_history(layout: &ZoneLayout, config: &Config, seed: u64, ops: usize) -
 
 fn random_order_bound(layout: &ZoneLayout, random: &mut Random) -> usize {
     // Mostly small orders.
-    match random.below(8) {
+    match random.index(8) {
         0 => layout.max_order.index(),
         1 | 2 => layout.pageblock_order.index().min(4),
         _ => 1,
@@ -350,7 +339,7 @@ fn threads(config: &Config, frames: u64, rounds: usize) {
             let (zone, owned, passed) = (&zone, &owned, &passed);
             scope.spawn(move || {
                 let mut seat = zone.seat(CpuId(cpu)).unwrap();
-                let mut random = Random(u64::from(cpu));
+                let mut random = Random::new(u64::from(cpu));
                 let mut live = Vec::new();
                 let mark = |frame: Frame, order: Order, set: bool| {
                     for at in frame.0..frame.0 + order.frames() {
@@ -362,9 +351,9 @@ fn threads(config: &Config, frames: u64, rounds: usize) {
                     }
                 };
                 for _ in 0..rounds {
-                    let order = order([0, 0, 0, 1, 3, 7, 8, 9, 10][random.below(9)]);
-                    let mobility = Mobility::ALL[random.below(3)];
-                    match random.below(5) {
+                    let order = order([0, 0, 0, 1, 3, 7, 8, 9, 10][random.index(9)]);
+                    let mobility = Mobility::ALL[random.index(3)];
+                    match random.index(5) {
                         0..3 => {
                             if let Ok(frame) = seat.alloc(order, mobility) {
                                 mark(frame, order, true);
@@ -372,7 +361,7 @@ fn threads(config: &Config, frames: u64, rounds: usize) {
                             }
                         }
                         3 if !live.is_empty() => {
-                            let block = live.swap_remove(random.below(live.len()));
+                            let block = live.swap_remove(random.index(live.len()));
                             passed.lock().unwrap().push(block);
                         }
                         _ => {

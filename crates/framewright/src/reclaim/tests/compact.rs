@@ -427,9 +427,9 @@ fn what_is_cached_of_a_pageblock_does_not_stand_in_the_way() {
     while let Ok(frame) = seats[frames.len() % 2].alloc(order(0), Movable) {
         frames.push(frame);
     }
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for nth in (1..frames.len()).rev() {
-        frames.swap(nth, random.below(nth + 1));
+        frames.swap(nth, random.index(nth + 1));
     }
     for (nth, frame) in frames.into_iter().enumerate() {
         if nth % 4 == 0 {
@@ -658,23 +658,23 @@ fn random_histories_with_compaction_lose_nothing() {
             ..Config::default()
         };
         machine!(zone, reclaim, &config, 24);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut seats = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
         let holder = Holder::default();
         let mut others: Vec<(Frame, Order)> = vec![];
         for step in 0..1500 {
-            let seat = &mut seats[random.below(2)];
-            let size = order([0, 0, 0, 0, 1, 2, 3][random.below(7)]);
-            match random.below(20) {
+            let seat = &mut seats[random.index(2)];
+            let size = order([0, 0, 0, 0, 1, 2, 3][random.index(7)]);
+            match random.index(20) {
                 0..9 => {
                     if let Ok(frame) = seat.alloc(size, Movable) {
                         let mood = [Mood::Moves, Mood::BusyOnce, Mood::Moves, Mood::Pinned]
-                            [random.below(if step % 5 == 0 { 4 } else { 3 })];
+                            [random.index(if step % 5 == 0 { 4 } else { 3 })];
                         holder.put(frame, size, mood);
                     }
                 }
                 9 => {
-                    let mobility = [Unmovable, Reclaimable][random.below(2)];
+                    let mobility = [Unmovable, Reclaimable][random.index(2)];
                     if let Ok(frame) = seat.alloc(size, mobility) {
                         others.push((frame, size));
                     }
@@ -682,26 +682,26 @@ fn random_histories_with_compaction_lose_nothing() {
                 10..15 => {
                     let len = holder.blocks.borrow().len();
                     if len > 0 {
-                        let nth = random.below(len);
+                        let nth = random.index(len);
                         let frame = *holder.blocks.borrow().keys().nth(nth).unwrap();
                         let (size, ..) = holder.blocks.borrow_mut().remove(&frame).unwrap();
                         seat.free(frame, size).unwrap();
                     }
                 }
                 15 | 16 if !others.is_empty() => {
-                    let (frame, size) = others.swap_remove(random.below(others.len()));
+                    let (frame, size) = others.swap_remove(random.index(others.len()));
                     seat.free(frame, size).unwrap();
                 }
                 17 => {
-                    let frame = Frame(random.below(64 * 24) as u64);
+                    let frame = Frame(random.index(64 * 24) as u64);
                     if zone.unpin(frame).is_err() && step % 3 == 0 {
                         zone.pin(frame).unwrap();
                     }
                 }
                 _ => {
-                    let size = order(1 + random.below(8) as u8);
-                    let mobility = Mobility::ALL[random.below(3)];
-                    let effort = [Direct, Background][random.below(2)];
+                    let size = order(1 + random.index(8) as u8);
+                    let mobility = Mobility::ALL[random.index(3)];
+                    let effort = [Direct, Background][random.index(2)];
                     let before = holder.contents();
                     let places: Vec<_> = holder
                         .blocks

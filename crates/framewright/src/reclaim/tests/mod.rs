@@ -15,6 +15,7 @@ use super::*;
 use crate::frame::{RangeError, Seat, Zone, ZoneLayout};
 use crate::platform::SingleThread;
 use crate::policy::{Config, Fallback, Label, ReclaimConfig};
+use crate::random::Random;
 use crate::units::{Context, CpuId, Frame, Mobility, Order, Run};
 use Mobility::{Movable, Reclaimable, Unmovable};
 use std::cell::{Cell, RefCell};
@@ -187,19 +188,6 @@ fn assert_nothing_is_left<P: crate::platform::Relax + crate::platform::Barrier>(
 fn assert_all_is_there(zone: &Zone<'_, SingleThread>, held: u64) {
     zone.drain();
     assert_nothing_is_left(zone, held);
-}
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
 }
 
 #[test]

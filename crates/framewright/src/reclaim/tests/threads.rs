@@ -57,11 +57,11 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
                 let (zone, reclaim, shared, next, mark) = (&zone, &reclaim, &shared, &next, &mark);
                 scope.spawn(move || {
                     let mut seat = zone.seat(CpuId(cpu)).unwrap();
-                    let mut random = Random(u64::from(cpu));
+                    let mut random = Random::new(u64::from(cpu));
                     let mut fixed: Vec<(Frame, Order)> = vec![];
                     for _ in 0..5000 {
-                        let size = order([0, 0, 0, 1, 2][random.below(5)]);
-                        match random.below(16) {
+                        let size = order([0, 0, 0, 1, 2][random.index(5)]);
+                        match random.index(16) {
                             0..7 => {
                                 // Under the lock: a live block that no client knows would be a bug.
                                 let mut blocks = shared.blocks.lock().unwrap();
@@ -73,7 +73,7 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
                             }
                             7..12 => {
                                 let mut blocks = shared.blocks.lock().unwrap();
-                                let from = Frame(random.below(64 * BLOCKS as usize) as u64);
+                                let from = Frame(random.index(64 * BLOCKS as usize) as u64);
                                 let found = blocks.range(from..).next().map(|(f, b)| (*f, *b));
                                 if let Some((frame, (size, contents))) = found {
                                     blocks.remove(&frame);
@@ -88,13 +88,13 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
                                 }
                             }
                             13 | 14 if !fixed.is_empty() => {
-                                let (frame, size) = fixed.swap_remove(random.below(fixed.len()));
+                                let (frame, size) = fixed.swap_remove(random.index(fixed.len()));
                                 mark(frame, size, false);
                                 seat.free(frame, size).unwrap();
                             }
                             _ => {
-                                let size = order(2 + random.below(6) as u8);
-                                let mobility = Mobility::ALL[random.below(3)];
+                                let size = order(2 + random.index(6) as u8);
+                                let mobility = Mobility::ALL[random.index(3)];
                                 let effort = CompactEffort::Background;
                                 let got =
                                     reclaim.compact(&mut seat, size, mobility, effort, &[shared]);

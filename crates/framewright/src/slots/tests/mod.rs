@@ -1,27 +1,11 @@
 //! Runs and the tree against obvious models: every state of small sizes, random states of large ones.
 
 use super::{Tree, count_runs, free_slots};
+use crate::random::Random;
 use crate::raw::atomic_words;
 use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
 
 /// Fewer rounds under Miri, which looks for undefined behaviour and not for wrong answers.
 fn rounds(rounds: usize) -> usize {
@@ -94,15 +78,15 @@ fn every_state_of_whole_words_has_the_runs_of_the_model() {
 
 #[test]
 fn random_states_have_the_runs_of_the_model() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for round in 0..rounds(120) {
         let len = [1, 2, 4, 8, 16][round % 5];
-        let density = random.below(4);
+        let density = random.index(4);
         let words: Vec<u64> = (0..len)
-            .map(|_| match random.below(5) {
+            .map(|_| match random.index(5) {
                 0 => !0,
                 1 => 0,
-                _ => (0..density).fold(random.next(), |word, _| word | random.next()),
+                _ => (0..density).fold(random.bits(), |word, _| word | random.bits()),
             })
             .collect();
         compare(&words);
@@ -111,7 +95,7 @@ fn random_states_have_the_runs_of_the_model() {
 
 #[test]
 fn a_tree_answers_as_an_ordered_set() {
-    let mut random = Random(6);
+    let mut random = Random::new(6);
     for limit in [1, 63, 64, 65, 500, 4096, 4097, 300_000] {
         if cfg!(miri) && limit > 500 {
             continue;
@@ -121,19 +105,19 @@ fn a_tree_answers_as_an_ordered_set() {
         let mut model = BTreeSet::new();
         for round in 0..rounds(1500) {
             let value = if round % 3 == 0 {
-                random.below(limit.min(70))
+                random.index(limit.min(70))
             } else {
-                random.below(limit)
+                random.index(limit)
             };
             let grow = round % 500 < 300;
-            if random.below(4) < if grow { 3 } else { 1 } {
+            if random.index(4) < if grow { 3 } else { 1 } {
                 assert_eq!(tree.insert(value), model.insert(value));
             } else {
                 // Removes an integer that is in the set, so that words become empty and summaries change.
                 let value = model.range(value..).next().copied().unwrap_or(value);
                 assert_eq!(tree.remove(value), model.remove(&value));
             }
-            let from = random.below(limit);
+            let from = random.index(limit);
             assert_eq!(tree.first(), model.first().copied());
             assert_eq!(tree.first_from(from), model.range(from..).next().copied());
         }

@@ -1,27 +1,11 @@
 //! The arena in step with a sorted list of ranges, and its worst cases by hand.
 
 use super::*;
+use crate::random::Random;
 use crate::raw::atomic_words;
 use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u32) -> u32 {
-        (self.next() % u64::from(bound)) as u32
-    }
-}
 
 /// An arena with memory of its own.
 struct Window {
@@ -134,8 +118,8 @@ impl Twin {
 
 /// One random history; a seed repeats its failure, and the smallest window that fails comes first.
 fn history(seed: u64, pages: u32, ops: usize) {
-    let mut random = Random(seed);
-    let base = [0, 1, 24, 1 << 40, (1 << 51) - 1][random.below(5) as usize];
+    let mut random = Random::new(seed);
+    let base = [0, 1, 24, 1 << 40, (1 << 51) - 1][random.index(5)];
     let mut window = Window::new(base, pages);
     let arena = window.arena();
     let mut guard = lock(&arena);
@@ -147,30 +131,30 @@ fn history(seed: u64, pages: u32, ops: usize) {
     let mut live: Vec<(u32, u32)> = vec![(0, pages)];
     for op in 0..ops {
         let fills = if op / 100 % 2 == 0 { 6 } else { 4 };
-        let most = if random.below(4) == 0 {
+        let most = if random.index(4) == 0 {
             pages
         } else {
             1 + pages / 16
         };
-        let len = 1 + random.below(most);
-        if random.below(10) < fills {
-            let align = 1u64 << [0, 0, 1, 2, 3, 5, 8, 51][random.below(8) as usize];
+        let len = 1 + random.index(most as usize) as u32;
+        if random.index(10) < fills {
+            let align = 1u64 << [0, 0, 1, 2, 3, 5, 8, 51][random.index(8)];
             let (found, expected) = (guard.alloc(len, align), twin.alloc(len, align));
             assert_eq!(found, expected, "seed {seed}, {len} pages at {align}");
             if let Some((start, _)) = found {
                 live.push((start, len));
             }
-        } else if random.below(8) == 0 {
-            let start = random.below(pages);
+        } else if random.index(8) == 0 {
+            let start = random.index(pages as usize) as u32;
             let len = len.min(pages - start);
             let (found, expected) = (guard.alloc_at(start, len), twin.alloc_at(start, len));
             assert_eq!(found.ok(), expected.ok(), "seed {seed}");
             if found.is_ok() {
                 live.push((start, len));
             }
-        } else if random.below(8) == 0 {
+        } else if random.index(8) == 0 {
             // Anything: mostly wrong, and then without effect.
-            let start = random.below(pages);
+            let start = random.index(pages as usize) as u32;
             let before = twin.clone();
             let (found, expected) = (guard.give(start, len), twin.give(start, len));
             assert_eq!(found.is_ok(), expected.is_ok(), "seed {seed}");
@@ -179,11 +163,11 @@ fn history(seed: u64, pages: u32, ops: usize) {
                 guard.alloc_at(start, len).unwrap();
             }
         } else if !live.is_empty() {
-            let at = random.below(live.len() as u32) as usize;
+            let at = random.index(live.len());
             let (start, len) = live.swap_remove(at);
             // Parts of a taken range may come back.
-            let part = if random.below(3) == 0 {
-                1 + random.below(len)
+            let part = if random.index(3) == 0 {
+                1 + random.index(len as usize) as u32
             } else {
                 len
             };
@@ -194,7 +178,7 @@ fn history(seed: u64, pages: u32, ops: usize) {
             }
         }
         twin.compare(&guard);
-        let page = random.below(pages);
+        let page = random.index(pages as usize) as u32;
         let gap = twin.gaps.iter().find(|g| g.0 <= page && page < g.1);
         let found = guard.gap_at(page).map(|gap| (gap.start, gap.end()));
         assert_eq!(found.as_ref(), gap);

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn what_cannot_be_unmapped_stays_lazy_and_nothing_is_lost() {
     for failing_from in 0..40 {
-        let mut random = Random(0xfeed_5eed ^ failing_from << 20);
+        let mut random = Random::new(0xfeed_5eed ^ failing_from << 20);
         let layout = SpaceLayout::new(Page(0x4000), 700)
             .with_cpus(2)
             .with_span_pages(32);

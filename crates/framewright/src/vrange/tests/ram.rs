@@ -6,29 +6,13 @@ extern crate std;
 use super::*;
 use crate::platform::{Barrier, Map, MapError, Relax};
 use crate::policy::{Insert, RangeConfig};
+pub(super) use crate::random::Random;
 use crate::stats::RangeStats;
 use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pte {
@@ -199,9 +183,9 @@ fn orders(seat: &mut Seat<'_, '_>) {
 
 fn random(seat: &mut Seat<'_, '_>, seed: u64) {
     let all = frames(7, 64);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for _ in 0..10_000 {
-        pair(seat, &all[..1 + random.below(64) as usize]);
+        pair(seat, &all[..1 + random.remainder(64) as usize]);
     }
 }
 
@@ -344,11 +328,11 @@ impl Live {
 
 /// Frames for a request of some pages: mostly in a few runs.
 fn some_frames(random: &mut Random, pages: u64) -> Vec<Frame> {
-    let mut frame = random.below(1 << 20);
+    let mut frame = random.remainder(1 << 20);
     (0..pages)
         .map(|_| {
-            frame = if random.below(4) == 0 {
-                random.below(1 << 20)
+            frame = if random.remainder(4) == 0 {
+                random.remainder(1 << 20)
             } else {
                 frame + 1
             };
@@ -359,7 +343,7 @@ fn some_frames(random: &mut Random, pages: u64) -> Vec<Frame> {
 
 /// A random history on `cpus` CPUs' seats, with a look at everything now and then.
 fn history(seed: u64, layout: &SpaceLayout, config: &RangeConfig, ops: u64, fail: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let table = PageTable::of(layout);
     let mut memory = vec![0x1999_9999_9999_9999; layout.words_needed().unwrap()];
     let space = Space::new(layout, config, &mut memory, &table).unwrap();
@@ -371,29 +355,33 @@ fn history(seed: u64, layout: &SpaceLayout, config: &RangeConfig, ops: u64, fail
     };
     let mut plain = Vec::new();
     for op in 0..ops {
-        let seat = random.below(seats.len() as u64) as usize;
+        let seat = random.remainder(seats.len() as u64) as usize;
         let seat = &mut seats[seat];
-        if fail != 0 && random.below(fail) == 0 {
-            let left = Some(random.below(4));
-            match random.below(2) {
+        if fail != 0 && random.remainder(fail) == 0 {
+            let left = Some(random.remainder(4));
+            match random.remainder(2) {
                 0 => table.maps_until_failure.set(left),
                 _ => table.unmaps_until_failure.set(left),
             }
         }
         let fills = if op / 500 % 2 == 0 { 60 } else { 45 };
-        match random.below(100) {
-            0..=2 => plain.extend(seat.alloc_area(&AreaRequest::new(1 + random.below(9))).ok()),
+        match random.remainder(100) {
+            0..=2 => plain.extend(
+                seat.alloc_area(&AreaRequest::new(1 + random.remainder(9)))
+                    .ok(),
+            ),
             3..=5 if !plain.is_empty() => {
-                let page = plain.swap_remove(random.below(plain.len() as u64) as usize);
+                let page = plain.swap_remove(random.remainder(plain.len() as u64) as usize);
                 seat.free_area(page).unwrap();
             }
             6 => seat.purge(),
-            7 if random.below(20) == 0 => seat.drain(),
+            7 if random.remainder(20) == 0 => seat.drain(),
             draw if draw < fills || live.areas.is_empty() => {
-                let most = [4, 64, 80][random.below(3) as usize];
-                let pages = 1 + random.below(most);
+                let most = [4, 64, 80][random.remainder(3) as usize];
+                let pages = 1 + random.remainder(most);
                 let frames = some_frames(&mut random, pages);
-                let context = [Context::ANY, Context::NOWAIT][usize::from(random.below(8) == 0)];
+                let context =
+                    [Context::ANY, Context::NOWAIT][usize::from(random.remainder(8) == 0)];
                 let (maps, before) = (table.maps.get(), space.stats().vm_map_ram);
                 match seat.map_ram(&frames, context) {
                     Ok(page) => {
@@ -410,7 +398,7 @@ fn history(seed: u64, layout: &SpaceLayout, config: &RangeConfig, ops: u64, fail
                 assert!(counted <= 1 && space.stats().vm_map_ram >= live.areas.len() as u64);
             }
             _ => {
-                let nth = random.below(live.areas.len() as u64) as usize;
+                let nth = random.remainder(live.areas.len() as u64) as usize;
                 let (&start, frames) = live.areas.iter().nth(nth).unwrap();
                 let pages = frames.len() as u64;
                 let wrong = seat.unmap_ram(Page(start), pages + 1);

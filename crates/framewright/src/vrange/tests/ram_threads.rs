@@ -70,14 +70,15 @@ fn what_one_cpu_maps_others_unmap_at_the_same_time() {
                 let space = &space;
                 scope.spawn(move || {
                     let mut seat = space.seat(CpuId(cpu as u16), NoFrames).unwrap();
-                    let mut random = Random(cpu as u64);
+                    let mut random = Random::new(cpu as u64);
                     let all = frames(0, 80);
                     let unmap = |seat: &mut RangeSeat<'_, '_, &Shared, NoFrames>, area| {
                         let (page, pages): (Page, u64) = area;
                         assert_eq!(seat.unmap_ram(page, pages), Ok(pages));
                     };
                     for _ in 0..20_000 {
-                        let pages = 1 + random.below([4, 64, 80][random.0 as usize % 3]);
+                        let longest = [4, 64, 80][random.index(3)];
+                        let pages = 1 + random.remainder(longest);
                         if let Ok(page) = seat.map_ram(&all[..pages as usize], Context::ANY) {
                             // To the next CPU, or to itself where that one has enough.
                             if let Err(area) = next.try_send((page, pages)) {
@@ -86,7 +87,7 @@ fn what_one_cpu_maps_others_unmap_at_the_same_time() {
                                 unmap(&mut seat, area);
                             }
                         }
-                        if random.below(3) != 0 {
+                        if random.remainder(3) != 0 {
                             received
                                 .try_iter()
                                 .take(2)

@@ -9,6 +9,7 @@ use super::seat::Own;
 use super::*;
 use crate::platform::{Barrier, Map, MapError, Relax};
 use crate::policy::RangeConfig;
+use crate::random::Random;
 use crate::seats::Inboxes;
 use crate::sync::Ordering;
 use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
@@ -133,17 +134,6 @@ fn config(lazy: u64, spans: bool) -> RangeConfig {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % limit
-    }
-}
-
 /// The obviously right twin: what is live, and everything about it.
 struct Twin {
     space: &'static TestSpace,
@@ -240,26 +230,26 @@ impl Twin {
 
     /// One random step.
     fn step(&mut self, random: &mut Random, longest: u64) {
-        let cpu = random.below(self.seats.len() as u64) as usize;
-        match random.below(100) {
+        let cpu = random.remainder(self.seats.len() as u64) as usize;
+        match random.remainder(100) {
             0..50 => {
-                let pages = match random.below(10) {
-                    0 => 1 + random.below(longest * 8),
-                    1..5 => 1 + random.below(3),
-                    _ => 1 + random.below(longest),
+                let pages = match random.remainder(10) {
+                    0 => 1 + random.remainder(longest * 8),
+                    1..5 => 1 + random.remainder(3),
+                    _ => 1 + random.remainder(longest),
                 };
-                let align = match random.below(4) {
-                    0 => 1 << random.below(6),
+                let align = match random.remainder(4) {
+                    0 => 1 << random.remainder(6),
                     _ => 1,
                 };
                 self.alloc(cpu, pages, align);
             }
             50..98 if !self.live.is_empty() => {
-                let nth = random.below(self.live.len() as u64) as usize;
+                let nth = random.remainder(self.live.len() as u64) as usize;
                 self.free(cpu, nth);
             }
             98 => self.seats[cpu].purge(),
-            99 if random.below(4) == 0 => self.seats[cpu].drain(),
+            99 if random.remainder(4) == 0 => self.seats[cpu].drain(),
             _ => {}
         }
     }
@@ -268,20 +258,20 @@ impl Twin {
 #[test]
 fn a_space_does_what_a_sorted_list_of_ranges_does() {
     for round in 0..60u64 {
-        let mut random = Random(0x1234_5678_9abc_def1 ^ round << 32);
-        let span_pages = 4 << random.below(6);
-        let cpus = 1 + random.below(3) as u16;
-        let layout = SpaceLayout::new(Page(0x4000), 40 + random.below(1000))
+        let mut random = Random::new(0x1234_5678_9abc_def1 ^ round << 32);
+        let span_pages = 4 << random.remainder(6);
+        let cpus = 1 + random.remainder(3) as u16;
+        let layout = SpaceLayout::new(Page(0x4000), 40 + random.remainder(1000))
             .with_cpus(cpus)
             .with_span_pages(span_pages);
-        let config = config(random.below(200), random.below(5) != 0);
+        let config = config(random.remainder(200), random.remainder(5) != 0);
         let mut twin = Twin::new(space(layout, config));
         for _ in 0..400 {
             twin.step(&mut random, 1 + u64::from(span_pages) / 3);
             twin.check();
         }
         while !twin.live.is_empty() {
-            let cpu = random.below(u64::from(cpus)) as usize;
+            let cpu = random.remainder(u64::from(cpus)) as usize;
             twin.free(cpu, 0);
         }
         twin.seats[0].drain();
@@ -571,7 +561,7 @@ fn a_space_in_zeroed_memory_does_as_one_in_memory_that_holds_anything() {
     let pages = Pages::new(layout.start, layout.pages);
     let zeroed = Space::in_zeroed(&layout, &config, memory.leak(), pages).unwrap();
     let mut twins = [Box::leak(Box::new(zeroed)), space(layout, config)].map(Twin::new);
-    let mut randoms = [Random(41), Random(41)];
+    let mut randoms = [Random::new(41), Random::new(41)];
     for step in 0..3000 {
         for (twin, random) in twins.iter_mut().zip(&mut randoms) {
             twin.step(random, 40);

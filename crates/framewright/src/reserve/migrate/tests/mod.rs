@@ -13,6 +13,7 @@ use super::*;
 use crate::frame::{Seat, Zone, ZoneLayout};
 use crate::platform::SingleThread;
 use crate::policy::{Config, ReclaimConfig};
+use crate::random::Random;
 use crate::reclaim::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Obstacle};
 use crate::reclaim::{Shrink, Shrunk};
 use crate::reserve::{AreaKind, ContigError, Contiguous, ReleaseError, ReservationError};
@@ -223,17 +224,4 @@ fn assert_sound(area: &TheArea<'_>, holder: &Holder) {
     let allocated = zone.recount().allocated;
     assert_eq!(allocated[Movable.index()], holder.frames());
     assert_eq!(zone.stats().bad_frees, 0);
-}
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
 }

@@ -25,16 +25,16 @@ fn work(seed: u64, block: u8, config: ContigConfig) -> (u64, u64) {
     let area = MigrateArea::new(&reclaim, of, &config, &mut words).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let holder = Holder::default();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut owned: Vec<Run> = vec![];
     let (mut next, mut held) = (0, std::collections::BTreeSet::new());
     for step in 0..400 {
-        match random.below(10) {
+        match random.index(10) {
             0..4 => {
-                let size = order(random.below(usize::from(block).min(3)) as u8);
+                let size = order(random.index(usize::from(block).min(3)) as u8);
                 if let Some(frame) = seat.try_alloc(size, Movable) {
                     let moods = [Mood::Moves, Mood::Moves, Mood::BusyFor(3), Mood::Clean];
-                    let mood = moods[random.below(4)];
+                    let mood = moods[random.index(4)];
                     holder.put(frame, size, next, mood);
                     held.insert(next);
                     next += 1;
@@ -42,7 +42,7 @@ fn work(seed: u64, block: u8, config: ContigConfig) -> (u64, u64) {
             }
             4 => {
                 let mut blocks = holder.blocks.borrow_mut();
-                let nth = random.below(blocks.len().max(1));
+                let nth = random.index(blocks.len().max(1));
                 let found = blocks.keys().nth(nth).copied();
                 if let Some(frame) = found {
                     let (size, contents, _) = blocks.remove(&frame).unwrap();
@@ -52,7 +52,7 @@ fn work(seed: u64, block: u8, config: ContigConfig) -> (u64, u64) {
             }
             5 => {
                 let mut blocks = holder.blocks.borrow_mut();
-                let nth = random.below(blocks.len().max(1));
+                let nth = random.index(blocks.len().max(1));
                 if let Some(block) = blocks.values_mut().nth(nth) {
                     block.2 = match block.2 {
                         Mood::Pinned => Mood::Moves,
@@ -61,9 +61,9 @@ fn work(seed: u64, block: u8, config: ContigConfig) -> (u64, u64) {
                 }
             }
             6 | 7 if !owned.is_empty() => {
-                let all = owned.swap_remove(random.below(owned.len()));
+                let all = owned.swap_remove(random.index(owned.len()));
                 // In two parts, as often as not.
-                let part = random.below(all.frames() as usize + 1) as u64;
+                let part = random.index(all.frames() as usize + 1) as u64;
                 for piece in [
                     run(all.start().0, part),
                     run(all.start().0 + part, all.frames() - part),
@@ -74,8 +74,8 @@ fn work(seed: u64, block: u8, config: ContigConfig) -> (u64, u64) {
                 }
             }
             _ => {
-                let frames = 1 + random.below(3 << block) as u64;
-                let align = 1 << random.below(usize::from(block) + 1);
+                let frames = 1 + random.index(3 << block) as u64;
+                let align = 1 << random.index(usize::from(block) + 1);
                 let got = area.alloc_contig(&mut seat, frames, align, &movers(&[&holder]));
                 if let Ok(got) = got {
                     assert_eq!((got.frames(), got.start().0 % align), (frames, 0));

@@ -54,10 +54,10 @@ fn m1_owners_on_several_cpus_beside_tenants_never_share_a_frame() {
                 let served = &served;
                 scope.spawn(move || {
                     let mut seat = zone.seat(CpuId(cpu)).unwrap();
-                    let mut random = Random(u64::from(cpu));
+                    let mut random = Random::new(u64::from(cpu));
                     let mut owned: Vec<Run> = vec![];
                     for _ in 0..1500 {
-                        match random.below(8) {
+                        match random.index(8) {
                             0..4 => {
                                 // Under the lock: a live block that is not in the list is in the
                                 // way.
@@ -69,7 +69,7 @@ fn m1_owners_on_several_cpus_beside_tenants_never_share_a_frame() {
                             }
                             4 | 5 => {
                                 let mut blocks = shared.blocks.lock().unwrap();
-                                let from = Frame(random.below(FRAMES as usize) as u64);
+                                let from = Frame(random.index(FRAMES as usize) as u64);
                                 let found = blocks.range(from..).next().map(|(f, b)| (*f, b.0));
                                 if let Some((frame, size)) = found {
                                     blocks.remove(&frame);
@@ -77,12 +77,12 @@ fn m1_owners_on_several_cpus_beside_tenants_never_share_a_frame() {
                                 }
                             }
                             6 if !owned.is_empty() => {
-                                let run = owned.swap_remove(random.below(owned.len()));
+                                let run = owned.swap_remove(random.index(owned.len()));
                                 mark(run, false);
                                 area.release(&mut seat, run).unwrap();
                             }
                             _ => {
-                                let frames = 1 + random.below(100) as u64;
+                                let frames = 1 + random.index(100) as u64;
                                 let movers: [&dyn Migrate; 1] = [shared];
                                 let clients = super::movers(&movers);
                                 let got = area.alloc_contig(&mut seat, frames, 1, &clients);
