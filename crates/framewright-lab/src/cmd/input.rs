@@ -1,4 +1,4 @@
-use super::CommandError;
+use super::error::CommandError;
 use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::{ListedFree, fit_free_memory, read_reference};

@@ -1,10 +1,10 @@
 //! `framewright lab`: the published experiments, repeated.
 
+use super::error::CommandError;
 use super::main_job::{self, Outputs};
-use super::{CommandError, replay, runner};
+use super::{replay, runner};
 use crate::experiment::fallback::{self, Policy};
 use crate::experiment::{Experiment, Size, all_experiments};
-use crate::report::Section;
 use clap::Subcommand;
 use std::path::Path;
 
@@ -44,15 +44,6 @@ macro_rules! commands {
                     }
                 }
             }
-        }
-
-        /// Each experiment's section and records, as soon as it is done.
-        pub(super) fn each_section(
-            size: Size,
-            mut told: impl FnMut((Section, Vec<u8>)) -> Result<(), CommandError>,
-        ) -> Result<(), CommandError> {
-            $(told(runner::section::<$experiment>(size)?)?;)*
-            Ok(())
         }
     };
 }

@@ -16,7 +16,7 @@ mod runner;
 
 pub use error::CommandError;
 
-use crate::experiment::Size;
+use crate::report::Size;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;

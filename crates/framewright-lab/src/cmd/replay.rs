@@ -1,6 +1,6 @@
 //! `framewright replay`: what memory would have looked like under another policy.
 
-use super::CommandError;
+use super::error::CommandError;
 use super::input::{Loaded, load};
 use super::progress::with_progress;
 use crate::measure::{Film, Picture, Sample, replay as m};

@@ -1,8 +1,8 @@
 //! What is the same for every experiment: as a command, and as a section of the main job.
 
-use super::CommandError;
+use super::error::CommandError;
 use super::progress::with_progress;
-use crate::experiment::{Detail, Experiment, Findings, Progress, Size};
+use crate::experiment::{Detail, Experiment, Findings, Progress, Size, all_experiments};
 use crate::report::{
     Figure, Item, Machine, RunInfo, Section, Tabled, figure_lines, has_place, measured_cases,
     write_whole,
@@ -61,9 +61,23 @@ pub(super) fn command<E: Experiment>(args: &E::Args) -> Result<(), CommandError>
     }
 }
 
+macro_rules! sections {
+    ($($name:ident: $experiment:ty,)*) => {
+        /// Each experiment's section of the main job and its records, as soon as it is done.
+        pub(super) fn each_section(
+            size: Size,
+            mut told: impl FnMut((Section, Vec<u8>)) -> Result<(), CommandError>,
+        ) -> Result<(), CommandError> {
+            $(told(section::<$experiment>(size)?)?;)*
+            Ok(())
+        }
+    };
+}
+all_experiments!(sections);
+
 /// The experiment's section in the main job, and its records; where the machine lacks what it needs, a section that
 /// says so.
-pub(super) fn section<E: Experiment>(size: Size) -> Result<(Section, Vec<u8>), CommandError> {
+fn section<E: Experiment>(size: Size) -> Result<(Section, Vec<u8>), CommandError> {
     if let Err(lacking) = E::available() {
         let section = Section {
             introduction: format!("Not shown on this machine: {lacking}\n"),

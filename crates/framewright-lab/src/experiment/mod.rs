@@ -65,6 +65,7 @@ mod threads;
 pub mod va_fit;
 pub mod vmap_blocks;
 
+pub use crate::report::Size;
 pub use clock::Clock;
 pub use ranges::Options;
 pub use subject::{Allocator, Counters, Subject};
@@ -102,15 +103,6 @@ pub fn metric_tables() -> Vec<MetricTable> {
     let mut tables: Vec<MetricTable> = all_experiments!(metrics_of);
     tables.dedup_by_key(|table| table.0);
     tables
-}
-
-/// How long the main job runs everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Size {
-    /// Less than two minutes in all.
-    Quick,
-    /// As long as the documents did.
-    Full,
 }
 
 /// How much a table shows; JSON has everything.

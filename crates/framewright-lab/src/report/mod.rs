@@ -6,6 +6,7 @@
 //! virtual ranges.
 
 mod assertion;
+#[cfg(target_os = "linux")]
 mod bytes;
 mod calibrate;
 mod case;
@@ -26,6 +27,7 @@ mod table;
 mod verdict;
 
 pub use assertion::Assertion;
+#[cfg(target_os = "linux")]
 pub(crate) use bytes::read_bytes;
 pub use calibrate::{LINUX, calibrate, linux_column, placement_column};
 pub use case::{Calibration, Case, Column, Deviation, Source};
@@ -42,7 +44,7 @@ pub use grid::{Accent, Grid, Heading, Row};
 pub use json::{Machine, RunInfo, json_lines};
 pub use metrics_page::{metric_tables, metrics_page};
 pub use proc::{buddyinfo, pagetypeinfo};
-pub use section::{Item, Latency, Line, Map, Note, OverTime, Scale, Section, Tabled};
+pub use section::{Item, Latency, Line, Map, Note, OverTime, Scale, Section, Size, Tabled};
 pub use series::series_csv;
 pub use statement::{AssertionError, Held};
 pub use table::{accent, case_grid};

@@ -130,6 +130,15 @@ impl Item {
     }
 }
 
+/// How long the main job runs everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Less than two minutes in all.
+    Quick,
+    /// As long as the documents did.
+    Full,
+}
+
 /// What one question came to.
 #[derive(Debug, Clone)]
 pub struct Section {

@@ -9,9 +9,9 @@ mod tests;
 
 pub(super) use outputs::Outputs;
 
-use super::CommandError;
+use super::error::CommandError;
 use super::input;
-use crate::experiment::Size;
+use crate::report::Size;
 use crate::report::html::Page;
 use crate::report::{Machine, RunInfo, Section, write_whole};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub(super) fn run(size: Size, args: &Outputs) -> Result<(), CommandError> {
     };
     told(sample::part(&input::sample()?, threads)?)?;
     #[cfg(target_os = "linux")]
-    super::lab::each_section(size, |(section, records)| told(Part { section, records }))?;
+    super::runner::each_section(size, |(section, records)| told(Part { section, records }))?;
     tell(&summary(&sections))?;
     tell(&took(&sections, &times))?;
     if let Some(path) = json {

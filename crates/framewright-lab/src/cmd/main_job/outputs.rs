@@ -1,4 +1,4 @@
-use crate::cmd::CommandError;
+use crate::cmd::error::CommandError;
 use crate::report::has_place;
 use crate::report::html::GENERATOR;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! The sample trace under all policies, from three starts.
 
 use super::Part;
-use crate::cmd::CommandError;
+use crate::cmd::error::CommandError;
 use crate::cmd::input::Loaded;
 use crate::cmd::replay::{METHOD, PICTURES, case_items, replay_case};
 use crate::replay::{Options, Policy, Start};
