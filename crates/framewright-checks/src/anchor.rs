@@ -83,7 +83,8 @@ pub(crate) fn find(text: &str, at: &str, inside: Option<&str>) -> Result<Range<u
             let wanted = Bare::of(inside).bytes;
             let found = bare.only(&wanted, 0..bare.bytes.len());
             let found = found.map_err(|error| format!("`{inside}` {error}"))?;
-            let body = bare.body(found.start);
+            // Braces in it are a pattern's, but for one that it ends with.
+            let body = bare.body(found.end - 1);
             body.map_err(|error| format!("`{inside}` {error}"))?
         }
         None => 0..bare.bytes.len(),
@@ -132,6 +133,7 @@ mod tests {
         );
         let error = found("b(2)", Some("fn c()")).unwrap_err();
         assert_eq!(error, "`b(2)` in `fn c()` is not there");
+        assert_eq!(found("b(1);", Some("fn c() {")).unwrap(), "b(1);");
         let error = found("b(2)", Some("fn e()")).unwrap_err();
         assert_eq!(error, "`fn e()` is not there");
         assert_eq!(found("b«»", None).unwrap_err(), "the place has no text");

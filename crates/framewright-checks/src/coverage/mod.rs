@@ -1,15 +1,14 @@
-//! Which branches of purge, drain, release and eviction CI hardly takes.
+//! Which branches of purge, drain, release and eviction the models of CI hardly take.
 //!
 //! The models are built with LLVM's counters and run with a tenth of CI's operations, which count
-//! ten times. So are the tests with schedules and failures that the models do not have. These runs
-//! must then reach each place often enough. A place that they do not reach stands in
-//! `coverage.toml` with its reason, or the command fails.
+//! ten times. They must then reach each place often enough, or the place stands in `coverage.toml`
+//! with its reason. An excuse that no place needs is as wrong.
 
 mod counts;
 mod spec;
 
 use counts::{Counts, Site, What};
-use spec::Spec;
+use spec::{Name, Spec};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,9 +19,9 @@ const SCALE: u64 = 10;
 /// How often CI must reach each place.
 const TIMES: u64 = 1000;
 
-/// What all runs counted, in the folder for it, and which programs were run.
+/// What all runs counted, in the folder for it, and which program was run.
 const MERGED: &str = "all.profdata";
-const PROGRAMS: &str = "programs";
+const PROGRAM: &str = "program";
 
 /// Builds the workspace's crates with counters.
 const WRAPPER: &str = "crates/framewright-checks/hook/rustc.sh";
@@ -50,36 +49,30 @@ pub(crate) fn command(mut arguments: impl Iterator<Item = String>) -> Result<boo
     let folder = root.join("target/coverage");
     let start = Instant::now();
     if !is_again {
-        let programs = build(&root, &folder, &spec)?;
+        let program = build(&root, &folder)?;
         println!("built in {:.0} s", start.elapsed().as_secs_f64());
-        let profiles = run_all(&programs, &root, &folder, &spec, seed)?;
+        let profiles = run_all(&program, &folder, &spec, seed)?;
         println!("run after {:.0} s", start.elapsed().as_secs_f64());
         let mut merge = Command::new(tools.join("llvm-profdata"));
         merge
             .args(["merge", "-sparse", "-o"])
             .arg(folder.join(MERGED));
         output(merge.args(&profiles))?;
-        let names: BTreeSet<_> = programs.iter().map(|path| path.to_string_lossy()).collect();
-        let names = names.into_iter().collect::<Vec<_>>().join("\n");
-        std::fs::write(folder.join(PROGRAMS), names).map_err(|error| error.to_string())?;
+        let name = program.to_string_lossy();
+        std::fs::write(folder.join(PROGRAM), &*name).map_err(|error| error.to_string())?;
     }
     report(&root, &spec, &counted(&root, &spec, &tools, &folder)?)
 }
 
 /// What the last run counted.
 fn counted(root: &Path, spec: &Spec, tools: &Path, folder: &Path) -> Result<Counts, String> {
-    let programs = std::fs::read_to_string(folder.join(PROGRAMS));
-    let programs = programs.map_err(|error| format!("there is no run to look at: {error}"))?;
+    let program = std::fs::read_to_string(folder.join(PROGRAM));
+    let program = program.map_err(|error| format!("there is no run to look at: {error}"))?;
     let mut export = Command::new(tools.join("llvm-cov"));
     export.args(["export", "-format=text"]);
     export.arg(format!("-instr-profile={}", folder.join(MERGED).display()));
-    for (nth, program) in programs.lines().enumerate() {
-        if nth != 0 {
-            export.arg("-object");
-        }
-        export.arg(program);
-    }
-    export.args(spec.files.iter().map(|file| root.join(file)));
+    export.arg(program);
+    export.args(spec.files.iter().map(|file| root.join(file.path())));
     Counts::read(&output(&mut export)?, root)
 }
 
@@ -104,62 +97,19 @@ fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The program of each run, and then of each test.
-fn build(root: &Path, folder: &Path, spec: &Spec) -> Result<Vec<PathBuf>, String> {
-    let model = cargo(
-        root,
-        folder,
-        false,
-        "build",
-        "framewright-sim",
-        "example model",
-    )?;
-    let mut programs = vec![model; spec.runs.len()];
-    for test in &spec.tests {
-        programs.push(cargo(
-            root,
-            folder,
-            test.is_shuttle,
-            "test",
-            &test.package,
-            &test.target,
-        )?);
-    }
-    Ok(programs)
-}
-
-/// Builds a program with counters.
-fn cargo(
-    root: &Path,
-    folder: &Path,
-    is_shuttle: bool,
-    verb: &str,
-    package: &str,
-    target: &str,
-) -> Result<PathBuf, String> {
+/// Builds the models with counters.
+fn build(root: &Path, folder: &Path) -> Result<PathBuf, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    cargo.args([
-        verb,
-        "--release",
-        "--message-format=json-render-diagnostics",
-    ]);
-    cargo.args((verb == "test").then_some("--no-run"));
-    cargo.args(["-p", package]);
-    match target.split_once(' ') {
-        Some((kind, name)) => cargo.arg(format!("--{kind}")).arg(name),
-        None => cargo.arg("--lib"),
-    };
-    let (flags, part) = match is_shuttle {
-        true => ("-Awarnings --cfg shuttle", "shuttle"),
-        false => ("-Awarnings", "plain"),
-    };
     let built = cargo
-        .env("RUSTFLAGS", flags)
+        .args(["build", "--release", "-p", "framewright-sim"])
+        .args(["--example", "model"])
+        .arg("--message-format=json-render-diagnostics")
+        .env("RUSTFLAGS", "-Awarnings")
         .env("RUSTC_WORKSPACE_WRAPPER", root.join(WRAPPER))
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
-        .env("CARGO_TARGET_DIR", folder.join(part))
+        .env("CARGO_TARGET_DIR", folder)
         // Build scripts are instrumented, too.
         .env("LLVM_PROFILE_FILE", folder.join("build-%p.profraw"))
         .current_dir(root)
@@ -167,7 +117,7 @@ fn cargo(
         .output();
     let built = built.map_err(|error| format!("cargo: {error}"))?;
     if !built.status.success() {
-        return Err(format!("cargo {verb} of {target}: {}", built.status));
+        return Err(format!("cargo build of the models: {}", built.status));
     }
     let lines = String::from_utf8_lossy(&built.stdout).into_owned();
     let messages = lines
@@ -176,42 +126,25 @@ fn cargo(
     let program = messages
         .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
         .next_back();
-    program.ok_or_else(|| format!("cargo made no program of {target}"))
+    program.ok_or_else(|| "cargo made no program of the models".into())
 }
 
 /// Runs all, two at a time, and returns the files with their counts, as `llvm-profdata merge` takes them.
-fn run_all(
-    programs: &[PathBuf],
-    root: &Path,
-    folder: &Path,
-    spec: &Spec,
-    seed: u64,
-) -> Result<Vec<String>, String> {
+fn run_all(program: &Path, folder: &Path, spec: &Spec, seed: u64) -> Result<Vec<String>, String> {
     let mut commands = Vec::new();
-    for (nth, program) in programs.iter().enumerate() {
+    for (nth, run) in spec.runs.iter().enumerate() {
         let profile = folder.join(format!("run-{nth}.profraw"));
         let mut command = Command::new(program);
-        let (weight, package) = match spec.tests.get(nth.wrapping_sub(spec.runs.len())) {
-            Some(test) => {
-                command.args(&test.arguments);
-                (1, &*test.package)
-            }
-            None => {
-                let run = &spec.runs[nth];
-                let ops = (run.ops / SCALE).to_string();
-                command.args(&run.arguments).args(["--ops", &ops]);
-                command.args(["--seed", &seed.to_string()]);
-                (SCALE, "framewright-sim")
-            }
-        };
+        let ops = (run.ops / SCALE).to_string();
         command
+            .args(&run.arguments)
+            .args(["--ops", &ops])
+            .args(["--seed", &seed.to_string()])
             .env("LLVM_PROFILE_FILE", &profile)
-            .env("RUST_TEST_THREADS", "1")
-            .current_dir(root.join("crates").join(package))
             .stdout(Stdio::null());
         commands.push((
             command,
-            format!("--weighted-input={weight},{}", profile.display()),
+            format!("--weighted-input={SCALE},{}", profile.display()),
         ));
     }
     let mut profiles = Vec::new();
@@ -236,20 +169,20 @@ fn run_all(
     Ok(profiles)
 }
 
-/// Says what is reached too rarely; whether all of that is excused.
+/// Says what is reached too rarely, and what is excused without need; whether there is neither.
 fn report(root: &Path, spec: &Spec, counts: &Counts) -> Result<bool, String> {
     let (mut all, mut wrong, mut gaps, mut excused) = (0, 0, 0, 0);
-    let mut used = BTreeSet::new();
+    let mut used: BTreeSet<Name> = BTreeSet::new();
     for file in &spec.files {
-        let path = root.join(file);
-        let text = std::fs::read_to_string(&path).map_err(|error| format!("{file}: {error}"))?;
+        let path = file.path();
+        let text = std::fs::read_to_string(root.join(&path));
+        let text = text.map_err(|error| format!("{path}: {error}"))?;
+        let parts = file.parts(&text)?;
         let excuses = spec.excuses_of(file, &text)?;
-        let everywhere = spec.everywhere(&text);
-        let sites = counts.of(file);
+        let sites = counts.of(&path);
         if sites.is_empty() {
-            return Err(format!("{file}: nothing of it is in the models"));
+            return Err(format!("{path}: nothing of it is in the models"));
         }
-        all += sites.len();
         // What follows one another without a place between that is reached often enough is one gap.
         let mut is_open = false;
         for Site {
@@ -259,46 +192,46 @@ fn report(root: &Path, spec: &Spec, counts: &Counts) -> Result<bool, String> {
             count,
         } in sites
         {
+            let at = counts::offset(&text, line, column);
+            if !parts.iter().any(|part| part.contains(&at)) {
+                continue;
+            }
+            all += 1;
             if count >= TIMES {
                 is_open = false;
                 continue;
             }
-            let at = counts::offset(&text, line, column);
             if what == What::Reached && text[at..].starts_with('}') {
                 // Behind a condition without an else: that was false too rarely, as its branch says.
                 continue;
             }
-            if everywhere.iter().any(|range| range.contains(&at)) {
+            let holds = excuses.iter().filter(|(range, _)| range.contains(&at));
+            let holds: Vec<_> = holds.map(|(_, name)| name).collect();
+            if !holds.is_empty() {
                 excused += 1;
-                continue;
-            }
-            if let Some((_, nth)) = excuses.iter().find(|(range, _)| range.contains(&at)) {
-                excused += 1;
-                used.insert(*nth);
+                used.extend(holds);
                 continue;
             }
             wrong += 1;
             if !is_open {
                 gaps += 1;
                 let source = text.lines().nth(line - 1).unwrap_or("").trim();
-                println!("{file}:{line}:{column}: {what} {count} times: {source}");
+                println!("{path}:{line}:{column}: {what} {count} times: {source}");
             }
             is_open = true;
         }
     }
-    for (nth, excuse) in spec.excuses.iter().enumerate() {
-        if !used.contains(&nth) {
-            println!(
-                "{}: `{}` no longer needs its excuse",
-                excuse.file,
-                excuse.at.trim()
-            );
+    let mut idle = 0;
+    for (name, what) in spec.names() {
+        if !used.contains(&name) {
+            idle += 1;
+            println!("{what} needs no excuse: all of it is reached {TIMES} times");
         }
     }
     println!(
-        "{all} places of {} files; fewer than {TIMES} times in CI: \
-         {excused} that are excused, {wrong} in {gaps} gaps that are not",
+        "{all} places of {} files; fewer than {TIMES} times in CI: {excused} that are excused, \
+         {wrong} in {gaps} gaps that are not; {idle} excuses without need",
         spec.files.len()
     );
-    Ok(wrong == 0)
+    Ok(wrong == 0 && idle == 0)
 }

@@ -2,10 +2,12 @@
 
 use crate::anchor;
 use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
 const PATH: &str = "crates/framewright-checks/coverage.toml";
+const ENGINE: &str = "crates/framewright/src";
 
 /// A run of the models as CI has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,58 +19,86 @@ pub(crate) struct Run {
     pub(crate) ops: u64,
 }
 
-/// A test that CI runs, all of it or those that its arguments name.
+/// A file of the engine's that is looked at, all of it or some of its functions.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Test {
-    pub(crate) package: String,
-    pub(crate) target: String,
-    /// Built for shuttle's schedules.
+pub(crate) struct Looked {
+    file: String,
     #[serde(default)]
-    pub(crate) is_shuttle: bool,
-    #[serde(default)]
-    pub(crate) arguments: Vec<String>,
+    only: Vec<String>,
 }
 
 /// Code that may be reached rarely wherever it stands, as far as its brackets go.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Everywhere {
-    begins: String,
-    reason: String,
+    text: String,
+    because: String,
 }
 
-/// A place that may be reached rarely; one that ends with an opening bracket goes on to the closing one.
+/// Places of a function, or all of it, that may be reached rarely.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Excuse {
-    pub(crate) file: String,
-    /// See [`crate::anchor`].
-    pub(crate) at: String,
-    inside: Option<String>,
-    reason: String,
+struct Excuse {
+    file: String,
+    /// The function, by a part of its text that the file has once.
+    inside: String,
+    /// See [`crate::anchor`]; a place that ends with an opening bracket goes on to the closing one. All of the
+    /// function if there is none.
+    #[serde(default)]
+    at: Vec<String>,
+    because: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    files: Vec<String>,
+    /// The reasons, by the names under which excuses give them.
+    reasons: BTreeMap<String, String>,
+    looked: Vec<Looked>,
     run: Vec<Run>,
-    #[serde(default)]
-    test: Vec<Test>,
     #[serde(default)]
     everywhere: Vec<Everywhere>,
     #[serde(default)]
     excuse: Vec<Excuse>,
 }
 
+/// Which excuse: of those that hold everywhere, or of the others and there which place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Name {
+    Everywhere(usize),
+    At(usize, usize),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
-    pub(crate) files: Vec<String>,
+    pub(crate) files: Vec<Looked>,
     pub(crate) runs: Vec<Run>,
-    pub(crate) tests: Vec<Test>,
-    everywhere: Vec<String>,
-    pub(crate) excuses: Vec<Excuse>,
+    everywhere: Vec<Everywhere>,
+    excuses: Vec<Excuse>,
+}
+
+impl Looked {
+    /// From the root.
+    pub(crate) fn path(&self) -> String {
+        format!("{ENGINE}/{}", self.file)
+    }
+
+    /// What of its text is looked at.
+    ///
+    /// # Errors
+    /// The function that is not there.
+    pub(crate) fn parts(&self, text: &str) -> Result<Vec<Range<usize>>, String> {
+        if self.only.is_empty() {
+            return Ok(std::iter::once(0..text.len()).collect());
+        }
+        let part = |inside: &String| function(text, inside).map_err(|error| self.failed(&error));
+        self.only.iter().map(part).collect()
+    }
+
+    fn failed(&self, error: &str) -> String {
+        format!("{PATH}: {}: {error}", self.file)
+    }
 }
 
 impl Spec {
@@ -80,57 +110,83 @@ impl Spec {
         let text = std::fs::read_to_string(root.join(PATH));
         let text = text.map_err(|error| format!("{PATH}: {error}"))?;
         let file: File = toml::from_str(&text).map_err(|error| format!("{PATH}: {error}"))?;
-        for excuse in &file.excuse {
-            if !file.files.contains(&excuse.file) || excuse.reason.is_empty() {
-                let at = excuse.at.trim();
-                return Err(format!(
-                    "{PATH}: `{at}`: no reason, or not a file that is looked at"
-                ));
-            }
+        let given = file.excuse.iter().map(|excuse| &excuse.because);
+        let given = given.chain(file.everywhere.iter().map(|excuse| &excuse.because));
+        let given: BTreeSet<_> = given.collect();
+        let known: BTreeSet<_> = file.reasons.keys().collect();
+        if let Some(name) = given.symmetric_difference(&known).next() {
+            return Err(format!("{PATH}: `{name}` is no reason, or nobody's"));
         }
-        if let Some(Everywhere { begins, .. }) =
-            file.everywhere.iter().find(|e| e.reason.is_empty())
-        {
-            return Err(format!("{PATH}: `{begins}`: no reason"));
+        let is_looked_at = |excuse: &&Excuse| !file.looked.iter().any(|f| f.file == excuse.file);
+        if let Some(Excuse { file, inside, .. }) = file.excuse.iter().find(is_looked_at) {
+            return Err(format!(
+                "{PATH}: `{inside}`: {file} is no file that is looked at"
+            ));
         }
         Ok(Self {
-            files: file.files,
+            files: file.looked,
             runs: file.run,
-            tests: file.test,
-            everywhere: file.everywhere.into_iter().map(|e| e.begins).collect(),
+            everywhere: file.everywhere,
             excuses: file.excuse,
         })
     }
 
-    /// The places of a file that are excused because of what they are.
-    pub(crate) fn everywhere(&self, text: &str) -> Vec<Range<usize>> {
-        let begins = self.everywhere.iter();
-        let places = begins.flat_map(|begins| text.match_indices(begins));
-        places
-            .map(|(at, begins)| with_body(text, at..at + begins.len()))
-            .collect()
-    }
-
-    /// The places of a file that are excused, with the numbers of their excuses.
+    /// The places of a file that are excused, with the names of their excuses.
     ///
     /// # Errors
     /// The excuse whose place is not there.
     pub(crate) fn excuses_of(
         &self,
-        file: &str,
+        file: &Looked,
         text: &str,
-    ) -> Result<Vec<(Range<usize>, usize)>, String> {
-        let excuses = self.excuses.iter().enumerate();
-        let excuses = excuses.filter(|(_, excuse)| excuse.file == file);
-        excuses
-            .map(|(nth, excuse)| {
-                let range = anchor::find(text, &excuse.at, excuse.inside.as_deref());
-                range
-                    .map(|range| (with_body(text, range), nth))
-                    .map_err(|error| format!("{PATH}: {file}: {error}"))
-            })
-            .collect()
+    ) -> Result<Vec<(Range<usize>, Name)>, String> {
+        let mut ranges = Vec::new();
+        for (nth, everywhere) in self.everywhere.iter().enumerate() {
+            let places = text.match_indices(&everywhere.text);
+            let places = places.map(|(at, found)| with_body(text, at..at + found.len()));
+            ranges.extend(places.map(|range| (range, Name::Everywhere(nth))));
+        }
+        for (nth, excuse) in self.excuses.iter().enumerate() {
+            if excuse.file != file.file {
+                continue;
+            }
+            let failed = |error: String| file.failed(&error);
+            if excuse.at.is_empty() {
+                let all = function(text, &excuse.inside).map_err(failed)?;
+                ranges.push((all, Name::At(nth, 0)));
+            }
+            for (place, at) in excuse.at.iter().enumerate() {
+                let range = anchor::find(text, at, Some(&excuse.inside)).map_err(failed)?;
+                ranges.push((with_body(text, range), Name::At(nth, place)));
+            }
+        }
+        Ok(ranges)
     }
+
+    /// All excuses, with what they excuse in words.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (Name, String)> + '_ {
+        let everywhere = self.everywhere.iter().enumerate();
+        let everywhere =
+            everywhere.map(|(nth, e)| (Name::Everywhere(nth), format!("everywhere: `{}`", e.text)));
+        let excuses = self.excuses.iter().enumerate();
+        everywhere.chain(excuses.flat_map(|(nth, excuse)| {
+            let (file, inside) = (&excuse.file, &excuse.inside);
+            let all = excuse.at.is_empty().then(|| format!("{file}: `{inside}`"));
+            let places = excuse.at.iter();
+            let places = places.map(move |at| format!("{file}: `{inside}`: `{}`", at.trim()));
+            let names = all.into_iter().chain(places).enumerate();
+            names.map(move |(place, what)| (Name::At(nth, place), what))
+        }))
+    }
+}
+
+/// A function, from a part of its text on.
+fn function(text: &str, inside: &str) -> Result<Range<usize>, String> {
+    let range = anchor::find(text, inside, None)?;
+    // As there, not a brace of a pattern's.
+    let from = range.end - 1;
+    let open = text[from..].find('{').ok_or("has no body")?;
+    Ok(range.start..with_body(text, from..from + open + 1).end)
 }
 
 /// A range, and what is in the brackets that it ends with.
@@ -157,10 +213,27 @@ mod tests {
     fn every_excused_place_still_fits_its_source() {
         let root = crate::root();
         let spec = Spec::read(&root).unwrap();
+        let mut named = BTreeSet::new();
         for file in &spec.files {
-            let text = std::fs::read_to_string(root.join(file)).unwrap();
-            spec.excuses_of(file, &text).unwrap();
+            let text = std::fs::read_to_string(root.join(file.path())).unwrap();
+            let parts = file.parts(&text).unwrap();
+            for (range, name) in spec.excuses_of(file, &text).unwrap() {
+                let is_inside = parts.iter().any(|part| part.contains(&range.start));
+                named.extend(is_inside.then_some(name));
+            }
         }
+        for (name, what) in spec.names() {
+            assert!(named.contains(&name), "{what}: nowhere where it is looked");
+        }
+    }
+
+    #[test]
+    fn a_function_ends_with_its_body() {
+        let text = "fn a(b: u8) {\n    if b { c() }\n}\nfn d() {}\n";
+        let found = |inside| function(text, inside).map(|range| &text[range]);
+        assert_eq!(found("fn a("), Ok(&text[..text.find("\nfn d").unwrap()]));
+        assert_eq!(found("fn d("), Ok("fn d() {}"));
+        assert!(found("fn e(").is_err());
     }
 
     #[test]

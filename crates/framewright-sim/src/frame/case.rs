@@ -29,6 +29,8 @@ pub struct Mixture {
     pub pieces: u64,
     /// Operations on the zone as a whole: memory that comes and goes, isolation, labels, drains.
     pub zone: u64,
+    /// How many orders are asked for, from 0 on.
+    pub orders: u8,
 }
 
 impl Subject for Case {
@@ -44,12 +46,20 @@ impl Subject for Case {
             misuse: 60,
             pieces: 120,
             zone: 40,
+            orders: u8::MAX,
         };
         // Operations on a large zone as a whole cost as much as thousands of others.
         let mostly_plain = Mixture {
             misuse: 30,
             pieces: 60,
             zone: 1,
+            orders: u8::MAX,
+        };
+        let frame_by_frame = Mixture {
+            misuse: 5,
+            pieces: 5,
+            zone: 0,
+            orders: 1,
         };
         let order = |order| Order::new(order).expect("a small order");
         let case =
@@ -135,7 +145,22 @@ impl Subject for Case {
                 mostly_plain,
             ),
             case("many", 64, 2048, (6, 8), 8, Concentrated, 100, everything),
+            // Its stocks have several words, and are used up.
+            case(
+                "stocked",
+                0,
+                32_768,
+                (9, 10),
+                1,
+                Concentrated,
+                100,
+                frame_by_frame,
+            ),
         ];
+        // In one of them no word fits into the cache in front.
+        for case in cases.iter_mut().filter(|case| case.name == "words") {
+            case.config.cache_blocks_max = 24;
+        }
         // Half of those with several CPUs refuse no order that could be made of cached frames.
         for case in &mut cases {
             if matches!(case.name, "eight" | "holes" | "usual") {
@@ -163,6 +188,7 @@ impl Subject for Case {
             misuse,
             pieces,
             zone,
+            ..
         } = self.mixture;
         match random.below(1000) {
             n if n < misuse => self.misuse(random),
@@ -318,7 +344,7 @@ impl Case {
             4..16 => 4.min(max + 1),
             _ => 1,
         };
-        random.below(u64::from(bound)) as u8
+        random.below(u64::from(bound.min(self.mixture.orders))) as u8
     }
 
     /// An offset, now and then outside.

@@ -3,9 +3,9 @@ use crate::drive::{Cadence, Subject, draw};
 use crate::{Finding, Machine, Random, Summary};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
-use framewright::policy::Effort;
+use framewright::policy::{Config, Effort};
 use framewright::vrange::SpaceLayout;
-use framewright::{Addr, Context, Frame, Page};
+use framewright::{Addr, Context, Frame, Order, Page};
 
 /// What a run is made of: a machine, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,8 @@ pub struct Case {
     pub direct: Addr,
     /// The most slabs.
     pub slabs_max: u64,
+    /// How much of what is free the zone's CPUs cache.
+    pub cache_permille: u16,
     /// The mixture of operations.
     pub mixture: Mixture,
     /// Besides those at its ends, one in this many of an object's bytes is written and read.
@@ -44,6 +46,8 @@ pub struct Mixture {
     pub nowait: u64,
     /// Requests of up to 2 KiB.
     pub small: u64,
+    /// The logarithm of the least power of two of which those are, or up to which.
+    pub small_log: u64,
     /// The longest of the other usual requests, in bytes.
     pub usual_bytes: u64,
 }
@@ -57,12 +61,13 @@ impl Subject for Case {
     /// The cases that every check runs: from memory of 16 frames to some thousand.
     fn all() -> Vec<Self> {
         let mixture = Mixture {
-            misuse: 80,
+            misuse: 110,
             realloc: 120,
             touch: 40,
             whole: 40,
             nowait: 120,
             small: 600,
+            small_log: 0,
             usual_bytes: 40_000,
         };
         let case = |name, first, frames: u64, cpus, (start, pages, span_pages)| Self {
@@ -73,6 +78,7 @@ impl Subject for Case {
                 .with_cpus(cpus),
             direct: Addr(0x4000_0000),
             slabs_max: frames.div_ceil(4).max(u64::from(cpus)),
+            cache_permille: Config::default().cache_permille,
             mixture,
             stride: 1,
             cadence: Cadence::EACH,
@@ -80,13 +86,18 @@ impl Subject for Case {
         let mut cases = vec![
             case("sixteen", 0, 16, 2, (0x80_0000, 64, 8)),
             case("small", 0, 64, 3, (0x80_0000, 128, 16)),
-            case("window", 0, 256, 2, (0x80_0000, 24, 4)),
+            case("window", 0, 200, 2, (0x80_0000, 24, 4)),
             case("cache", 512, 192, 2, (0x80_0000, 512, 32)),
             case("few-slabs", 0, 128, 2, (0x80_0000, 256, 32)),
             case("skewed", 0, 200, 1, (0x80_0000, 512, 64)),
             case("mapped", 0, 256, 4, (0x80_0000, 1024, 64)),
             case("usual", 1024, 1024, 4, (0x80_0000, 4096, 256)),
             case("large", 0, 4096, 2, (0x80_0000, 16_384, 512)),
+            // Longer than every block, and than the window.
+            case("short-blocks", 0, 256, 2, (0x80_0000, 24, 4)),
+            // Many slabs of each class; and few for all, while CPUs cache frames.
+            case("slabs", 0, 1024, 2, (0x80_0000, 128, 16)),
+            case("crowded", 0, 2048, 6, (0x80_0000, 4096, 256)),
         ];
         for case in &mut cases {
             match case.name {
@@ -97,6 +108,26 @@ impl Subject for Case {
                 "mapped" => {
                     case.mixture.small = 200;
                     case.mixture.usual_bytes = 120_000;
+                }
+                "short-blocks" => {
+                    let order = |order| Order::new(order).expect("a small order");
+                    case.zone = case.zone.with_orders(order(2), order(3));
+                }
+                "slabs" => {
+                    case.mixture = Mixture {
+                        touch: 10,
+                        whole: 2,
+                        small: 950,
+                        small_log: 10,
+                        usual_bytes: 3000,
+                        ..mixture
+                    };
+                }
+                "crowded" => {
+                    case.slabs_max = 6;
+                    case.cache_permille = 100;
+                    case.mixture.whole = 120;
+                    case.stride = 61;
                 }
                 "usual" | "large" => {
                     case.mixture.misuse = 20;
@@ -227,7 +258,13 @@ impl Case {
         let kfree = random.chance(50);
         match random.below(10) {
             0 | 1 => Op::FreeTwice { cpu, pick, kfree },
-            2 | 3 => Op::FreeWrong {
+            2 | 4 => Op::FreeBehind {
+                cpu,
+                pick,
+                back: 1 + random.below(4) as u8,
+                kfree,
+            },
+            3 => Op::FreeWrong {
                 cpu,
                 pick,
                 offset: match random.below(3) {
@@ -237,7 +274,7 @@ impl Case {
                 },
                 kfree,
             },
-            4 | 5 => Op::FreeAny {
+            5 => Op::FreeAny {
                 cpu,
                 at: self.place(random),
                 kfree,
@@ -294,7 +331,7 @@ impl Case {
     /// Small by the mixture, of any length; or about as long as usual; seldom up to all of memory.
     fn bytes(&self, random: &mut Random) -> u64 {
         if random.below(1000) < self.mixture.small {
-            let most = 1 << random.below(12);
+            let most = 1 << (self.mixture.small_log + random.below(12 - self.mixture.small_log));
             // Often exactly a class or a power of two.
             return if random.chance(30) {
                 most
@@ -303,7 +340,7 @@ impl Case {
             };
         }
         let most = match random.below(64) {
-            0 => self.zone.frames * Page::BYTES / 2,
+            0 => self.zone.frames * Page::BYTES,
             1..8 => self.mixture.usual_bytes * 4,
             _ => self.mixture.usual_bytes,
         };
@@ -318,7 +355,7 @@ impl Case {
     /// Mostly no alignment, sometimes up to a page, seldom more.
     fn align_bytes(&self, random: &mut Random) -> u64 {
         match random.below(32) {
-            0 => 1 << random.below(18),
+            0 => 1 << random.below(21),
             1..6 => 1 << random.below(13),
             _ => 1,
         }

@@ -129,6 +129,19 @@ impl ObjectModel {
     /// The order of the block that holds the request, if there can be one.
     #[must_use]
     pub fn order(&self, bytes: u64, align_bytes: u64) -> Option<Order> {
+        let order = self.order_of(bytes, align_bytes);
+        order.filter(|&order| self.could_have(order))
+    }
+
+    /// Whether a block of the order has a place in memory.
+    fn could_have(&self, order: Order) -> bool {
+        let frame = |addr: u64| (addr - self.direct) / Page::BYTES;
+        let first = frame(self.memory.0).next_multiple_of(order.frames());
+        first + order.frames() <= frame(self.memory.1)
+    }
+
+    /// The order of the block that holds the request, if zones serve it.
+    fn order_of(&self, bytes: u64, align_bytes: u64) -> Option<Order> {
         let mut order = 0;
         while order <= self.max_order.get() && Page::BYTES << order < bytes.max(align_bytes) {
             order += 1;
@@ -164,9 +177,14 @@ impl ObjectModel {
         let pages = bytes.div_ceil(Page::BYTES);
         let can_map = made != Made::Kmalloc && pages < window;
         let can_be_block = made != Made::Vmalloc && self.order(bytes, align_bytes).is_some();
+        // What zones serve is looked at before what these frames can be.
+        let is_by_alignment = match self.order_of(bytes, align_bytes) {
+            Some(_) => self.order(bytes, 1).is_some(),
+            None => self.order_of(bytes, 1).is_some(),
+        };
         if pages <= memory && (can_map || can_be_block) {
             Ok(())
-        } else if pages <= memory && made == Made::Kmalloc && self.order(bytes, 1).is_some() {
+        } else if pages <= memory && made == Made::Kmalloc && is_by_alignment {
             Err(KvError::AlignContiguous { bytes: align_bytes })
         } else {
             Err(KvError::TooLong { bytes })

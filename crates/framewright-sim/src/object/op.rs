@@ -37,6 +37,14 @@ pub enum Op {
     },
     /// `kvfree`, or `kfree` if that is right as well; reads its bytes before.
     Free { cpu: u16, pick: u32, kfree: bool },
+    /// What lies so many times 16 bytes before the end of the frame, or page, in which something live
+    /// starts: in a slab often behind its last slot.
+    FreeBehind {
+        cpu: u16,
+        pick: u32,
+        back: u8,
+        kfree: bool,
+    },
     /// The same, twice.
     FreeTwice { cpu: u16, pick: u32, kfree: bool },
     /// `kvfree` or `kfree` of a live object, so many bytes off.

@@ -80,4 +80,12 @@ impl Blocks for Watched<'_, '_> {
     fn max_order(&self) -> Order {
         self.seat.max_order()
     }
+
+    fn could_have(&self, order: Order) -> bool {
+        self.seat.could_have(order)
+    }
+
+    fn frames_max(&self) -> u64 {
+        self.seat.frames_max()
+    }
 }

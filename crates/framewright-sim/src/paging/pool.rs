@@ -17,6 +17,10 @@ impl FrameSource for PoolFrames<'_> {
         self.0.pool_frames.into()
     }
 
+    fn frames_free(&self) -> u64 {
+        self.0.free_frames()
+    }
+
     fn alloc_run(&mut self, frames: u64, context: Context) -> Result<Run, AllocError> {
         let paging = self.0;
         let state = &mut *paging.state.borrow_mut();

@@ -1,6 +1,6 @@
 use super::{Op, run};
 use crate::drive::{Cadence, Subject, draw};
-use crate::{Finding, Machine, Paging, Random, Summary};
+use crate::{Call, Finding, Machine, Paging, Random, Summary};
 use framewright::policy::{Insert, RangeConfig};
 use framewright::vrange::{AreaKind, SpaceLayout};
 use framewright::{Context, Page};
@@ -38,10 +38,17 @@ pub struct Mixture {
     pub whole: u64,
     /// Requests that may not wait.
     pub nowait: u64,
+    /// Calls of the platform's that are to fail. What may be refused, and be lazy, is less sure then.
+    pub faults: u64,
     /// How often an area is plain, of `vmalloc`, of `map_ram`.
     pub kinds: [u64; 3],
     /// The longest of the usual requests, in pages.
     pub usual_pages: u64,
+    /// The longest of all but the odd ones.
+    pub longest_pages: u64,
+    /// Whether requests ask for more than a page's alignment. One that finds no such place drains
+    /// everything.
+    pub aligns: bool,
     /// How many operations each phase has, in which the run fills, stays or empties.
     pub phase_ops: u64,
 }
@@ -60,8 +67,11 @@ impl Subject for Case {
             touch: 100,
             whole: 30,
             nowait: 100,
+            faults: 0,
             kinds: [2, 2, 2],
             usual_pages: 8,
+            longest_pages: u64::MAX,
+            aligns: true,
             phase_ops: 0,
         };
         let plain = Mixture {
@@ -69,21 +79,46 @@ impl Subject for Case {
             touch: 20,
             whole: 1,
             nowait: 20,
+            faults: 0,
             kinds: [4, 2, 3],
             usual_pages: 20,
+            longest_pages: u64::MAX,
+            aligns: true,
             phase_ops: 0,
         };
         // Areas of several pages, most of them with frames, and phases in which half of a window is
         // freed. So a pass of the purge has more to do than it does at once, wherever it ends in a
         // span, and lists and depot overflow.
+        // Hardly anything drains: after a drain all areas are the arena's, and a pass finds little.
         let freeing = Mixture {
-            misuse: 20,
+            misuse: 1,
             touch: 5,
             whole: 1,
             nowait: 5,
+            faults: 0,
             kinds: [1, 6, 1],
             usual_pages: 40,
+            longest_pages: u64::MAX,
+            aligns: true,
             phase_ops: 6000,
+        };
+        // Short areas apart from one another, of which a window holds them all: so many in six spans that a
+        // pass ends before it has seen all of them; and so many of one length that lists and depot are full.
+        let short = Mixture {
+            aligns: false,
+            misuse: 0,
+            whole: 0,
+            usual_pages: 8,
+            longest_pages: 24,
+            phase_ops: 1600,
+            ..freeing
+        };
+        let failing = Mixture {
+            misuse: 200,
+            faults: 180,
+            whole: 60,
+            nowait: 350,
+            ..everything
         };
         let case = |name, (start, pages, span_pages), cpus, lazy_pages_max, kept_pages_max| Self {
             name,
@@ -124,6 +159,18 @@ impl Subject for Case {
             case("whole", (1 << 20, 32_768, 1024), 1, 4000, 0),
             case("whole-sent", (1 << 20, 32_768, 1024), 2, 4000, 0),
             case("whole-kept", (1 << 20, 32_768, 1024), 3, 2000, 512),
+            case("separate", (1 << 20, 8192, 1024), 1, 2000, 0),
+            case("separate-wide", (1 << 20, 10_240, 1024), 1, 2500, 0),
+            case("separate-words", (1 << 20, 8192, 1024), 1, 2000, 0),
+            case("same-length", (1 << 20, 16_384, 64), 2, 1000, 600),
+            case("scarce", (128, 500, 128), 2, 100, 100),
+            case("failing", (64, 120, 16), 2, 60, 20),
+            case("failing-few", (64, 16, 8), 2, 8, 4),
+            case("failing-arena", (64, 200, 16), 2, 80, 0),
+            // All of it is one run: what cannot be unmapped is in more spans than one pass takes.
+            case("failing-spans", (64, 64, 4), 2, 60, 0),
+            case("failing-strict", (64, 320, 32), 2, 12, 12),
+            case("failing-one", (64, 8, 8), 1, 4, 2),
         ];
         for case in &mut cases {
             match case.name {
@@ -147,6 +194,34 @@ impl Subject for Case {
                 }
                 "access" => case.is_eager = false,
                 "whole" | "whole-sent" | "whole-kept" => case.mixture = freeing,
+                "separate" | "separate-wide" => case.mixture = short,
+                // Now and then a word ends within an area.
+                "separate-words" => {
+                    case.mixture = Mixture {
+                        usual_pages: 16,
+                        longest_pages: 20,
+                        phase_ops: 1000,
+                        ..short
+                    };
+                }
+                "same-length" => {
+                    case.mixture = Mixture {
+                        usual_pages: 3,
+                        longest_pages: 12,
+                        phase_ops: 2500,
+                        ..short
+                    };
+                }
+                // Fewer frames than pages, and more than are kept of one area: the longest find too few.
+                "scarce" => case.pool_frames = 150,
+                "failing" | "failing-few" | "failing-arena" | "failing-spans"
+                | "failing-strict" | "failing-one" => {
+                    case.config.spans = case.name != "failing-arena";
+                    case.mixture = Mixture {
+                        phase_ops: case.mixture.phase_ops,
+                        ..failing
+                    };
+                }
                 _ => {}
             }
         }
@@ -171,12 +246,14 @@ impl Subject for Case {
             misuse,
             touch,
             whole,
+            faults,
             ..
         } = self.mixture;
         match random.below(1000) {
             n if n < misuse => self.misuse(random),
             n if n < misuse + touch => self.touch(random),
             n if n < misuse + touch + whole => self.whole(random),
+            n if n < misuse + touch + whole + faults => Self::fault(random),
             _ => self.plain(random, nth),
         }
     }
@@ -291,6 +368,19 @@ impl Case {
         }
     }
 
+    /// Mostly what is unmapped: what remains then is lazy still.
+    fn fault(random: &mut Random) -> Op {
+        let call = match random.below(8) {
+            0 => Call::Frames,
+            1 | 2 => Call::Map,
+            _ => Call::Unmap,
+        };
+        Op::Fault {
+            call,
+            after: random.below(4) as u8,
+        }
+    }
+
     fn cpu(&self, random: &mut Random) -> u16 {
         draw::cpu(random, self.layout.cpus)
     }
@@ -306,11 +396,14 @@ impl Case {
             4..24 => self.mixture.usual_pages,
             _ => 3,
         };
-        1 + random.below(bound.min(self.layout.pages))
+        1 + random.below(bound.min(self.layout.pages).min(self.mixture.longest_pages))
     }
 
     /// Mostly no alignment, sometimes up to a span's, seldom more.
     fn align_bytes(&self, random: &mut Random) -> u64 {
+        if !self.mixture.aligns {
+            return Page::BYTES;
+        }
         let span_shift = u64::from(self.layout.span_pages.trailing_zeros());
         match random.below(32) {
             0 => Page::BYTES << random.below(span_shift + 4),

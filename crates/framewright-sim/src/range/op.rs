@@ -1,3 +1,4 @@
+use crate::Call;
 use framewright::Context;
 use framewright::vrange::AreaKind;
 
@@ -53,4 +54,6 @@ pub enum Op {
     Drain { cpu: u16 },
     /// Gives a CPU's seat back and takes it again.
     Reseat { cpu: u16 },
+    /// A call of the platform's fails, after so many others of its kind.
+    Fault { call: Call, after: u8 },
 }

@@ -50,14 +50,18 @@ pub enum Op {
     /// `Guest::clean` of so many pages, of which each `fail_each`-th cannot be written; with 0 all
     /// can.
     Clean { cpu: u16, pages: u8, fail_each: u8 },
-    /// `Reserve::alloc_contig`, or where `put_back` `alloc_contig_with`.
+    /// `Reserve::alloc_contig`, or where `put_back` `alloc_contig_with`. Its supply of ordinary frames
+    /// invalidates a dirty page each time that it is asked, for the first so many.
     Alloc {
         frames: u16,
         align_log: u8,
         put_back: bool,
+        meddles: u8,
     },
     /// `Reserve::release`.
     Release { pick: u32 },
+    /// The same with any run, wherever it lies: an owner's, a part of one, or a free one.
+    ReleaseAny { at: u16, frames: u16 },
     /// `Reserve::reserve`.
     Reserve { frames: u16, align_log: u8 },
     /// `Reserve::take`.
@@ -78,6 +82,9 @@ pub enum Op {
     AgePools { times: u64 },
 }
 
+/// Instead of the logarithm of an alignment: an alignment that is none.
+pub(super) const NO_POWER: u8 = u8::MAX;
+
 /// What a run is made of: a reserve, and the mixture of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
@@ -91,6 +98,19 @@ pub struct Case {
     pub ordinary: u32,
     /// Pages in an object, of which each pool has four.
     pub pages: u8,
+    /// How often puts are of dirty pages, in a hundred.
+    pub dirty: u64,
+    /// How often an owner's request is a release, in a hundred.
+    pub release: u64,
+    /// The fewest frames of an owner's usual request.
+    pub least_frames: u64,
+    /// How often the supply meddles while an owner puts pages back, in a hundred.
+    pub meddling: u64,
+    /// Neither objects nor pools are invalidated as a whole, and hardly any page is written, so that the
+    /// reserve fills.
+    pub lasts: bool,
+    /// So many operations each many small reservations are made, and then given up; 0: none.
+    pub reserving_ops: u64,
     /// The fault that must be found.
     pub lie: Lie,
     /// How often engine and model are compared.
@@ -133,6 +153,12 @@ impl Subject for Case {
             values,
             ordinary,
             pages,
+            dirty: 25,
+            release: 45,
+            least_frames: 1,
+            meddling: 25,
+            lasts: false,
+            reserving_ops: 0,
             lie: Lie::Nothing,
             cadence: Cadence::EACH,
         };
@@ -141,6 +167,31 @@ impl Subject for Case {
             case("sixteen", 16, 4, 8, 4),
             case("no-ordinary", 24, 0, 0, 6),
             case("blocks", 1100, 300, 600, 80),
+            // Nearly all frames have pages, and many keys share a bucket of the index: few are dirty, or nearly all.
+            Self {
+                release: 97,
+                lasts: true,
+                ..case("collisions", 1024, 0, 0, 250)
+            },
+            Self {
+                dirty: 100,
+                release: 97,
+                lasts: true,
+                ..case("dirty-collisions", 1024, 0, 0, 250)
+            },
+            // Nearly every ordinary frame that there may be has a page.
+            Self {
+                dirty: 80,
+                least_frames: 3,
+                meddling: 100,
+                lasts: true,
+                ..case("put-back", 6, 1, 1, 2)
+            },
+            // More reservations are asked for than there can be.
+            Self {
+                reserving_ops: 2000,
+                ..case("reservations", 200, 10, 20, 20)
+            },
         ]
     }
 
@@ -157,9 +208,13 @@ impl Subject for Case {
         self
     }
 
-    fn op(&self, random: &mut Random, _nth: u64) -> Op {
+    fn op(&self, random: &mut Random, nth: u64) -> Op {
         let cpu = draw::cpu(random, 2);
-        let pool = random.below(POOLS.len() as u64) as u8;
+        // Where all puts are of dirty pages, to pools that may have any number of them.
+        let pool = match self.dirty {
+            100 => 3 + random.below(2) as u8,
+            _ => random.below(POOLS.len() as u64) as u8,
+        };
         let object = random.below(4) as u8;
         let index = random.below(u64::from(self.pages)) as u8;
         let pick = random.bits() as u32;
@@ -168,14 +223,34 @@ impl Subject for Case {
             1..4 => random.below(self.frames.div_ceil(4)),
             _ => random.below(self.frames.div_ceil(16)),
         };
-        let (frames, align_log) = (frames as u16, random.below(4) as u8);
-        match random.below(1000) {
-            n if n < 420 => Op::Put {
+        let frames = frames.max(self.least_frames);
+        let (mut frames, mut align_log) = (frames as u16, random.below(4) as u8);
+        // What can never be is asked for, too.
+        match random.below(48) {
+            0 => frames = 0,
+            1 => frames = self.frames as u16 + random.below(3) as u16,
+            2 => align_log = NO_POWER,
+            _ => {}
+        }
+        let phase = nth.checked_div(self.reserving_ops);
+        if let Some(phase) = phase.filter(|_| random.chance(30)) {
+            return match phase % 2 {
+                0 => Op::Reserve {
+                    frames: 1 + random.below(2) as u16,
+                    align_log: 0,
+                },
+                _ => Op::Unreserve { pick },
+            };
+        }
+        let what = random.below(1000);
+        let is_dropped = matches!(what, 757..760 | 820..864);
+        match what {
+            n if n < 420 || self.lasts && is_dropped => Op::Put {
                 cpu,
                 pool,
                 object,
                 index,
-                dirty: random.chance(25),
+                dirty: random.chance(self.dirty),
                 value: random.chance(12),
             },
             n if n < 745 => Op::Get {
@@ -205,12 +280,21 @@ impl Subject for Case {
                 pages: random.below(12) as u8,
                 fail_each: random.below(4) as u8,
             },
-            n if n < 920 => Op::Alloc {
+            n if n < 870 => Op::ReleaseAny {
+                at: random.below(self.frames + 3) as u16,
+                frames: random.below(5) as u16,
+            },
+            n if n < 965 && random.chance(self.release) => Op::Release { pick },
+            n if n < 965 => Op::Alloc {
                 frames,
                 align_log,
                 put_back: random.chance(60),
+                meddles: if random.chance(self.meddling) {
+                    1 + random.below(3) as u8
+                } else {
+                    0
+                },
             },
-            n if n < 965 => Op::Release { pick },
             n if n < 970 => Op::Reserve { frames, align_log },
             n if n < 980 => Op::Take { pick },
             n if n < 984 => Op::Unreserve { pick },
@@ -222,7 +306,9 @@ impl Subject for Case {
     }
 
     fn platform(&self) -> Ground {
-        Ground::new(2, self.frames, self.ordinary.into())
+        // More than may have pages: it is not always the supply that has none.
+        let ordinary = self.ordinary + self.ordinary.div_ceil(2);
+        Ground::new(2, self.frames, ordinary.into())
     }
 
     fn machine(platform: &Ground) -> &Machine {

@@ -1,9 +1,12 @@
+use super::case::NO_POWER;
 use super::{Case, Ground, Lie, Op, POOLS};
 use crate::difference::differ;
 use crate::drive::{Pair as InStep, in_step};
 use crate::{Difference, Finding, Machine, Summary};
+use framewright::frame::AllocError;
 use framewright::reserve::{
-    Guest, Key, Refused, Reservation, ReservationError, Reserve, ReserveLayout, TakeError,
+    Guest, Key, Refused, ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
+    Supply, TakeError,
 };
 use framewright::{CpuId, Frame, Run};
 use std::collections::BTreeMap;
@@ -45,6 +48,31 @@ struct Pair<'r, 'm, 'g> {
     stamps: u64,
     lied: bool,
     summary: Summary,
+}
+
+/// A supply of ordinary frames, with a guest: each time that the owner asks for a frame, the guest
+/// invalidates a page, between two steps of the owner's.
+struct Meddler<'a, 'r, 'm, 'g> {
+    ground: &'g Ground,
+    guest: &'a mut Guest<'r, 'm, &'g Ground>,
+    keys: std::vec::IntoIter<(Place, Key)>,
+    gone: Vec<Place>,
+}
+
+impl Supply for Meddler<'_, '_, '_, '_> {
+    fn frame(&mut self) -> Result<Frame, AllocError> {
+        if let Some((at, key)) = self.keys.next() {
+            self.guest.invalidate_page(key);
+            self.gone.push(at);
+        }
+        let mut ground = self.ground;
+        ground.frame()
+    }
+
+    fn free(&mut self, frame: Frame) {
+        let mut ground = self.ground;
+        ground.free(frame);
+    }
 }
 
 /// Runs a sequence on a reserve and its model.
@@ -92,6 +120,10 @@ pub fn run(
         summary: Summary::default(),
     };
     in_step(&mut pair, case.cadence, ops)
+}
+
+const fn align(log: u8) -> u64 {
+    if log == NO_POWER { 3 } else { 1 << log }
 }
 
 const fn overlaps(a: Run, b: Run) -> bool {
@@ -248,6 +280,7 @@ impl Pair<'_, '_, '_> {
                 if !self.guests[guest].invalidate_pool(key.pool) {
                     return differ!("pool {} was not there", at.0);
                 }
+                self.closed(guest, key)?;
                 match self.reserve.open_pool(&POOLS[at.0]) {
                     Some(pool) => {
                         self.pools[at.0] = pool;
@@ -260,6 +293,17 @@ impl Pair<'_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A pool that is closed has no pages, takes none, and is not closed again.
+    fn closed(&mut self, guest: usize, key: Key) -> Checked {
+        let guest = &mut self.guests[guest];
+        let put = guest.put(key, &Ground::page(1));
+        let got = guest.get(key, &mut [7; 512]);
+        match (put, got, guest.invalidate_pool(key.pool)) {
+            (Err(Refused::NoPool), false, false) => Ok(()),
+            found => differ!("a closed pool: {found:?}"),
+        }
     }
 
     fn clean(&mut self, cpu: u16, pages: u64, fail_each: u64) -> Checked {
@@ -299,14 +343,42 @@ impl Pair<'_, '_, '_> {
         Ok(())
     }
 
-    fn alloc(&mut self, frames: u64, align: u64, put_back: bool) -> Checked {
-        let taken = if put_back {
-            let mut supply = self.ground;
-            self.reserve.alloc_contig_with(frames, align, &mut supply)
-        } else {
-            self.reserve.alloc_contig(frames, align)
+    /// A request that puts pages back, while the first `meddles` times that a frame is asked for a page of those that
+    /// may be moved goes.
+    fn alloc_with(&mut self, frames: u64, align: u64, meddles: u8) -> Result<Run, TakeError> {
+        let is = |(at, page): &(&Place, &Page)| page.is_dirty && POOLS[at.0].put_back;
+        let places = self.pages.iter().filter(is).map(|(at, _)| *at);
+        // Other ones each time: those that were put lately lie anywhere in this order.
+        let skipped = self.stamps as usize % 3;
+        let places = places.skip(skipped).take(meddles.into());
+        let keys: Vec<_> = places.map(|at| (at, self.key(at))).collect();
+        let mut supply = Meddler {
+            ground: self.ground,
+            guest: &mut self.guests[1],
+            keys: keys.into_iter(),
+            gone: Vec::new(),
+        };
+        let taken = self.reserve.alloc_contig_with(frames, align, &mut supply);
+        for at in supply.gone {
+            self.pages.remove(&at);
+        }
+        taken
+    }
+
+    fn alloc(&mut self, frames: u64, align: u64, put_back: Option<u8>) -> Checked {
+        let taken = match put_back {
+            Some(meddles) => self.alloc_with(frames, align, meddles),
+            None => self.reserve.alloc_contig(frames, align),
         };
         self.count(taken.is_ok());
+        // The dirty page that was in the way may be gone.
+        let meddles = put_back.is_some_and(|meddles| meddles > 0);
+        if frames == 0 || !align.is_power_of_two() {
+            return match taken {
+                Err(TakeError::Malformed) => Ok(()),
+                other => differ!("{frames} frames at {align}: {other:?}"),
+            };
+        }
         let has_room = || {
             let starts = (0..self.case.frames).step_by(align as usize);
             let mut runs = starts.filter_map(|start| Run::new(Frame(start), frames));
@@ -337,8 +409,10 @@ impl Pair<'_, '_, '_> {
                 }
                 Ok(())
             }
-            Err(TakeError::NoRoom) if self.dirty() > 0 || !has_room() => Ok(()),
-            Err(TakeError::NoMemory(_)) if put_back && self.dirty() > 0 => Ok(()),
+            Err(TakeError::NoRoom) if self.dirty() > 0 || meddles || !has_room() => Ok(()),
+            Err(TakeError::NoMemory(_)) if put_back.is_some() && (self.dirty() > 0 || meddles) => {
+                Ok(())
+            }
             Err(error) => differ!("no run of {frames} at {align}: {error}"),
         }
     }
@@ -366,8 +440,52 @@ impl Pair<'_, '_, '_> {
         released.map_err(|error| Difference(format!("{run:?} is not released: {error}")))
     }
 
+    /// Any run: an owner's, a part of it or of several, or a taken reservation's, and nothing else.
+    fn release_any(&mut self, run: Run) -> Checked {
+        let taken = self.reservations.iter_mut().filter(|held| held.taken);
+        let reserved = { taken }.find(|held| held.run == run);
+        let mut owned: u64 = 0;
+        for other in &self.owned {
+            let (start, end) = (run.start().max(other.start()), run.end().min(other.end()));
+            owned += end.0.saturating_sub(start.0);
+        }
+        let may = run.frames() > 0 && (reserved.is_some() || owned == run.frames());
+        if may && !self.ground.is_filled(run) {
+            return differ!("somebody wrote in {run:?}, which is an owner's");
+        }
+        if may {
+            self.ground.own(run, false);
+        }
+        match self.reserve.release(run) {
+            Ok(()) if may => {}
+            Err(ReleaseError::NotOwned(at)) if !may && at == run => return Ok(()),
+            other => {
+                return differ!("the release of {run:?}, of which {owned} are owned: {other:?}");
+            }
+        }
+        if let Some(held) = reserved {
+            held.taken = false;
+            return Ok(());
+        }
+        let part = |from: Frame, to: Frame| {
+            let frames = to.0.saturating_sub(from.0);
+            Run::new(from, frames).filter(|_| frames > 0)
+        };
+        let parts = self.owned.iter().flat_map(|other| {
+            [
+                part(other.start(), other.end().min(run.start())),
+                part(other.start().max(run.end()), other.end()),
+            ]
+        });
+        self.owned = parts.flatten().collect();
+        Ok(())
+    }
+
     fn reserve(&mut self, frames: u64, align: u64) -> Checked {
+        let is_possible = frames > 0 && align.is_power_of_two();
         match self.reserve.reserve("model", frames, align) {
+            Err(ReservationError::Malformed) if !is_possible => Ok(()),
+            other if !is_possible => differ!("{frames} frames at {align}: {other:?}"),
             Ok(reservation) => {
                 let run = self.reserve.run_of(reservation);
                 let run = run.ok_or(Difference("a reservation has no run".into()))?;
@@ -481,7 +599,6 @@ impl Pair<'_, '_, '_> {
         let mut supply = self.ground;
         self.reserve.collect(&mut supply);
         if self.lies(Lie::KeepFrame) {
-            use framewright::reserve::Supply;
             let _ = supply.frame();
         }
         let (lent, there) = (self.ground.lent(), self.reserve.occupancy().put_back);
@@ -542,9 +659,17 @@ impl InStep for Pair<'_, '_, '_> {
                 frames,
                 align_log,
                 put_back,
-            } => self.alloc(frames.into(), 1 << align_log, put_back),
+                meddles,
+            } => {
+                let put_back = put_back.then_some(meddles);
+                self.alloc(frames.into(), align(align_log), put_back)
+            }
             Op::Release { pick } => self.release(pick),
-            Op::Reserve { frames, align_log } => self.reserve(frames.into(), 1 << align_log),
+            Op::ReleaseAny { at, frames } => {
+                let run = Run::new(Frame(at.into()), frames.into());
+                self.release_any(run.expect("a small number"))
+            }
+            Op::Reserve { frames, align_log } => self.reserve(frames.into(), align(align_log)),
             Op::Take { pick } => self.take(pick),
             Op::Unreserve { pick } => self.unreserve(pick),
             Op::Collect => self.collect(),
@@ -626,7 +751,7 @@ impl InStep for Pair<'_, '_, '_> {
         }
         self.clean(0, u64::MAX, 0)?;
         self.collect()?;
-        self.alloc(self.case.frames, 1, false)?;
+        self.alloc(self.case.frames, 1, None)?;
         self.release(0)?;
         match (self.ground.lent(), self.reserve.stats().guests().held_pages) {
             (0, _) => self.verify(),

@@ -38,6 +38,7 @@ const fn alloc(frames: u16, put_back: bool) -> Op {
         frames,
         align_log: 0,
         put_back,
+        meddles: 0,
     }
 }
 

@@ -66,7 +66,11 @@ pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<
     ];
     let mut memory = words.map(|words| vec![0xa5a5_a5a5_a5a5_a5a5; words]);
     let [zone, space, kv] = &mut memory;
-    let zone = Zone::new(&case.zone, &Config::default(), zone, ram).expect("a good layout");
+    let config = Config {
+        cache_permille: case.cache_permille,
+        ..Config::default()
+    };
+    let zone = Zone::new(&case.zone, &config, zone, ram).expect("a good layout");
     let all = framewright::Run::new(case.zone.start, case.zone.frames).expect("a good layout");
     zone.add(all).expect("a zone's frames are absent at first");
     let config = RangeConfig::for_cpus(case.zone.cpus);
@@ -155,6 +159,18 @@ impl drive::Pair for Pair<'_, '_> {
                 Some(object) => {
                     let off = offset % (object.covers + Page::BYTES);
                     self.free(cpu, Addr(object.addr.0 + off), kfree)
+                }
+                None => Ok(()),
+            },
+            Op::FreeBehind {
+                cpu,
+                pick,
+                back,
+                kfree,
+            } => match self.model.pick(pick) {
+                Some(object) => {
+                    let end = (object.addr.0 | (Page::BYTES - 1)) + 1;
+                    self.free(cpu, Addr(end - 16 * u64::from(back)), kfree)
                 }
                 None => Ok(()),
             },

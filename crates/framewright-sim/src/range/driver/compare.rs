@@ -3,7 +3,7 @@ use crate::Call;
 use crate::drive::Pair as _;
 use framewright::Page;
 use framewright::stats::RangeStats;
-use framewright::vrange::{AreaInfo, AreaState};
+use framewright::vrange::{AreaInfo, AreaKind, AreaState};
 
 /// Up to how many pages each is looked up when everything is verified.
 const FIND_ALL_PAGES: u64 = 512;
@@ -109,10 +109,22 @@ impl Pair<'_, '_> {
             (None, Some(_)) => false,
             (None, None) => true,
         };
-        if is_right {
-            Ok(())
-        } else {
-            differ!("V4: find of {page}: the engine says {found:?}, the model {expected:?}")
+        if !is_right {
+            return differ!(
+                "V4: find of {page}: the engine says {found:?}, the model {expected:?}"
+            );
+        }
+        let is_built = |area: &AreaInfo| {
+            area.kind == AreaKind::Vmalloc
+                && area.state != AreaState::Lazy
+                && area.range().contains(page)
+        };
+        let mapped = found
+            .filter(is_built)
+            .and_then(|_| self.paging.mapped(page));
+        match self.space.frame_behind(page) {
+            behind if behind == mapped => Ok(()),
+            behind => differ!("V4: behind {page} is {mapped:?}, the engine says {behind:?}"),
         }
     }
 

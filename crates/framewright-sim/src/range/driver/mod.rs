@@ -193,6 +193,10 @@ impl drive::Pair for Pair<'_, '_> {
                 self.compare_drained()
             }
             Op::Reseat { cpu } => self.reseat(cpu),
+            Op::Fault { call, after } => {
+                self.paging.machine().fail(call, after.into());
+                Ok(())
+            }
         }
     }
 
