@@ -147,8 +147,8 @@ impl Pair<'_, '_, '_> {
     }
 
     fn dirty_of(&self, pool: usize) -> u64 {
-        let is = |(at, page): &(&Place, &Page)| at.0 == pool && page.is_dirty;
-        self.pages.iter().filter(is).count() as u64
+        let all = self.pages.range((pool, 0, 0)..(pool + 1, 0, 0));
+        all.filter(|(_, page)| page.is_dirty).count() as u64
     }
 
     fn dirty(&self) -> u64 {
@@ -186,7 +186,7 @@ impl Pair<'_, '_, '_> {
         };
         self.count(put.is_ok());
         let config = POOLS[at.0];
-        let dirty = self.dirty_of(at.0);
+        let dirty = if is_dirty { self.dirty_of(at.0) } else { 0 };
         match put {
             Ok(()) if is_dirty && (!config.may_be_dirty || dirty >= config.dirty_pages_max) => {
                 return differ!("a dirty page is stored in pool {}, which has {dirty}", at.0);
