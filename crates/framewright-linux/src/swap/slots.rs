@@ -24,7 +24,7 @@ const WORDS_PER_CLUSTER: usize = (CLUSTER / 64) as usize;
 /// assert_eq!(slots.alloc_run(3), Some(0..3));
 /// assert_eq!(slots.alloc(), Some(3));
 /// slots.free(1);
-/// Ascending: a freed slot comes last.
+/// // Ascending: a freed slot comes last.
 /// assert_eq!(slots.alloc(), Some(4));
 /// assert_eq!(slots.used(), 4);
 /// ```

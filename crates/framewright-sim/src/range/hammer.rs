@@ -4,7 +4,9 @@ use crate::{Paging, Random, SharedFrames, SharedPaging};
 use framewright::stats::RangeStats;
 use framewright::vrange::{AreaKind, RangeError, RangeSeat, Space, SpaceLayout, Tag};
 use framewright::{Context, CpuId, Page};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// Several threads in one space. A model on which no interleaving depends knows which thread has
 /// which page, and every mapping and word is checked.
@@ -104,6 +106,43 @@ impl<'s, 'm> Hammer<'s, 'm> {
         }
         for area in &held {
             self.free(&mut seat, area);
+        }
+    }
+
+    /// Runs a thread on `cpu` that sends each of its `areas` areas to the thread behind `next`, and frees
+    /// what it receives. If `next` is full, it frees first: so in a ring of threads nobody waits for ever,
+    /// and each thread is still there when another one frees its areas, however they are scheduled.
+    ///
+    /// # Panics
+    /// If anything is not as it must be.
+    pub fn relay(
+        &self,
+        cpu: u16,
+        areas: u32,
+        work: &Work,
+        received: &Receiver<Area>,
+        next: SyncSender<Area>,
+    ) {
+        let mut seat = self.seat(cpu);
+        let mut random = Random::new(u64::from(cpu) + 1);
+        for _ in 0..areas {
+            if random.chance(work.purge_percent) {
+                seat.purge();
+            }
+            let Some(mut area) = self.alloc(&mut seat, &mut random, work) else {
+                continue;
+            };
+            while let Err(TrySendError::Full(back)) = next.try_send(area) {
+                area = back;
+                match received.try_recv() {
+                    Ok(other) => self.free(&mut seat, &other),
+                    Err(_) => thread::yield_now(),
+                }
+            }
+        }
+        drop(next);
+        for other in received {
+            self.free(&mut seat, &other);
         }
     }
 

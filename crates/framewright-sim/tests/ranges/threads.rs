@@ -7,23 +7,34 @@ use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
 use framewright::vrange::{Space, SpaceLayout};
 use framewright_sim::range::{Hammer, Work};
 use framewright_sim::{Paging, SharedPaging};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 const EVERYTHING: &[AreaKind] = &[Plain, Vmalloc, Ram];
 
-fn hammer(layout: SpaceLayout, config: RangeConfig, ops: u32, work: Work) -> RangeStats {
+fn in_space(
+    layout: SpaceLayout,
+    config: RangeConfig,
+    run: impl FnOnce(&Hammer<'_, '_>, &[u16]),
+) -> RangeStats {
     let paging = Paging::new(layout.cpus, layout.start, layout.pages, 600, 256).eager(true);
     let paging = SharedPaging::new(paging, thread::yield_now);
     let mut memory = vec![0; layout.words_needed().unwrap()];
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
     let hammer = Hammer::new(&space, &paging, &layout);
-    thread::scope(|scope| {
-        for cpu in 0..layout.cpus {
-            let (hammer, work) = (&hammer, &work);
-            scope.spawn(move || hammer.work(cpu, u64::from(cpu) + 1, ops, work));
-        }
-    });
+    run(&hammer, &(0..layout.cpus).collect::<Vec<_>>());
     hammer.end()
+}
+
+fn hammer(layout: SpaceLayout, config: RangeConfig, ops: u32, work: Work) -> RangeStats {
+    in_space(layout, config, |hammer, cpus| {
+        thread::scope(|scope| {
+            for &cpu in cpus {
+                let work = &work;
+                scope.spawn(move || hammer.work(cpu, u64::from(cpu) + 1, ops, work));
+            }
+        });
+    })
 }
 
 fn layout(pages: u64, span_pages: u32, cpus: u16) -> SpaceLayout {
@@ -81,8 +92,18 @@ fn all_areas_are_freed_by_others() {
         held_max: 1,
         shared_percent: 100,
         purge_percent: 1,
-        must_serve: false,
+        must_serve: true,
     };
-    let stats = hammer(layout(256, 16, 3), config(32, 0), 2000, work);
-    assert!(stats.remote_frees > 100, "{stats:?}");
+    let stats = in_space(layout(256, 16, 3), config(32, 0), |hammer, cpus| {
+        let (mut nexts, received): (Vec<_>, Vec<_>) = cpus.iter().map(|_| sync_channel(4)).unzip();
+        nexts.rotate_left(1);
+        thread::scope(|scope| {
+            for ((&cpu, next), received) in cpus.iter().zip(nexts).zip(received) {
+                let work = &work;
+                scope.spawn(move || hammer.relay(cpu, 2000, work, &received, next));
+            }
+        });
+    });
+    assert_eq!(stats.area_frees + stats.vm_unmap_ram, 6000, "{stats:?}");
+    assert!(stats.remote_frees > 3000, "{stats:?}");
 }
