@@ -199,6 +199,18 @@ fn the_engine_has_no_statics_no_floats_and_no_heap() {
 }
 
 #[test]
+fn each_file_of_the_engine_begins_with_what_it_is_for() {
+    let mut wrong = Vec::new();
+    for file in rust_files(&root().join("crates/framewright/src")) {
+        let is_tests = file.components().any(|part| part.as_os_str() == "tests");
+        if !is_tests && !fs::read_to_string(&file).unwrap().starts_with("//! ") {
+            wrong.push(file.display().to_string());
+        }
+    }
+    assert!(wrong.is_empty(), "no header:\n{}", wrong.join("\n"));
+}
+
+#[test]
 fn the_rules_above_can_fail() {
     assert_eq!(
         modules_named("use crate::{frame::Zone, units};"),

@@ -1,3 +1,16 @@
+//! Pageblocks: their descriptors, and the lock under which a CPU changes one (rank 2).
+//!
+//! ```text
+//!     unlocked ── try_lock ──▶ held ── changes ──▶ publish ── try_unlock ──▶ unlocked
+//!                                                     ▲            │ PENDING
+//!                                                     └─ collect ◀─┘
+//! ```
+//!
+//! Only the holder writes bitmap, counts and orders; it makes the index agree before it unlocks
+//! (F2, F5). A CPU without the lock leaves a block: its tag, its bit in the second bitmap, then
+//! `PENDING`; and it collects the block itself if the lock is free. Absent frames, pins and `APART`
+//! change only with all CPUs stopped. `RESERVED` is a hint.
+
 use super::counts::{Counts, Meta};
 use super::layout::BLOCK_WORDS;
 use super::seat::{SeatWords, counter};

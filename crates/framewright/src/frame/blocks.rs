@@ -1,3 +1,5 @@
+//! What `kv` asks of the frames: blocks from a seat in one zone, or from seats in several.
+
 use super::{AllocError, FreeError, Seat, Seats};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Frame, Mobility, Order};

@@ -1,3 +1,5 @@
+//! What the frames refuse, and why.
+
 use crate::policy::ConfigError;
 use crate::units::{CpuId, Frame, Order};
 use core::fmt;

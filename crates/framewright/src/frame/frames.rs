@@ -1,3 +1,5 @@
+//! Several zones in the order in which requests prefer them, and a CPU's seats in all of them.
+
 use super::{AllocError, FreeError, Seat, SeatError, Zone};
 use crate::platform::{Barrier, Relax};
 use crate::stats::FrameStats;

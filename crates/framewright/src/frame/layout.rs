@@ -1,3 +1,9 @@
+//! The layout of a zone: what the user chooses, and where each part of the metadata then lies.
+//!
+//! `Map` checks the layout once, before there is a zone; nothing of it changes later. The zone cuts
+//! its memory in the order of `Map::parts`, from the start of a cache line on. What different CPUs
+//! write (seats, their accounts, descriptors) is a number of whole lines for each of them.
+
 use super::SetupError;
 use super::index::Shape;
 use super::seat::SEAT_WORDS;

@@ -1,3 +1,14 @@
+//! A CPU's seat in a zone: caches of free blocks, their limits, the stocks, and counters.
+//!
+//! Only its CPU writes a seat, or a CPU that has claimed it; the exceptions are the words by which
+//! threads take and claim it. Any CPU reads the counters, at any moment.
+//!
+//! The fast path of a request or a free: enter the seat, look at one entry and one tag, move the
+//! cache's head, write the tag, leave the seat. No lock and no atomic read-modify-write. The tag
+//! decides, not the entry (F3). A head is a place and a count in one word, so one store takes a
+//! block and counts it. The fast path of frees ends where the cache is full, and is closed while
+//! the zone has pageblocks that serve only some requests. All other ways are in `slow`.
+
 use super::slow::Resort;
 use super::tag::Tag;
 use super::zone::Zone;
@@ -31,16 +42,16 @@ const STOCK_LIMIT: usize = STOCK + Mobility::ALL.len();
 /// The figure from which the CPU last set the limits.
 const BASIS: usize = STOCK_LIMIT + 1;
 const OTHERS: usize = 8;
-/// Whether the zone has pageblocks that serve only some requests. If so, the short way of frees is
+/// Whether the zone has pageblocks that serve only some requests. If so, the fast path of frees is
 /// closed. A CPU changes this word only with all CPUs stopped.
 const KEPT: usize = 10;
 /// By cache: the place of the word for its next block, and above [`PLACES`] how many blocks it has
-/// handed out the short way. That count has 55 bits, which last for years.
+/// handed out on the fast path. That count has 55 bits, which last for years.
 const HEADS: usize = 16;
-/// By cache: the place at which the short way of frees ends, for the cache is at its limit there. While
+/// By cache: the place at which the fast path of frees ends, for the cache is at its limit there. While
 /// that way is closed, the limit itself, a number below every place.
 const FULL: usize = HEADS + CACHES;
-/// By cache: how many blocks the owner put into it the short way.
+/// By cache: how many blocks the owner put into it on the fast path.
 const PUT: usize = FULL + CACHES;
 const COUNTERS: usize = PUT + CACHES;
 const ENTRIES: usize = COUNTERS + counter::COUNT;
@@ -50,7 +61,7 @@ pub(super) mod counter {
     use crate::units::Order;
 
     const ORDERS: usize = Order::MAX.index() + 1;
-    /// Frames handed out, by mobility, and frames freed. Those of the short way are counted by cache.
+    /// Frames handed out, by mobility, and frames freed. Those of the fast path are counted by cache.
     pub(in super::super) const PGALLOC: usize = 0;
     pub(in super::super) const PGFREE: usize = 3;
     /// Frames taken from pageblocks less frames given to them; wraps.
@@ -191,7 +202,7 @@ impl<'m> SeatWords<'m> {
         head.store(now, Relaxed);
     }
 
-    /// Puts a block into a cache and counts it, if the short way of frees is open.
+    /// Puts a block into a cache and counts it, if the fast path of frees is open.
     #[inline(always)]
     fn put(self, cache: usize, offset: usize) -> bool {
         let head = self.head(cache);
@@ -423,7 +434,7 @@ impl<'m> SeatWords<'m> {
 pub struct Seat<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
     pub(super) words: SeatWords<'m>,
-    /// Copies of what the short ways need, so that they need not read it through the zone.
+    /// Copies of what the fast paths need, so that they need not read it through the zone.
     tags: Halves<'m>,
     origin: u64,
     /// The difference between the tag of a live block and the tag of one in this seat's cache.
@@ -523,7 +534,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         }
     }
 
-    /// The short way, which serves most requests without a call. Leaves the seat idle if it found a
+    /// The fast path, which serves most requests without a call. Leaves the seat idle if it found a
     /// block, and else busy, perhaps while another CPU claims it.
     #[inline(always)]
     fn alloc_shortly(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
@@ -624,7 +635,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// another block, or is not in the zone. Nothing has changed then.
     #[inline(always)]
     pub fn free(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
-        // As in `alloc`: the short way.
+        // As in `alloc`: the fast path.
         let (words, tags) = (self.words, self.tags);
         let offset = frame.0.wrapping_sub(self.origin) as usize;
         if self.try_enter()
@@ -646,7 +657,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
         self.free_otherwise(frame, order)
     }
 
-    /// Frees a block that the short way did not put into the cache. The seat is busy before, perhaps
+    /// Frees a block that the fast path did not put into the cache. The seat is busy before, perhaps
     /// while another CPU claims it, and idle after.
     #[cold]
     #[inline(never)]

@@ -1,3 +1,11 @@
+//! Tags: the 16 bits beside each frame, which say whether a block starts here, and in what state.
+//!
+//! The CPU that frees a live block changes its tag. A cached tag is its seat's, which alone hands
+//! the block out (F3), or a CPU's that has claimed the seat. A remote tag is the business of the
+//! CPU that holds the pageblock. All accesses are relaxed: a block is handed over by its
+//! pageblock's lock, or by its users. So a free needs no search to recognise a block, and of two
+//! frees at one moment at most one has an effect (F7).
+
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 

@@ -1,3 +1,14 @@
+//! The zone: its metadata cut into parts, its seats as a set, and the moment in which all CPUs
+//! stand still.
+//!
+//! The zone's own words are the stop lock (rank 1), the frames that exist, the low watermark, how
+//! many pageblocks are kept from some requests, and the memo of stops. Except for the lock with its
+//! account and the count of corruptions, they change only with all CPUs stopped. Everything else is
+//! in seats, descriptors, bitmaps, index and tags.
+//!
+//! A stop claims all seats; `at_rest` then drains all caches. The last seat in the metadata is no
+//! CPU's: work outside the CPUs' seats counts there, with all of them stopped.
+
 use super::index::Index;
 use super::layout::{LINE_WORDS, Map, ZONE_WORDS};
 use super::seat::{Seat, SeatWords};

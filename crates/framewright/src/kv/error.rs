@@ -1,3 +1,5 @@
+//! What the object allocator refuses, and why.
+
 use super::kvmalloc::addr_of;
 use crate::frame::AllocError;
 use crate::units::{Addr, CpuId, Frame};

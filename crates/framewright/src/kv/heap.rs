@@ -1,3 +1,12 @@
+//! The object allocator: its metadata cut into parts, and the way from an address to an object.
+//!
+//! Its own words are the stop lock (rank 0) with its account, the memo of stops, which changes only
+//! with all CPUs stopped, and two counters of the pool of records, which all CPUs change by single
+//! atomic operations. Everything else is in seats, records and the table.
+//!
+//! An address with a place in the table is a frame's, and any other one a page's of the space. So
+//! the two ranges must not overlap, which is checked whenever a seat is made.
+
 use super::class::PLACES;
 use super::held::Held;
 use super::kvmalloc::addr_of;

@@ -1,3 +1,9 @@
+//! The layout of an object allocator: what the user chooses, and where each part then lies.
+//!
+//! `Shape` checks the layout once, before there is an allocator; nothing of it changes later. The
+//! allocator cuts its memory in the order of `Shape::parts`, from the start of a cache line on.
+//! Record 0 is there, but no slab has it.
+
 use super::SetupError;
 use super::heap::KV_WORDS;
 use super::seat::SEAT_WORDS;

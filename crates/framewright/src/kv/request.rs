@@ -1,3 +1,5 @@
+//! What a caller asks of an object allocator: length, alignment, contents, effort, context, tag.
+
 use super::KvError;
 use crate::policy::Effort;
 use crate::units::Context;

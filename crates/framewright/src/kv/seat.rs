@@ -1,3 +1,13 @@
+//! A CPU's seat in an object allocator: magazines, the heads of its lists of slabs, and counters.
+//!
+//! Only its CPU writes a seat, or a CPU that has claimed it (K3), except for the inbox, to which
+//! other CPUs push, and the words by which threads take and claim the seat. A magazine is the place
+//! of a word of free slots, and the address of the first of these: the slots stay in their slab's
+//! record.
+//!
+//! A busy seat never enters the seat in the space. Of the zones it takes only blocks that are there
+//! at once, and it gives blocks back.
+
 use super::Kv;
 use super::class::{Class, PLACES};
 use super::held::Held;

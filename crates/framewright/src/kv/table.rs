@@ -1,3 +1,10 @@
+//! The table: a word for each frame, which says what `kv` has there (K1).
+//!
+//! The CPU that took a block enters it. Only the owner of a slab, or a CPU that has claimed the
+//! owner's seat, changes the slab's entries. Any CPU may free or shorten a run: it changes the entry
+//! by compare-and-exchange, so of several CPUs one succeeds. Writes release and reads acquire: a CPU
+//! that finds a slab's entry sees the record as it was when the entry was made.
+
 use super::class::Class;
 use crate::sync::{
     AtomicU64,

@@ -1,3 +1,5 @@
+//! The slow check of the invariants, and the slow count of objects and slabs, with all CPUs stopped.
+
 use super::Kv;
 use super::class::Class;
 use super::held::Held;

@@ -1,3 +1,5 @@
+//! The contents of frames, for guests whose pages are copied in and out.
+
 use crate::units::Frame;
 
 /// A page's contents, as the engine's guests hand them over: 4 KiB.

@@ -1,3 +1,5 @@
+//! The direct map: where frames lie, and operations on their bytes.
+
 use crate::units::Addr;
 
 /// Where frames lie in memory, and operations on their bytes: the direct map.

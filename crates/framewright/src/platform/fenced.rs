@@ -1,3 +1,5 @@
+//! Waiting and barriers by means that every CPU has.
+
 use super::{Barrier, Relax};
 use crate::sync::{Ordering, fence};
 

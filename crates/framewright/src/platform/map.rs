@@ -1,3 +1,5 @@
+//! Mapping, unmapping, flushing and zeroing: what a space asks of its platform.
+
 use crate::units::{Context, Frame, Page, PageRange, Run};
 use core::fmt;
 

@@ -1,3 +1,5 @@
+//! Reclaim and compaction, as far as a request waits for them.
+
 use crate::units::{Context, Order};
 
 /// Gives memory back when a request asks for it: reclaim and compaction, as far as a request waits

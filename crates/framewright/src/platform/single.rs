@@ -1,3 +1,5 @@
+//! The platform of a program in which one thread at a time uses the engine.
+
 use super::{Barrier, Clock, Cpus, Relax};
 use crate::units::CpuId;
 use core::cell::Cell;

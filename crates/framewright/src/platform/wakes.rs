@@ -1,3 +1,5 @@
+//! Wakes the CPUs that wait, at the end of what they wait for.
+
 use super::Relax;
 use crate::sync::LockGuard;
 

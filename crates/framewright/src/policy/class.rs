@@ -1,3 +1,15 @@
+//! What a policy may know of pageblocks, and the classes by which an index groups them.
+//!
+//! ```text
+//!     number 0 Empty; from 1 on, by group and level: Clean, Mixed by share, Pure by share;
+//!     then Contiguous by level, and HighOrder. With labels, the groups are the labels instead.
+//! ```
+//!
+//! A class keeps of a pageblock's facts what its price depends on: which contents it holds, in four
+//! steps of non-movable frames, and how much is free, in half octaves. It is so coarse that a
+//! pageblock seldom changes its class, and that the classes of usual pageblocks fit three words of
+//! flags. A number means a class only together with the kind of policy.
+
 use crate::units::{Mobility, Order};
 
 /// What a pageblock is set aside for [pageblock migratetype].

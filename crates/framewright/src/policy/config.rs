@@ -1,3 +1,5 @@
+//! The policies of one zone as a plain value, and the error of a configuration outside its limits.
+
 use crate::units::Order;
 use core::fmt;
 

@@ -1,3 +1,5 @@
+//! How a contiguous run is taken from frames that are lent: Linux's way, and the engine's.
+
 use super::ConfigError;
 
 /// Which place a contiguous run is tried at first, among those that have no owner and that no

@@ -1,3 +1,5 @@
+//! The scale of evacuation cost: what it takes to empty a frame, or a pageblock.
+
 use super::BlockFacts;
 use crate::units::Mobility;
 

@@ -1,3 +1,5 @@
+//! The policies of one space as plain values.
+
 use core::fmt;
 
 /// Where a new vmap block goes in its CPU's list of blocks with room.

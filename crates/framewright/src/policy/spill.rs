@@ -1,3 +1,10 @@
+//! What a request for an object does next: look, collect, compact, map, reclaim, or fail.
+//!
+//! [`next_step`] has the table. It is a pure function of what the request asks for and of its last
+//! step's result; `kv` carries the steps out. The effort says how much work a request may cause, the
+//! context what its caller may do meanwhile, and neither widens the other (K7, K8 of `kv`). Each
+//! repetition needs a reclaim that gave frames.
+
 use crate::units::Context;
 
 /// How hard a request for an object tries to get contiguous memory, and to get any at all.

@@ -1,3 +1,5 @@
+//! Watermarks: how many free frames, or free pageblocks, change what allocators do.
+
 use crate::units::Order;
 
 /// Free-frame counts at which behaviour changes, and the same in whole free pageblocks.

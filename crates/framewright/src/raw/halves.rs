@@ -1,3 +1,9 @@
+//! Atomic 16-bit numbers in words that the caller lends.
+//!
+//! While they are lent, the words are accessed as halves only: the exclusive borrow keeps other
+//! sizes away. In a model a half is a part of an atomic word, and each store is a read-modify-write
+//! of that word. So a model has the halves' values, but orders neighbours more than a machine does.
+
 // UNSAFETY: a slice of words is seen as a slice of atomic 16-bit numbers, which the language has no safe cast
 // for.
 #![cfg_attr(not(any(loom, shuttle)), allow(unsafe_code))]

@@ -1,11 +1,11 @@
+//! Tells the processor which memory is needed soon, so that it is fetched during other work.
+//! Without such an instruction this does nothing: it is never more than a hint.
+
 // UNSAFETY: a hint to the processor is an instruction that the language has no safe name for.
 #![cfg_attr(
     all(target_arch = "x86_64", not(any(miri, loom, shuttle))),
     allow(unsafe_code)
 )]
-
-//! Tells the processor which memory is needed soon, so that it is fetched during other work.
-//! Without such an instruction this does nothing: it is never more than a hint.
 
 /// Hints that the cache line in which `what` starts is read soon.
 #[inline]

@@ -1,3 +1,5 @@
+//! Plain words that the caller lends, seen as atomic words.
+
 // UNSAFETY: plain words handed in by the caller are used as atomic words for as long as they are
 // lent; the language has the cast for one atomic, but not for a slice on stable.
 #![cfg_attr(not(any(loom, shuttle)), allow(unsafe_code))]

@@ -1,3 +1,15 @@
+//! One attempt at a free block: compaction chooses what to empty, empties it, and takes the block.
+//!
+//! ```text
+//!     deferred? ─▶ enough free? ─▶ a window of places ─▶ the cheapest: set apart ─▶ emptied ─▶ taken
+//!                                   ▲ next window          ▲ next cheapest ── skip ◀─┘ in the way
+//! ```
+//!
+//! Scanner, skip bits and deferral are hints in relaxed words: an old value costs work, and never
+//! yields a wrong block. A pageblock is apart from before the first move until the block in it is
+//! the caller's, so no other CPU gets its frames. An attempt ends because its tries are counted,
+//! each window is looked at once, and skip bits are dropped once (R3).
+
 use super::Migrate;
 use super::moving::{Emptying, Tally, cheapest_block};
 use super::state::{Counter, Reclaim, word};

@@ -1,3 +1,5 @@
+//! Empties whole pageblocks and leaves them isolated.
+
 use super::moving::{Emptying, Obstacle, Tally};
 use super::{Migrate, Reclaim};
 use crate::frame::{NotApart, RangeError, Room, Seat};

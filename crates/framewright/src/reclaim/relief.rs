@@ -1,3 +1,5 @@
+//! A zone's reclaim as the relief that an object allocator asks for.
+
 use super::Clients;
 use super::direct::{Behalf, Round};
 use super::state::Reclaim;

@@ -1,3 +1,10 @@
+//! A CPU's seat in a zone with watermarks, around the frames' own seat.
+//!
+//! It is a plain value of its CPU's, and counts down the frames that it may hand out before it looks
+//! at the watermarks. Until then the frames' cache serves. A request that looks, and would leave too
+//! little free, reclaims if it may; any other one first takes a block that is there. Clients are
+//! handed the frames' own seat, so they cannot come back here (R4).
+
 use super::direct::Request;
 use super::state::Reclaim;
 use super::{Clients, watch::Lack};

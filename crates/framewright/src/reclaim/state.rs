@@ -1,3 +1,5 @@
+//! What a zone's reclaim remembers between calls: hints, counters and skip bits.
+
 use crate::frame::{SetupError, Zone};
 use crate::platform::{Barrier, Relax};
 use crate::policy::ReclaimConfig;

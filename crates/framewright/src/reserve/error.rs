@@ -1,3 +1,5 @@
+//! What the reserve refuses, and why.
+
 use crate::units::{Frame, Run};
 use core::fmt;
 

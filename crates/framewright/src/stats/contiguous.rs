@@ -1,3 +1,5 @@
+//! What an area of contiguous frames has counted.
+
 use core::fmt;
 
 /// What an area that is lent to movable contents has counted: under Linux's names of

@@ -1,3 +1,5 @@
+//! What a zone has counted.
+
 use super::LockStats;
 use crate::units::{Mobility, Order};
 

@@ -1,3 +1,5 @@
+//! What an object allocator has counted.
+
 use super::LockStats;
 
 /// What an object allocator has counted since it was made.

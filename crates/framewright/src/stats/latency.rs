@@ -1,3 +1,5 @@
+//! A histogram of fixed length for times: buckets grow with the value.
+
 use core::fmt;
 
 /// Each power of two is divided into this many parts of equal length: the length of a bucket is at

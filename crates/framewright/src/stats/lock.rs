@@ -1,3 +1,5 @@
+//! The account of a lock.
+
 /// The account of a lock, or of all locks of one name, since they were made.
 ///
 /// Zero unless the owner accounts its locks. That is a mode of running, because it reads a clock

@@ -1,3 +1,5 @@
+//! What a space has counted.
+
 use super::LockStats;
 
 /// How many areas were cut from which part of a gap, under the names that Linux's

@@ -1,3 +1,5 @@
+//! What reclaim and compaction have counted.
+
 use super::PerOrder;
 use crate::units::Order;
 use core::fmt;

@@ -1,3 +1,5 @@
+//! What a reserve and its guests have counted.
+
 use core::fmt;
 
 /// Why puts are refused, in the order of `reserve::Refused`.

@@ -1,3 +1,5 @@
+//! A zone's counters in the form of /proc/vmstat.
+
 use super::{FrameStats, ReclaimStats};
 use core::fmt;
 

@@ -1,3 +1,5 @@
+//! A spin lock in one word of metadata.
+
 use super::{AtomicU64, Ordering};
 
 /// A spin lock in one word of metadata. It guards no value of its own: it protects other words,

@@ -1,3 +1,5 @@
+//! Addresses in virtual memory.
+
 use super::Page;
 use core::fmt;
 

@@ -1,3 +1,5 @@
+//! What the caller of a request may do while it waits.
+
 /// What the caller of a request may do while it waits \[the gfp flags' `__GFP_DIRECT_RECLAIM`,
 /// `__GFP_IO`, `__GFP_FS`\]. One value, which every inner step of a request obeys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,3 +1,5 @@
+//! The number of a CPU slot.
+
 use core::fmt;
 
 /// The number of a CPU slot: an index below the number of CPUs the engine was built for.

@@ -1,3 +1,5 @@
+//! Frames, by number.
+
 use super::Order;
 use core::fmt;
 

@@ -1,3 +1,5 @@
+//! What can be done with a frame's contents later.
+
 use core::fmt;
 
 /// What can be done with a frame's contents later \[migratetype\].

@@ -1,3 +1,5 @@
+//! Orders: the base-2 logarithms of blocks' lengths.
+
 use core::fmt;
 
 /// The base-2 logarithm of a block's length in frames, 0 to [`Order::MAX`].

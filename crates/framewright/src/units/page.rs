@@ -1,3 +1,5 @@
+//! Pages, and ranges of them.
+
 use super::Frame;
 use core::fmt;
 

@@ -1,3 +1,5 @@
+//! Runs: frames in sequence, of any length and alignment.
+
 use super::Frame;
 use core::fmt;
 

@@ -1,3 +1,16 @@
+//! How a CPU allocates an area, step by step.
+//!
+//! ```text
+//!     fast path      the bump of the current span
+//!     in the seat    the inbox; then, if it is small, the current span, others of the CPU's, a new
+//!                    one; then an area of its length that has waited; then a cut from the arena
+//!     may it wait?   own kept areas go, own lazy pages are purged, and the same is tried again
+//!     at rest        `slow`: all CPUs stopped, everything purged, spans dissolved (V8)
+//! ```
+//!
+//! The header is written first, then the start bit, by which the area is found (V4). A span's owner
+//! sets its start bits by plain stores; two areas of the arena can share a span, so theirs are atomic.
+
 use super::pool::Choice;
 use super::release::RELEASES;
 use super::seat::{Count, Held, Own};

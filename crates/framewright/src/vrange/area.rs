@@ -1,3 +1,5 @@
+//! Areas as users see them: their kinds and states, looked up by page or listed, and the counts.
+
 use super::purge::sum;
 use super::seat::{Count, Own};
 use super::span::Bits;

@@ -1,3 +1,5 @@
+//! What the space refuses, and why.
+
 use crate::frame::AllocError;
 use crate::platform::MapError;
 use crate::units::{CpuId, Page};

@@ -1,3 +1,10 @@
+//! Whether a request fits into a gap, or perhaps into one of the gaps below a node of the tree.
+//!
+//! A node knows the *reach* of its gaps, three maxima: the longest gap, the largest aligned block,
+//! and the roundest page. A request knows the least reach that could serve it. A search passes by
+//! each part of the tree with less: so it misses no gap that fits, and it enters a part without one
+//! only if the request has an alignment that is not its length.
+
 use super::table::PAGES_MAX;
 use core::fmt;
 

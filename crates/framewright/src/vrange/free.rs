@@ -1,3 +1,13 @@
+//! How a CPU frees an area, whichever CPU has its span.
+//!
+//! 1. The pages are counted as lazy. If other CPUs could purge them at once, they are counted
+//!    before they are lazy, so that the bound holds at every moment (V6). A free that meets the
+//!    bound first purges its own lazy pages, then other CPUs'.
+//! 2. The header goes from live, or kept, to lazy by compare-and-exchange: of several frees of one
+//!    area one succeeds, and the others change nothing (V10).
+//! 3. The pages are marked where the area lies: in the bits of a span of this CPU's, in its vmap
+//!    block, by one bit in another CPU's span and inbox, or in this CPU's list of arena areas.
+
 use super::alloc::GIVES;
 use super::bits;
 use super::seat::{Count, Held, Own};

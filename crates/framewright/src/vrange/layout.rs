@@ -1,3 +1,9 @@
+//! The layout of a space: what the user chooses, and where each part of the metadata then lies.
+//!
+//! `Shape` checks the layout once, before there is a space; nothing of it changes later. The space
+//! cuts its memory in the order of `Shape::parts`, from the start of a cache line on. Seats and
+//! records are whole lines.
+
 use super::SetupError;
 use super::seat::SEAT_WORDS;
 use super::space::SPACE_WORDS;

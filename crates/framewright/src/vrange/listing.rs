@@ -1,3 +1,5 @@
+//! An area as a line of Linux's /proc/vmallocinfo.
+
 use super::{AreaInfo, AreaKind, AreaState, Tag};
 use crate::units::Page;
 use core::fmt;

@@ -1,3 +1,9 @@
+//! A node of the tree of gaps, unpacked from the two words of its gap's first page.
+//!
+//! The [table](super::table) has the picture. Only the holder of the arena's lock reads or writes
+//! nodes. Of the reach of its gaps a node keeps the order as one bit: it is that of the longest
+//! gap's length, or one less.
+
 use super::fit::Reach;
 use super::table::{GAP, PAGE_BITS, PAGE_MASK};
 

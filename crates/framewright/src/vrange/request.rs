@@ -1,3 +1,5 @@
+//! What a caller asks of a space: an area's length, alignment, contents, context and tag.
+
 use crate::units::{Context, Page};
 use core::fmt;
 

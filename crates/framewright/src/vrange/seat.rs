@@ -1,3 +1,13 @@
+//! A CPU's seat in a space: the bump, the lists of spans, vmap blocks and areas, and counters.
+//!
+//! Only its CPU writes a seat, or a CPU that has claimed it, except for the inbox, to which other
+//! CPUs push, and the words by which threads take and claim the seat. Other CPUs read what they
+//! add up. `UNMAPPED` alone orders something: a page that is counted there is unmapped.
+//!
+//! `RangeSeat` is the CPU's handle. `Held` is the seat in the hands of the thread that may touch
+//! it, whether by its own turn or by a claim, so the same code serves both. No CPU enters a seat of
+//! a poisoned space (V11).
+
 use super::kept::{KEPT_WORDS, Kept};
 use super::poison::Poisoned;
 use super::span::Link;

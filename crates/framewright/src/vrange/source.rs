@@ -1,3 +1,5 @@
+//! Sources of frames for areas: a seat in one zone, seats in several, or none.
+
 use crate::frame::{AllocError, CACHED_ORDERS, Seat, Seats};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Context, Frame, Mobility, Order, Run};

@@ -1,3 +1,15 @@
+//! The space: its metadata cut into parts, its own words, its seats as a set, and the flush.
+//!
+//! The space's own words, by what writes them: `LAZY`, `PEAK`, `SPANS_OUT` and the counts of
+//! flushes, all CPUs, by single atomic operations; `LOWEST`, `HIGHEST` and `MERGES`, the holder of
+//! the arena's lock; `LONGEST` and the memo, the holder of the stop lock, with all CPUs stopped;
+//! `ORIGIN` and `POISONED`, one CPU, once.
+//!
+//! A flush takes a number, flushes, and then publishes the number as done. A CPU that has unmapped
+//! pages stamps them with the number of the next flush: they are free when a flush of that number
+//! or a higher one is done (V5). The flush takes off the lazy pages what was unmapped before it
+//! began, unless another flush took that off already (V6).
+
 use super::arena::{Arena, ArenaGuard};
 use super::block::SLOT_MAX;
 use super::depot::DEPOT_WORDS;

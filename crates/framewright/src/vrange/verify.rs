@@ -1,3 +1,5 @@
+//! The slow check of the invariants, with all CPUs stopped.
+
 use super::inbox::lazy_pages;
 use super::seat::Own;
 use super::span::{Bits, Owner};

@@ -153,7 +153,7 @@ fn a_block_that_is_spilled_beside_one_that_is_left_is_free() {
         let cached = Tag::cached(0, Order::ZERO, MOVABLE);
         zone.set_tag(0, cached);
         let other = thread::spawn(move || give(zone, 1, 3));
-        // The short way of a cache that gives one block back.
+        // The fast path of a cache that gives one block back.
         let mine = seat(zone, 0);
         let block = [AtomicU64::new(0)];
         zone.give_cached(mine.words, &block, Order::ZERO, MOVABLE);
@@ -165,7 +165,7 @@ fn a_block_that_is_spilled_beside_one_that_is_left_is_free() {
 #[test]
 fn f5_a_whole_pageblock_that_two_see_free_is_handed_out_once() {
     explore(Some(3), || {
-        // The least that fills a word, as the short way wants it; and the policy with the fewest classes,
+        // The least that fills a word, as the fast path wants it; and the policy with the fewest classes,
         // because the index of the others takes too long to make.
         let zone = pageblock_with(6, 2, Fallback::LargestFirst);
         let take = move |cpu| seat(zone, cpu).try_alloc(zone.pageblock_order(), MOVABLE);

@@ -1,3 +1,5 @@
+//! A single value in memory of an allocator.
+
 use super::{Memory, Refused, Where};
 use core::alloc::Layout;
 use core::fmt;

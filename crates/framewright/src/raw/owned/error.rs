@@ -1,3 +1,5 @@
+//! Why an owner got no memory, with the value that comes back.
+
 use core::fmt;
 
 /// There was no memory for a value, which comes back.

@@ -1,3 +1,5 @@
+//! The elements of a vector, handed out by value from either end.
+
 use super::vector::Buffer;
 use super::{Memory, Where};
 use core::fmt;

@@ -1,3 +1,5 @@
+//! Owners over a heap that remembers each object, and that can refuse.
+
 extern crate std;
 
 use super::*;

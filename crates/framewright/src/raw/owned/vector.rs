@@ -1,3 +1,10 @@
+//! A vector in memory of an allocator: elements side by side, and the buffer beneath them.
+//!
+//! The buffer knows memory, but no contents: it asks for memory, resizes it and gives it back. The
+//! vector knows how many elements are valid. An element is written before it counts, and no longer
+//! counts when it is read out or dropped: so a panic in between leaks elements, and drops none
+//! twice.
+
 use super::{IntoIter, Memory, Refused, ReserveError, Where};
 use core::alloc::Layout;
 use core::fmt;
