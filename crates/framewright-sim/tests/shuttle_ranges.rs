@@ -7,7 +7,7 @@
 
 use framewright::policy::RangeConfig;
 use framewright::vrange::AreaKind::{self, Plain, Ram, Vmalloc};
-use framewright::vrange::{AreaRequest, RangeFreeError, Space, SpaceLayout};
+use framewright::vrange::{AreaRequest, NoFrames, RangeError, RangeFreeError, Space, SpaceLayout};
 use framewright::{CpuId, Page};
 use framewright_sim::range::{Hammer, Work};
 use framewright_sim::{Paging, SharedFrames, SharedPaging};
@@ -112,6 +112,31 @@ fn v8_spans_change_hands_before_a_request_fails() {
         must_serve: true,
     };
     explore(300, || hammer(32, 8, 2, config(8, 0), 16, &WORK));
+}
+
+/// One CPU's failure drains all CPUs. A request of another CPU that has searched before that must see the
+/// pages that the drain gave to the arena.
+fn v8_beside_a_failure(ask: fn(u16, &'static TestSpace)) {
+    explore(2000, move || {
+        let (space, _) = space(32, 8, 2, &config(4, 0), thread::yield_now);
+        let mut first = space.seat(CpuId(0), NoFrames).unwrap();
+        // A span with six free pages, and nothing in the arena.
+        first.alloc_area(&AreaRequest::new(1)).unwrap();
+        first.alloc_area(&AreaRequest::new(23)).unwrap();
+        let other = thread::spawn(move || ask(1, space));
+        let failed = first.alloc_area(&AreaRequest::new(20));
+        assert!(matches!(failed, Err(RangeError::NoSpace { .. })));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn v8_a_request_that_searched_before_another_failed_sees_what_that_drained() {
+    v8_beside_a_failure(|cpu, space| {
+        let mut seat = space.seat(CpuId(cpu), NoFrames).unwrap();
+        let found = seat.alloc_area(&AreaRequest::new(1));
+        assert!(found.is_ok(), "V8: six pages are free: {found:?}");
+    });
 }
 
 #[test]

@@ -64,8 +64,9 @@ impl<'m> StopMemo<'m> {
     /// With all CPUs stopped: notes that there is nothing for requests of that kind, and how much has
     /// happened so far.
     pub(crate) fn note(self, kind: usize, happened: u64) {
-        // The sum plus one: zero is the empty memo.
-        self.happened(kind).store(happened.wrapping_add(1), Relaxed);
+        // The sum plus one: zero is the empty memo. Release pairs with the Acquire in `is_in_vain`: a CPU that
+        // sees the note sees the number of its standstill.
+        self.happened(kind).store(happened.wrapping_add(1), Release);
         self.number(kind)
             .store(self.words[0].load(Relaxed), Relaxed);
     }
@@ -73,7 +74,7 @@ impl<'m> StopMemo<'m> {
     /// Whether there was nothing for that kind at the last stop on its behalf, and nothing has
     /// happened since.
     pub(crate) fn is_in_vain(self, kind: usize, happened: u64) -> bool {
-        self.happened(kind).load(Relaxed) == happened.wrapping_add(1)
+        self.happened(kind).load(Acquire) == happened.wrapping_add(1)
     }
 
     /// Under the stop lock: whether there was nothing for that kind at a standstill after `begin`.

@@ -42,6 +42,6 @@ mod models;
 
 pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, Watched, read as read_account};
 pub(crate) use inbox::{Inboxes, Parcel};
-pub(crate) use memo::StopMemo;
+pub(crate) use memo::{Standstill, StopMemo};
 pub(crate) use stop::{Ask, SeatSet, StopWords, Stopped};
 pub(crate) use turn::{Taken, Turn};

@@ -96,12 +96,13 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Err(error) => return Err(error),
         };
         let header = Header::live(kind, need.pages, request.tag.0);
+        let begin = self.space.last_standstill();
         self.enter()?;
         let found = self.held().alloc_entered(&need, header, &mut self.frames);
         self.exit();
         let found = match found {
-            None if request.context.may_block && !self.space.is_exhausted() => {
-                self.alloc_at_rest(&need, header)?
+            None if request.context.may_block && !self.space.is_exhausted_since(begin) => {
+                self.alloc_at_rest(&need, header, begin)?
             }
             found => found,
         };

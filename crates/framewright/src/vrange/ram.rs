@@ -123,12 +123,13 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             context,
         };
         let header = Header::live(AreaKind::Ram, pages as u32, 0);
+        let begin = self.space.last_standstill();
         self.enter()?;
         let found = self.held().alloc_ram(&need, header, &mut self.frames);
         self.exit();
         let found = match found {
-            None if context.may_block && !self.space.is_exhausted() => {
-                self.alloc_ram_at_rest(&need, header)?
+            None if context.may_block && !self.space.is_exhausted_since(begin) => {
+                self.alloc_ram_at_rest(&need, header, begin)?
             }
             found => found,
         };

@@ -7,7 +7,7 @@ use super::seat::{Count, Held, Own};
 use super::span::{Bits, Owner};
 use super::{FrameSource, Header, RangeSeat, Space};
 use crate::platform::{Barrier, Map, Relax};
-use crate::seats::{self, Inboxes, SeatSet};
+use crate::seats::{self, Inboxes, SeatSet, Standstill};
 use crate::sync::Ordering::Relaxed;
 
 /// How many pages a CPU makes lazy, at least, between two looks for pages to purge.
@@ -29,12 +29,22 @@ impl<'m, P: Relax> Space<'m, P> {
         }
     }
 
-    /// Whether the arena had all free pages when a search of it found nothing: after the last stop brought
-    /// nothing, no CPU has freed an area or taken a span. Counters only grow, so if this holds now, it held
-    /// at every moment since that stop.
-    pub(super) fn is_exhausted(&self) -> bool {
+    /// Whether the arena has all free pages: after the last stop brought nothing, no CPU has freed an area or
+    /// taken a span. Counters only grow, so if this holds now, it held at every moment since that stop.
+    fn is_exhausted(&self) -> bool {
         let memo = self.stop_words().memo;
         memo.is_in_vain(DRAIN, self.happened())
+    }
+
+    /// Whether the arena had all free pages when a search of it, after `begin`, found nothing. Not if all CPUs
+    /// stood still meanwhile: their pages came to the arena then, perhaps after the search.
+    pub(super) fn is_exhausted_since(&self, begin: Standstill) -> bool {
+        self.is_exhausted() && self.last_standstill() == begin
+    }
+
+    /// The last moment at which all CPUs stood still and were drained. A request asks before it searches.
+    pub(super) fn last_standstill(&self) -> Standstill {
+        self.stop_words().memo.last()
     }
 }
 
@@ -157,9 +167,11 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         &mut self,
         need: &Need,
         header: Header,
+        begin: Standstill,
     ) -> Result<Option<u32>, Poisoned> {
         self.at_rest(
             need,
+            begin,
             |held, frames| held.alloc_entered(need, header, frames),
             |stopped, own, frames| {
                 let at = stopped.cut_drained(own, need, frames)?;
@@ -176,9 +188,11 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         &mut self,
         need: &Need,
         header: Header,
+        begin: Standstill,
     ) -> Result<Option<u32>, Poisoned> {
         self.at_rest(
             need,
+            begin,
             |held, frames| held.alloc_ram(need, header, frames),
             |stopped, own, frames| {
                 let space = stopped.set;
@@ -205,19 +219,19 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         )
     }
 
-    /// Stops all CPUs and returns what `stopped` finds. If another request stopped them since this one began
-    /// to ask, returns what `look` finds in this CPU's seat, or nothing if every gap was too short then.
+    /// Stops all CPUs and returns what `stopped` finds. If another request stopped them since `begin`, before
+    /// this one searched, returns what `look` finds in this CPU's seat, or nothing if every gap was too short
+    /// then.
     fn at_rest(
         &mut self,
         need: &Need,
+        begin: Standstill,
         look: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> Option<u32>,
         stopped: impl FnOnce(&Stopped<'_, 'm, P>, Held<'_, 'm, P>, &mut F) -> Option<u32>,
     ) -> Result<Option<u32>, Poisoned> {
         let space = self.space;
-        let memo = space.stop_words().memo;
-        let begin = memo.last();
         let lock = space.lock_stops();
-        if memo.last() != begin || space.is_exhausted() {
+        if space.last_standstill() != begin || space.is_exhausted() {
             if space.longest().load(Relaxed) < u64::from(need.pages) {
                 return Ok(None);
             }
