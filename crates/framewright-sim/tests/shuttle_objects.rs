@@ -304,6 +304,40 @@ fn drains_and_what_is_taken_over_lose_nothing() {
 }
 
 #[test]
+fn k9_frames_that_came_back_before_another_request_failed_are_found() {
+    // All that is left lies in an empty slab. Its CPU gives it back, and a request for all 16 frames fails
+    // after that: the third CPU, whose first search came before both, must see the frames.
+    explore(2000, || {
+        let shared = Shared::new(3, 16);
+        let mut filler = shared.seat(0);
+        let slot = filler.kmalloc(&KvRequest::new(2048)).unwrap();
+        let mut pages = Vec::new();
+        while let Ok(page) = filler.kmalloc(&KvRequest::new(4096)) {
+            pages.push(page);
+        }
+        filler.kfree(slot).unwrap();
+        drop(filler);
+        let giver = thread::spawn(move || {
+            shared.seat(0).drain();
+        });
+        let failing = thread::spawn(move || {
+            let all = KvRequest::new(16 * 4096).with(Effort::MayCompact);
+            assert!(shared.seat(1).kmalloc(&all).is_err());
+        });
+        let two = KvRequest::new(8192).with(Effort::MayCompact);
+        let mut seat = shared.seat(2);
+        let found = seat.kvmalloc(&two);
+        assert!(
+            found.is_ok(),
+            "K9: {found:?} with {} pages taken",
+            pages.len()
+        );
+        giver.join().unwrap();
+        failing.join().unwrap();
+    });
+}
+
+#[test]
 fn k9_a_frame_that_lies_empty_in_anothers_slab_is_found() {
     // 16 frames; each of two holds at most two objects of four frames, or slots of two: there is
     // always room, unless empty slabs are held back.

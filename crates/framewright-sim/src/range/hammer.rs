@@ -110,7 +110,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
     }
 
     /// Runs a thread on `cpu` that sends each of its `areas` areas to the thread behind `next`, and frees
-    /// what it receives. If `next` is full, it frees first: so in a ring of threads nobody waits for ever,
+    /// what it receives. If `next` is full, it frees first: so in a ring no thread waits for ever,
     /// and each thread is still there when another one frees its areas, however they are scheduled.
     ///
     /// # Panics

@@ -6,8 +6,8 @@ use crate::units::{Frame, Mobility, Order};
 
 /// Where a CPU gets blocks of frames and gives them back: its seat, in one zone or in several.
 ///
-/// [`kv`](crate::kv) calls [`try_block`](Self::try_block) and [`free_block`](Self::free_block)
-/// while other CPUs wait for its seat: neither may call it.
+/// [`kv`](crate::kv) calls [`try_block`](Self::try_block), [`block`](Self::block) and
+/// [`free_block`](Self::free_block) while other CPUs wait for its seat: none of them may call it.
 pub trait Blocks {
     /// A block of `order` if one is there at once: in this CPU's caches, or by one look at the
     /// zone. Stops no CPU.

@@ -124,7 +124,8 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     ) -> Result<Frame, BoundedError> {
         self.check(order, mobility)?;
         let zone = self.zone;
-        let ask = zone.ask_within(kind(order, mobility), patience);
+        let begin = zone.stop_words().memo.last();
+        let ask = zone.ask_within(kind(order, mobility), begin, patience);
         let lock = match ask.ok_or(BoundedError::WouldWait)? {
             Ask::Vain => return Err(zone.why_none(order, mobility).into()),
             Ask::Meanwhile(lock) => {

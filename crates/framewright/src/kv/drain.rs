@@ -5,17 +5,24 @@ use super::held::Held;
 use super::seat::{Count, SeatWords};
 use super::slab::State;
 use super::table::{Entry, Part};
-use super::{Kv, KvSeat};
-use crate::frame::Blocks;
+use super::{Kv, KvError, KvSeat};
+use crate::frame::{AllocError, Blocks};
 use crate::platform::{Barrier, Direct, Map, Relax, Zero};
-use crate::seats::{self, Accounts, Ask, Inboxes, SeatSet, StopWords, Turn};
-use crate::units::{Addr, Frame, Order, Run};
+use crate::seats::{self, Accounts, Ask, Inboxes, SeatSet, Standstill, StopWords, Turn};
+use crate::units::{Addr, Mobility, Order};
 use crate::vrange::FrameSource;
 use core::convert::Infallible;
 
-/// The kind of a request, for the memo of stops: by class, and for blocks.
-fn kind(class: Option<Class>) -> usize {
-    class.map_or(PLACES - 1, Class::index)
+/// How many kinds of requests the memo of stops tells apart.
+pub(super) const KINDS: usize = (PLACES - 1) + (Order::MAX.index() + 1) + 1;
+
+/// The kind of a request, for the memo of stops: by class, or by order, and the last one for pages.
+fn kind(class: Option<Class>, order: Option<Order>) -> usize {
+    match (class, order) {
+        (Some(class), _) => class.index(),
+        (None, Some(order)) => PLACES - 1 + order.index(),
+        (None, None) => KINDS - 1,
+    }
 }
 
 /// All CPUs stand still: the caller may act in any seat.
@@ -27,21 +34,24 @@ impl<'m, P: Relax, R> Stopped<'_, 'm, P, R> {
     }
 }
 
-/// The result of a drain before a request fails.
+/// Why a request got nothing from a standstill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Drained {
-    /// The request stopped no CPU. Either the last stop gained nothing, and no CPU has freed a slot or made
-    /// a slab since. Or a stop for another request gained nothing after this one had begun to ask.
-    NotAgain,
-    /// The request stopped no CPU, but another one stopped all since this one began to ask, and gained
-    /// memory. So it is worth a look.
-    Meanwhile,
-    /// No CPU kept memory unused, but blocks on their way to the zones have arrived.
-    Nothing,
-    /// The request is served. It took its memory while all CPUs stood still, before another could.
-    Served(Addr),
-    /// The zones have frames now that they had not, in blocks that are too short.
-    Frames,
+pub(super) enum Missed {
+    /// It stopped no CPU. Either the last stop gained nothing, and no CPU has freed a slot or made a slab
+    /// since. Or a stop for another request of its kind gained nothing after this one had begun.
+    Vain,
+    /// All CPUs stood still, and neither slabs nor zones had anything for it.
+    Nothing(KvError),
+}
+
+impl Missed {
+    /// The error of a request that failed so; `failed` if no CPU was stopped.
+    pub(super) fn or(self, failed: KvError) -> KvError {
+        match self {
+            Self::Vain => failed,
+            Self::Nothing(error) => error,
+        }
+    }
 }
 
 impl<'m, P: Relax, R> SeatSet<'m> for Kv<'m, P, R> {
@@ -103,21 +113,28 @@ where
         self.return_surplus()
     }
 
-    /// The same before a request fails: for a slot of that class, or for a block of that order. Also
-    /// takes over slabs of other CPUs with free slots. Does nothing if the last stop did not help and no
-    /// CPU has freed a slot since. Unless it `must`, it also does nothing if another request stopped all
-    /// CPUs while this one waited to do so.
-    pub(super) fn drain_for(
+    /// The same before a request fails that began when `begin` was the last standstill. While all CPUs stand
+    /// still, no frame is on its way from a zone to a slab or back: so if neither has anything for the request
+    /// then, at that moment there was nothing (K9). Without an order the request takes nothing, because pages
+    /// are mapped when no CPU stands still.
+    ///
+    /// Stops no CPU without hope of a gain, and looks once more before it does, if all CPUs stood still since `begin`.
+    pub(super) fn at_rest(
         &mut self,
         class: Option<Class>,
         order: Option<Order>,
-        must: bool,
-    ) -> Drained {
-        let (kv, kind) = (self.kv, kind(class));
-        let lock = match kv.ask(kind) {
-            Ask::Vain => return Drained::NotAgain,
-            Ask::Meanwhile(_) if !must => return Drained::Meanwhile,
-            Ask::Meanwhile(lock) | Ask::Alone(lock) => lock,
+        begin: Standstill,
+    ) -> Result<Addr, Missed> {
+        let (kv, kind) = (self.kv, kind(class, order));
+        let lock = match kv.ask(kind, begin) {
+            Ask::Vain => return Err(Missed::Vain),
+            Ask::Meanwhile(lock) => {
+                if let Some(addr) = order.and_then(|order| self.at_once(class, order)) {
+                    return Ok(addr);
+                }
+                lock
+            }
+            Ask::Alone(lock) => lock,
         };
         let Ok(stopped) = lock.stop();
         let memo = kv.stop_words().memo;
@@ -126,42 +143,50 @@ where
         self.collect_all_empties(&stopped);
         let had_surplus = self.words.has_surplus();
         let slot = class.and_then(|class| self.take_over_slots(&stopped, class));
-        let found = slot.or_else(|| self.take_of_surplus(class, order));
-        if found.is_none() && !had_surplus {
+        let found = match (slot, order) {
+            (Some(addr), _) => Ok(addr),
+            (None, Some(order)) => self.block_at_rest(class, order),
+            (None, None) => Err(KvError::Frames(AllocError::Exhausted)),
+        };
+        if found.is_err() && (order.is_some() || !had_surplus) {
             memo.note(kind, happened);
         }
         drop(stopped);
         self.return_surplus();
-        match found {
-            Some(addr) => Drained::Served(addr),
-            None if had_surplus => Drained::Frames,
-            None => Drained::Nothing,
-        }
+        found.map_err(Missed::Nothing)
     }
 
-    /// With all CPUs stopped and drained: turns a surplus slab into a slab of the request's class, or into
-    /// a block of its order.
-    fn take_of_surplus(&mut self, class: Option<Class>, order: Option<Order>) -> Option<Addr> {
-        let order = class.map_or(order, |class| Some(class.order()))?;
-        let (frame, has) = self.held.unmake_surplus()?;
-        if class.is_none() && has < order {
-            self.free_block(frame, has);
-            return None;
-        }
-        let order = order.min(has);
-        let rest = has.frames() - order.frames();
-        if let Some(rest) = Run::new(Frame(frame.0 + order.frames()), rest) {
-            self.ranges.frames().free_run(rest);
-        }
-        match class {
-            Some(class) => {
-                let place = self.place_of(frame, order)?;
-                let addr = self.slab_of(class, order, place);
-                // Without a record, the frames become a run.
-                addr.or_else(|| self.run_of(order, frame))
+    /// With all CPUs stopped and drained: an object in a block of the zones, to which surplus slabs go one by
+    /// one until it is there.
+    fn block_at_rest(&mut self, class: Option<Class>, order: Order) -> Result<Addr, KvError> {
+        loop {
+            if let Some(addr) = self.try_block_at_rest(class, order) {
+                return Ok(addr);
             }
-            None => self.run_of(order, frame),
+            match self.held.unmake_surplus() {
+                Some((frame, has)) => self.free_block(frame, has),
+                None => break,
+            }
         }
+        let frame = self.fetch_block(class, order)?;
+        let order = class.map_or(order, |_| Order::ZERO);
+        let slab = class.and_then(|class| {
+            let place = self.place_of(frame, order)?;
+            self.slab_of(class, order, place)
+        });
+        let addr = slab.or_else(|| self.run_of(order, frame));
+        addr.ok_or(KvError::Outside(frame))
+    }
+
+    /// The same, if the block is there at once. Without a record, the object is a run.
+    fn try_block_at_rest(&mut self, class: Option<Class>, order: Order) -> Option<Addr> {
+        if let Some(class) = class.filter(|_| self.held.has_record()) {
+            let (order, place) = self.place_of_block(class)?;
+            return self.slab_of(class, order, place);
+        }
+        let order = class.map_or(order, |_| Order::ZERO);
+        let frame = self.ranges.frames().try_block(order, Mobility::Unmovable)?;
+        self.run_of(order, frame)
     }
 
     /// With all CPUs stopped: collects all remote frees, and moves all slabs without an object into this

@@ -7,7 +7,7 @@
 //! An address with a place in the table is a frame's, and any other one a page's of the space. So
 //! the two ranges must not overlap, which is checked whenever a seat is made.
 
-use super::class::PLACES;
+use super::drain::KINDS;
 use super::held::Held;
 use super::kvmalloc::addr_of;
 use super::layout::Shape;
@@ -31,11 +31,11 @@ const STOP_ACCOUNT: usize = 1;
 /// The records that no seat has: how often one was given back, and how many were ever taken.
 const POOL: usize = 8;
 const FRESH: usize = 9;
-/// What stops of all CPUs found: by class, and in the last kind for blocks.
+/// What stops of all CPUs found: by class, by order, and for pages.
 const MEMO: usize = 16;
 /// Words of the allocator's own: whole cache lines.
-pub(super) const KV_WORDS: usize = 56;
-const _: () = assert!(MEMO + StopMemo::words(PLACES) <= KV_WORDS);
+pub(super) const KV_WORDS: usize = 96;
+const _: () = assert!(MEMO + StopMemo::words(KINDS) <= KV_WORDS);
 const _: () = assert!(STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
 
 /// An object allocator over zones and a space.

@@ -113,14 +113,23 @@ where
 
     /// A block of frames from any CPU's cache: as a run, or as a slab of one frame.
     pub(super) fn block(&mut self, class: Option<Class>, order: Order) -> Result<Addr, KvError> {
-        let order = class.map_or(order, |_| Order::ZERO);
-        let block = self.ranges.frames().block(order, Mobility::Unmovable);
-        let frame = block.map_err(KvError::Frames)?;
+        let frame = self.fetch_block(class, order)?;
         let addr = match class {
             Some(class) => self.slab_or_run(class, frame),
             None => self.run_of(order, frame),
         };
         addr.ok_or(KvError::Outside(frame))
+    }
+
+    /// The frames for that: of `order`, or one frame for a slab.
+    pub(super) fn fetch_block(
+        &mut self,
+        class: Option<Class>,
+        order: Order,
+    ) -> Result<Frame, KvError> {
+        let order = class.map_or(order, |_| Order::ZERO);
+        let block = self.ranges.frames().block(order, Mobility::Unmovable);
+        block.map_err(KvError::Frames)
     }
 
     /// A slot of that class, if one is there at once. If no slab can be made, a slot of a larger
@@ -177,7 +186,7 @@ where
 
     /// A block for a slab of that class, of the class's order or a smaller one: its order and its
     /// place.
-    fn place_of_block(&mut self, class: Class) -> Option<(Order, usize)> {
+    pub(super) fn place_of_block(&mut self, class: Class) -> Option<(Order, usize)> {
         let mut orders = (0..=class.order().get()).rev().filter_map(Order::new);
         let blocks = self.ranges.frames();
         let (order, frame) = orders.find_map(|order| {

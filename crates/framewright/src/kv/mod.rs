@@ -58,21 +58,22 @@
 //!   once for each kind; `MustSucceed` fails only when relief brings no more memory.
 //! - **K8** Everything that a request calls is called within its context.
 //! - **K9** A request fails for want of frames only after all CPUs' empty slabs went back, unless
-//!   it may not wait, or must be contiguous and is fail-fast. A search for contiguous memory before
-//!   a spill never waits, whatever the context.
-//!
+//!   it may not wait, or must be contiguous and is fail-fast. If it must be contiguous, there was a
+//!   moment since it began at which neither a slab nor a zone had memory for it. A search for
+//!   contiguous memory before a spill never waits, whatever the context.
 //! - **K10** Between two reliefs a request stops `kv`'s CPUs at most once, and only where that may
 //!   help: not if no slot was freed and no slab made since a stop that gained nothing for a like
-//!   request; not if they stood still for another request meanwhile, without a gain for this one. It
-//!   takes what it finds while they stand still, so that no other request can take it first. A
-//!   request that must be contiguous then stops the space's CPUs once, if the space keeps anything,
-//!   and the zones' once: three stops in all.
+//!   request; not if they stood still for a like request meanwhile, without a gain. It takes what it
+//!   finds while they stand still, so that no other request can take it first. A request that must
+//!   be contiguous first stops the space's CPUs once, if the space keeps anything. It stops the zones'
+//!   CPUs once: while `kv`'s stand still, or instead of that. If a slab changes in between, it does
+//!   both.
 //!
 //! [`next_step`](crate::policy::next_step) chooses what a request does next.
 //!
 //! # Locks
-//! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`. A busy seat never takes it,
-//!   and its holder gives it up before it asks the zones or gives them anything.
+//! - Rank 0: the stop lock of `kv`: its holder may claim seats of `kv`, and ask the zones for blocks
+//!   or give blocks back. A busy seat never takes it.
 //! - Below it the ranks of the zones. A busy seat asks them for blocks that are there at once, and
 //!   gives blocks back: so with all CPUs stopped no block is on its way from a slab to a zone, nor
 //!   from a zone to a new slab that may fail. A seat waits there while a zone is stopped, and a CPU

@@ -4,7 +4,7 @@
 //! them. Every step is taken outside a busy seat, and within the request's context (K8).
 
 use super::class::Class;
-use super::drain::Drained;
+use super::drain::Missed;
 use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
 use super::seat::Count;
@@ -187,73 +187,53 @@ where
         }
     }
 
-    /// A contiguous object, after collecting all that CPUs keep unused: first from slabs, then from
-    /// the space, and last from the zones, so that each is stopped once (K10).
+    /// A contiguous object, after collecting all that CPUs keep unused: first from the space, if that keeps
+    /// anything, then from slabs and zones at one moment (K9).
     ///
-    /// With all CPUs stopped each frame was in use or in a zone, and none was unused in a slab. If
-    /// the zones have no frame now, other requests took them since, and stopping the zones again
-    /// would not help this request (K9).
+    /// If a stop would gain nothing, no slab keeps anything. Then the zones alone decide, unless a CPU frees or
+    /// makes a slab before they have answered: so the request asks about the slabs again afterwards (K10).
     fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         let bytes = request.bytes;
-        let order = need.order.ok_or(KvError::NotNow { bytes })?;
-        let addr = match self.drain_and_look(need, order) {
-            Some(addr) => addr,
-            None => {
-                if self.ranges.space().has_spare() {
-                    self.ranges.drain();
-                }
-                match self.at_once(need.class, order) {
-                    Some(addr) => addr,
-                    None => self.block(need.class, order)?,
-                }
-            }
-        };
-        Ok(self.zeroed(addr, request))
-    }
-
-    /// A contiguous object, after collecting what CPUs keep in slabs: with one stop at most (K10).
-    fn drain_and_look(&mut self, need: &Need, order: Order) -> Option<Addr> {
-        for must in [false, true] {
-            match self.drain_for(need.class, Some(order), must) {
-                Drained::Served(addr) => return Some(addr),
-                Drained::NotAgain | Drained::Nothing => return None,
-                Drained::Frames => return self.at_once(need.class, order),
-                Drained::Meanwhile => {
-                    let found = self.at_once(need.class, order);
-                    if found.is_some() {
-                        return found;
-                    }
-                }
+        let (class, order) = (need.class, need.order.ok_or(KvError::NotNow { bytes })?);
+        if self.ranges.space().has_spare() {
+            self.ranges.drain();
+            if let Some(addr) = self.look(request, need) {
+                return Ok(addr);
             }
         }
-        None
+        let begin = self.kv.stop_words().memo.last();
+        let found = match self.at_rest(class, Some(order), begin) {
+            Err(Missed::Vain) => match self.block(class, order) {
+                Err(failed) => self
+                    .at_rest(class, Some(order), begin)
+                    .map_err(|missed| missed.or(failed)),
+                found => found,
+            },
+            found => found.map_err(|missed| missed.or(KvError::NotNow { bytes })),
+        };
+        Ok(self.zeroed(found?, request))
     }
 
     /// Mapped pages. If frames are missing and the request may wait, first collects what CPUs keep
-    /// in slabs (K9), as [`collect`](Self::collect) does.
+    /// in slabs (K9), as [`collect`](Self::collect) does. Maps again after each standstill of all CPUs, because
+    /// frames that lay in slabs may have come to the zones after it had asked the zones.
     fn map_or_drain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
-        let mut found = self.map(request, need);
-        for must in [false, true] {
+        let memo = self.kv.stop_words().memo;
+        for _ in 0..2 {
+            let begin = memo.last();
+            let found = self.map(request, need);
             let lacks_frames = matches!(found, Err(RangeError::Frames(_)));
             if !lacks_frames || !request.context.may_block {
                 return found;
             }
-            let drained = self.drain_for(need.class, need.order, must);
-            if drained == Drained::NotAgain {
-                return found;
-            }
-            if let Drained::Served(addr) = drained {
-                return Ok(self.zeroed(addr, request));
-            }
-            if let Some(addr) = self.look(request, need) {
-                return Ok(addr);
-            }
-            found = self.map(request, need);
-            if drained != Drained::Meanwhile {
-                return found;
+            match self.at_rest(need.class, need.order, begin) {
+                Ok(addr) => return Ok(self.zeroed(addr, request)),
+                Err(Missed::Vain) if memo.last() == begin => return found,
+                Err(Missed::Vain) => {}
+                Err(Missed::Nothing(_)) => break,
             }
         }
-        found
+        self.map(request, need)
     }
 
     pub(super) fn map(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {

@@ -6,7 +6,7 @@
 //!          └─▶ Alone(StopLock) ─────┴─▶ stop ─▶ Stopped ─▶ all go on
 //! ```
 
-use super::{Account, Accounts, StopMemo, Turn, Watched};
+use super::{Account, Accounts, Standstill, StopMemo, Turn, Watched};
 use crate::platform::{Barrier, Patience, Relax, Wakes};
 use crate::sync::{AtomicU64, Lock, Ordering::SeqCst, fence};
 use core::iter;
@@ -95,22 +95,27 @@ pub(crate) trait SeatSet<'m> {
         })
     }
 
-    /// Asks for a stop, for a request of that kind that would fail otherwise. The caller is in no seat of the set.
-    fn ask(&self, kind: usize) -> Ask<'_, 'm, Self>
+    /// Asks for a stop, for a request of that kind that would fail otherwise, and that began when `begin` was the
+    /// last standstill. The caller is in no seat of the set.
+    fn ask(&self, kind: usize, begin: Standstill) -> Ask<'_, 'm, Self>
     where
         Self: Sized,
     {
-        let asked = self.ask_within(kind, &mut Patience::Endless);
+        let asked = self.ask_within(kind, begin, &mut Patience::Endless);
         asked.unwrap_or(Ask::Vain)
     }
 
     /// The same, but gives up if another CPU holds the stop lock for longer than `patience` lasts: then `None`.
-    fn ask_within(&self, kind: usize, patience: &mut Patience) -> Option<Ask<'_, 'm, Self>>
+    fn ask_within(
+        &self,
+        kind: usize,
+        begin: Standstill,
+        patience: &mut Patience,
+    ) -> Option<Ask<'_, 'm, Self>>
     where
         Self: Sized,
     {
         let memo = self.stop_words().memo;
-        let begin = memo.last();
         if memo.is_in_vain(kind, self.happened()) {
             return Some(Ask::Vain);
         }

@@ -142,7 +142,7 @@ fn e2_of_two_stoppers_one_waits_for_the_other() {
 fn e4_of_two_requests_that_ask_together_the_second_is_answered_by_the_first_ones_stop() {
     explore(Some(3), || {
         let toy = toy();
-        let request = move || match toy.ask(0) {
+        let request = move || match toy.ask(0, toy.stop_words().memo.last()) {
             Ask::Vain => 0,
             Ask::Meanwhile(lock) | Ask::Alone(lock) => {
                 let Ok(stopped) = lock.stop();
