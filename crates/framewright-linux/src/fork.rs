@@ -22,6 +22,11 @@
 //!
 //! A child may make hosts of its own.
 //!
+//! # Invariants
+//! - **Y1** A child neither reads nor writes its parent's frames and metadata; a heap's memory it can only read.
+//! - **Y2** A value with memory of the engine's knows the process that made it: in another process its calls are
+//!   errors, and dropping it changes nothing.
+//!
 //! # Sources
 //! madvise(2): MADV_DONTFORK, MADV_WIPEONFORK (Linux 4.14); pthread_atfork(3).
 
