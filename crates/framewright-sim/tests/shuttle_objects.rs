@@ -11,7 +11,7 @@ use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
 use framewright::platform::{Barrier, Direct, Fenced, Map, MapError, NoRelief, Relax, Zero};
 use framewright::policy::{Config, Effort, RangeConfig};
-use framewright::vrange::{Space, SpaceLayout};
+use framewright::vrange::{AreaRequest, RangeSeat, Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Order, Page, PageRange, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -74,6 +74,8 @@ impl Direct for Simple {
 
 type OwnSeat = KvSeat<'static, 'static, 'static, Simple, NoRelief, Seat<'static, 'static, Simple>>;
 
+type Ranges = RangeSeat<'static, 'static, Simple, Seat<'static, 'static, Simple>>;
+
 /// The live objects: first byte and the one behind the last. Not known to shuttle: it must not
 /// change the interleavings.
 type Live = Plain<BTreeMap<u64, u64>>;
@@ -94,6 +96,10 @@ fn leak<T>(value: T) -> &'static T {
 
 impl Shared {
     fn new(cpus: u16, frames: u64) -> Self {
+        Self::with(cpus, frames, &RangeConfig::for_cpus(cpus))
+    }
+
+    fn with(cpus: u16, frames: u64, ranges: &RangeConfig) -> Self {
         let order = |order| Order::new(order).unwrap();
         let layout = ZoneLayout::new(Frame(0), frames)
             .with_orders(order(4), order(4))
@@ -109,7 +115,7 @@ impl Shared {
             .with_span_pages(8)
             .with_cpus(cpus);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let space = Space::new(&layout, &RangeConfig::for_cpus(cpus), memory, Simple).unwrap();
+        let space = Space::new(&layout, ranges, memory, Simple).unwrap();
         let layout = KvLayout::new(Frame(0), frames)
             .with_cpus(cpus)
             .with_slabs_max(frames);
@@ -129,6 +135,11 @@ impl Shared {
         let frames = self.zone.seat(CpuId(cpu)).unwrap();
         let ranges = self.space.seat(CpuId(cpu), frames).unwrap();
         self.kv.seat(ranges).unwrap()
+    }
+
+    fn ranges(&self, cpu: u16) -> Ranges {
+        let frames = self.zone.seat(CpuId(cpu)).unwrap();
+        self.space.seat(CpuId(cpu), frames).unwrap()
     }
 
     fn note(&self, seat: &OwnSeat, addr: Addr) -> Addr {
@@ -440,5 +451,40 @@ fn of_two_who_free_one_object_at_the_same_moment_nobody_corrupts_anything() {
             later == 0 || shared.kv.stats().double_frees == later,
             "{later}"
         );
+    });
+}
+
+#[test]
+fn v8_frames_that_another_cpus_drain_gives_back_are_found() {
+    // While the drain holds them they are neither in the space nor in the zone.
+    explore(1500, || {
+        let shared = Shared::new(2, 16);
+        let mut giver = shared.ranges(0);
+        let most = AreaRequest::new(12);
+        let area = giver.vmalloc(&most).unwrap();
+        giver.vfree(area).unwrap();
+        let other = thread::spawn(move || giver.drain());
+        let found = shared.ranges(1).vmalloc(&most);
+        assert!(found.is_ok(), "V8: nothing is live: {found:?}");
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn v8_a_kept_area_that_makes_room_for_another_is_found() {
+    explore(600, || {
+        let mut config = RangeConfig::for_cpus(2);
+        config.kept_pages_max = 12;
+        let shared = Shared::with(2, 32, &config);
+        let mut giver = shared.ranges(0);
+        let areas = [12, 12, 4].map(|pages| giver.vmalloc(&AreaRequest::new(pages)).unwrap());
+        let [first, second, third] = areas;
+        // The first one goes to the depot, to make room for the second one.
+        giver.vfree(first).unwrap();
+        giver.vfree(second).unwrap();
+        let other = thread::spawn(move || giver.vfree(third).unwrap());
+        let found = shared.ranges(1).vmalloc(&AreaRequest::new(24));
+        assert!(found.is_ok(), "V8: four pages at most are live: {found:?}");
+        other.join().unwrap();
     });
 }

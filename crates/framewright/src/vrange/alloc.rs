@@ -333,6 +333,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             before = Some(at);
         }
         let (at, before, next) = best?;
+        let _moving = self.words.moving();
         match before {
             None => self.words.set_link(Own::AreasReady, next),
             Some(before) => {

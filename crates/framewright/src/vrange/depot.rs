@@ -138,6 +138,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         }
         let own = self.kept();
         let max = self.space.config.kept_pages_max;
+        let _moving = self.words.moving();
         self.space.with_depot(|depot| {
             let Some(first) = depot.take(pages, is_aligned) else {
                 return false;

@@ -66,8 +66,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Makes the area at `page` lazy, if `check` finds its header and has no objection, and leaves
-    /// the seat. The header is that of a live area, or of a kept one that is no longer in a list,
-    /// and so this CPU's alone.
+    /// the seat. The header is that of a live area, or of the kept one that this CPU evicts.
     pub(super) fn free_entered(
         &mut self,
         page: Page,
@@ -82,6 +81,8 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 Ok(header) => header,
                 Err(error) => break Err(error),
             };
+            let is_kept = header.state() == AreaState::Kept;
+            let _moving = is_kept.then(|| self.words.moving());
             let at = self.space.offset_unchecked(page) as u32;
             let pages = u64::from(held.lazy_pages_of(at, header));
             if told > pages {
@@ -109,6 +110,9 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             if held.free_checked(at, header) {
                 told = 0;
+                if is_kept {
+                    self.words.set_link(Own::Evicting, None);
+                }
                 if helped && self.space.told_lazy() > self.space.lazy_max {
                     // No CPU could make room for it, so it is purged at once, on whichever CPU it
                     // is. So the peak, which counts only what stays, is without it. If there is

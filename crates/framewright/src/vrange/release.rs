@@ -24,6 +24,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if span.stamp() > self.space.done() {
             return false;
         }
+        let has_frames = span.may_have_frames();
+        let _moving = has_frames.then(|| self.words.moving());
         let next = span.waiting_next();
         self.words.set_link(Own::WaitHead, next);
         if next.is_none() {
@@ -35,7 +37,6 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if !is_current && !is_block {
             self.unlist(number);
         }
-        let has_frames = span.may_have_frames();
         debug_assert!(self.waits_as_a_whole(number), "V9: all of an area waits");
         for word in bits::places(span.waiting().words) {
             let waiting = span.bits(Bits::Waiting)[word].load(Relaxed);
@@ -92,6 +93,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if self.words.link(Own::AreasReady).is_none() {
             return false;
         }
+        let _moving = self.words.moving();
         let mut areas = [(0, 0); MERGES_MAX];
         let mut count = 0;
         // Gives frames back before it takes the arena's lock, because nothing is called under that.
@@ -117,6 +119,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if self.words.get(Own::AreasStamp) > self.space.done() {
             return;
         }
+        let _moving = self.words.moving();
         let ready = self.words.link(Own::AreasReady);
         if ready.is_some() {
             let mut last = first;

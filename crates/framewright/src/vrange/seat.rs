@@ -18,6 +18,7 @@ use crate::seats::{Taken, Turn};
 use crate::sync::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
+    fence,
 };
 use crate::units::CpuId;
 
@@ -28,6 +29,9 @@ const UNMAPPED: usize = 10;
 const INBOX: usize = 16;
 const HEADS: usize = 40;
 const COUNTERS: usize = 64;
+/// How many [moves](Moving) have begun, and how many have ended.
+const MOVES_BEGUN: usize = 96;
+const MOVES_ENDED: usize = 97;
 
 /// A word of a seat that only its owner writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +76,9 @@ pub(super) enum Own {
     Stuck = 38,
     /// Areas of the arena that have waited: the generation that they waited for has passed.
     AreasReady = 39,
+    /// A kept area that the owner has taken out of the lists to make it lazy. A CPU that stops all others may
+    /// do that first.
+    Evicting = 98,
 }
 
 /// The counters of a seat: events since the space was made.
@@ -116,8 +123,8 @@ pub(super) const SEAT_WORDS: usize = KEPT + KEPT_WORDS;
 /// The number of lists of spans: by longest run, poor and rich, and the entirely free ones.
 pub(super) const LISTS: usize = 23;
 const _: () = {
-    assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::Undone as usize) < KEPT);
-    assert!((Own::AreasReady as usize) < HEADS);
+    assert!(HEADS + LISTS <= COUNTERS && COUNTERS + (Count::Undone as usize) < MOVES_BEGUN);
+    assert!((Own::AreasReady as usize) < HEADS && (Own::Evicting as usize) < KEPT);
 };
 
 /// The metadata of one seat.
@@ -179,6 +186,25 @@ impl<'m> SeatWords<'m> {
         word.store(word.load(Relaxed) + pages, Release);
     }
 
+    /// From here until the result is dropped, this seat's holder moves freed areas between lists, or their frames
+    /// to the source: another CPU may see them in neither place.
+    pub(super) fn moving(self) -> Moving<'m> {
+        let begun = &self.words[MOVES_BEGUN];
+        begun.store(begun.load(Relaxed) + 1, Relaxed);
+        // A CPU that sees a list without the area sees also that the move has begun.
+        fence(Release);
+        Moving(self)
+    }
+
+    pub(super) fn moves_begun(self) -> u64 {
+        self.words[MOVES_BEGUN].load(Relaxed)
+    }
+
+    pub(super) fn moves_ended(self) -> u64 {
+        // Acquire pairs with the Release at the end of a move: the caller sees what was moved in its new place.
+        self.words[MOVES_ENDED].load(Acquire)
+    }
+
     pub(super) fn link(self, word: Own) -> Link {
         (self.get(word) as u32).checked_sub(1)
     }
@@ -216,6 +242,17 @@ impl<'m> SeatWords<'m> {
     #[inline(always)]
     pub(super) fn sub(self, word: Own, by: u64) {
         self.set(word, self.get(word).wrapping_sub(by));
+    }
+}
+
+/// See [`SeatWords::moving`]. Moves may be nested.
+#[must_use = "the move ends when this is dropped"]
+pub(super) struct Moving<'m>(SeatWords<'m>);
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        let ended = &self.0.words[MOVES_ENDED];
+        ended.store(ended.load(Relaxed) + 1, Release);
     }
 }
 

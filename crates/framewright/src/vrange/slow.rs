@@ -360,8 +360,10 @@ impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
                 if space.unflushed() != 0 {
                     space.flush(own.words);
                 }
-                // An area that is longer than the bound goes alone, and at once.
-                is_forced = !unmapped && space.told_lazy() == 0;
+                // An area that is longer than the bound goes alone, and at once. So does one for which there
+                // is no room because CPUs that wait have reported areas that they have not freed yet.
+                let has_lazy = |seat: Held<'_, '_, P>| seat.words.get(Own::Purgeable) != 0;
+                is_forced = !unmapped && !self.seats().any(has_lazy);
                 if !unmapped && !is_forced {
                     // Pages that the platform cannot unmap stay lazy, and areas that would exceed the
                     // bound stay kept.

@@ -339,6 +339,10 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 }
 
+/// How many moves of freed areas and their frames had ended at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Moves(u64);
+
 impl<'m, P> Space<'m, P> {
     fn account(&self, at: usize) -> Account<'m> {
         let account = &self.words[at..];
@@ -426,10 +430,34 @@ impl<'m, P> Space<'m, P> {
         (highest + 1).saturating_sub(lowest.max(1))
     }
 
-    /// Whether there are kept, lazy or waiting pages that a purge could free.
+    /// How many moves of freed areas and their frames have ended.
+    pub(super) fn moves(&self) -> Moves {
+        Moves(self.sum_over_seats(SeatWords::moves_ended))
+    }
+
+    fn sum_over_seats(&self, of: impl Fn(SeatWords<'m>) -> u64) -> u64 {
+        self.all_seats().map(of).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether there are kept, lazy or waiting pages that a purge could free, or pages or frames on their way
+    /// from there.
     pub(crate) fn has_spare(&self) -> bool {
+        self.had_spare_since(self.moves())
+    }
+
+    /// The same, or there were some on their way at a moment since `begin`. A request that looked for frames
+    /// after `begin` may have missed these everywhere.
+    pub(super) fn had_spare_since(&self, begin: Moves) -> bool {
+        let has_spare = self.sees_spare();
+        // Pairs with the Release with which a move begins.
+        fence(Acquire);
+        has_spare || Moves(self.sum_over_seats(SeatWords::moves_begun)) != begin
+    }
+
+    fn sees_spare(&self) -> bool {
         let has_some = |seat: SeatWords<'m>| {
             seat.kept(self.table).pages() != 0
+                || seat.link(Own::Evicting).is_some()
                 || seat.link(Own::WaitHead).is_some()
                 || seat.link(Own::AreasWait).is_some()
                 || seat.link(Own::AreasReady).is_some()

@@ -125,7 +125,8 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Err(error)
     }
 
-    /// On failure, also returns whether anything was kept, lazy or waiting then.
+    /// On failure, also returns whether anything was kept, lazy, waiting or on its way from there when it
+    /// looked for frames or mappings.
     fn construct(
         &mut self,
         request: &AreaRequest,
@@ -134,19 +135,22 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         // Frames that are taken and given back count as freed, so the next request that fails would
         // stop all CPUs once more.
         let is_worth_a_look = is_short || request.pages > u64::from(KEPT_MAX);
+        let begin = self.space.moves();
         if request.context.may_block && is_worth_a_look && request.pages > self.frames.frames_free()
         {
             let error = RangeError::Frames(AllocError::Exhausted);
-            return Err((error, self.space.has_spare()));
+            return Err((error, self.space.had_spare_since(begin)));
         }
         let page = self
             .alloc_kind(request, AreaKind::Vmalloc)
             .map_err(|error| (error, false))?;
         let at = self.space.offset_unchecked(page) as u32;
         let pages = request.pages as u32;
+        // Only now: the search for pages may have moved areas of this CPU's own.
+        let begin = self.space.moves();
         if let Err((done, error)) = self.gather(at, pages, request) {
             self.give_back(at, done, pages);
-            let had_spare = self.space.has_spare();
+            let had_spare = self.space.had_spare_since(begin);
             self.undo(at, request.context);
             return Err((RangeError::Frames(error), had_spare));
         }
@@ -167,14 +171,14 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Err((0, error)) => {
                 self.space.sub_lazy(reserved);
                 self.give_back(at, pages, pages);
-                let had_spare = self.space.has_spare();
+                let had_spare = self.space.had_spare_since(begin);
                 self.undo(at, request.context);
                 Err((RangeError::Map(error), had_spare))
             }
             Err((_, error)) => {
                 // Mapped pages must be unmapped and flushed before their frames can be reused, so
                 // the area goes the way of all areas.
-                let had_spare = self.space.has_spare();
+                let had_spare = self.space.had_spare_since(begin);
                 self.free_unused(at, reserved, request.context);
                 if request.context.may_block {
                     self.purge();
@@ -407,28 +411,35 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.exit();
     }
 
-    /// Makes a kept area lazy that this seat took out of the lists. It is kept until it is lazy, so
-    /// a second free learns at every moment that the area is free (V10).
+    /// Makes the kept area lazy that this seat took out of the lists, unless a CPU that stopped all others did
+    /// so first. It is kept until it is lazy, so a second free learns at every moment that the area is free
+    /// (V10).
     fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
         self.enter()?;
         let page = self.space.page(at);
-        let evicted = self.free_entered(page, AreaKind::Vmalloc, |held| Ok(held.header(at)));
-        match evicted {
-            Err(RangeFreeError::Poisoned) => return Err(Poisoned),
-            evicted => debug_assert!(
-                evicted.is_ok(),
-                "{evicted:?}: it is in no list, and so this seat's"
-            ),
+        let check = |held: &Held<'_, '_, P>| match held.words.link(Own::Evicting) {
+            Some(evicting) if evicting == at => Ok(held.header(at)),
+            _ => Err(RangeFreeError::AlreadyFree(page)),
+        };
+        match self.free_entered(page, AreaKind::Vmalloc, check) {
+            Err(RangeFreeError::Poisoned) => Err(Poisoned),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Gives back the kept areas of this CPU and of the depot, frames and all.
     fn purge_kept(&mut self) -> Result<(), Poisoned> {
         loop {
             self.enter()?;
-            let kept = self.held().kept().take_any();
-            let kept = kept.or_else(|| self.space.take_from_depot());
+            let held = self.held();
+            let kept = if held.has_kept() {
+                held.begin_to_evict(|held| {
+                    let kept = held.kept().take_any();
+                    kept.or_else(|| held.space.take_from_depot())
+                })
+            } else {
+                None
+            };
             self.exit();
             match kept {
                 Some(at) => self.evict(at)?,
@@ -454,13 +465,33 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if !self.may_keep(header) {
             return Spill::Nothing;
         }
-        match self.spill(header.pages() - 1) {
-            Spill::Nothing => match self.kept().take_any() {
-                Some(kept) => Spill::Victim(kept),
-                None => Spill::Nothing,
-            },
-            moved => moved,
-        }
+        let mut spilled = Spill::Nothing;
+        self.begin_to_evict(|held| {
+            spilled = held.spill(header.pages() - 1);
+            if spilled == Spill::Nothing
+                && let Some(kept) = held.kept().take_any()
+            {
+                spilled = Spill::Victim(kept);
+            }
+            match spilled {
+                Spill::Victim(at) => Some(at),
+                Spill::Moved | Spill::Nothing => None,
+            }
+        });
+        spilled
+    }
+
+    /// Whether this seat's lists, or the depot's, have an area.
+    fn has_kept(&self) -> bool {
+        self.kept().pages() != 0 || self.space.depot().pages() != 0
+    }
+
+    /// Takes a kept area out of the lists to make it lazy. Until then other CPUs find it by this seat.
+    fn begin_to_evict(&self, take: impl FnOnce(&Self) -> Option<u32>) -> Option<u32> {
+        let _moving = self.words.moving();
+        let kept = take(self);
+        self.words.set_link(Own::Evicting, kept);
+        kept
     }
 
     /// Keeps a live area as it is, if there is room, and if no other CPU has freed it meanwhile.
@@ -485,7 +516,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// whether that was all. If forced, also one area beyond the bound, which must then be purged.
     pub(super) fn release_kept(&self, is_forced: bool, frames: &mut impl FrameSource) -> bool {
         loop {
-            let Some(at) = self.kept().peek_any() else {
+            let evicting = self.words.link(Own::Evicting);
+            if evicting.is_none() && !self.has_kept() {
+                return true;
+            }
+            let _moving = self.words.moving();
+            let Some(at) = evicting.or_else(|| self.kept().peek_any()) else {
                 let Some(at) = self.space.take_from_depot() else {
                     return true;
                 };
@@ -498,7 +534,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
                 self.space.sub_lazy(pages);
                 return false;
             }
-            self.kept().take_any();
+            match evicting {
+                Some(_) => self.words.set_link(Own::Evicting, None),
+                None => _ = self.kept().take_any(),
+            }
             let freed = self.free_checked(at, self.header(at));
             debug_assert!(freed, "no other CPU has it");
             if !has_room {
