@@ -112,9 +112,13 @@ impl<'m> Turn<'m> {
             self.exit();
             // The claimer may sleep until this owner leaves.
             platform.wake();
-            while !self.is_unclaimed() {
+            // Also if the claim has ended: the next one may come before this owner enters again.
+            loop {
                 if is_given_up() {
                     return false;
+                }
+                if self.is_unclaimed() {
+                    break;
                 }
                 platform.relax(attempt);
                 attempt = attempt.saturating_add(1);
