@@ -157,3 +157,39 @@ fn a_request_that_may_wait_is_drained_for_whether_or_not_it_may_reclaim() {
         });
     }
 }
+
+#[test]
+fn a_request_that_meets_a_short_source_gives_back_what_the_depot_keeps_also_if_its_cpu_keeps_nothing()
+ {
+    let paging = Paging::new(2, START, PAGES, FRAMES, OWN);
+    let layout = SpaceLayout::new(START, PAGES)
+        .with_span_pages(64)
+        .with_cpus(2);
+    let config = RangeConfig {
+        lazy_pages_max: 32,
+        kept_pages_max: 16,
+        ..RangeConfig::for_cpus(2)
+    };
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
+    let asked = &Cell::new(0);
+    let seat = |cpu| {
+        let pool = PoolFrames(&paging);
+        space.seat(CpuId(cpu), Short { pool, asked }).unwrap()
+    };
+    let (mut asking, mut keeping) = (seat(0), seat(1));
+    let areas: Vec<_> = (0..30)
+        .map(|_| asking.vmalloc(&AreaRequest::new(1)).unwrap())
+        .collect();
+    for at in areas {
+        keeping.vfree(at).unwrap();
+    }
+    let kept = space.stats().kept_pages;
+    let longer = asking.vmalloc(&AreaRequest::new(5)).unwrap();
+    let left = space.stats().kept_pages;
+    assert!(0 < left && left < kept, "{left} of {kept}");
+    asking.vfree(longer).unwrap();
+    drop((asking, keeping));
+    space.verify().unwrap();
+    assert_eq!(paging.broken(), None);
+}

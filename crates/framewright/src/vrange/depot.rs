@@ -68,11 +68,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         work(depot)
     }
 
-    /// Takes an area out of the depot, so that it becomes lazy.
+    /// Takes an area out of the depot, so that it becomes lazy. The caller has seen that there is one.
     pub(super) fn take_from_depot(&self) -> Option<u32> {
-        if self.depot().pages() == 0 {
-            return None;
-        }
         self.with_depot(Kept::take_any)
     }
 }
