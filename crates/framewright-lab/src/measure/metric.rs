@@ -1,6 +1,6 @@
 //! What a metric is: a row of a table.
 //!
-//! Each experiment has one table ([`metrics!`]). A row says a metric's name, its unit, which value is the better
+//! Each experiment has one table (`metrics!`). A row says a metric's name, its unit, which value is the better
 //! one, how a value is shown, and its definition. Everything that says something of a metric reads it there:
 //! tables, JSON Lines, assertions, and `docs/metrics.md`, which `report::metrics_page` fills in.
 //!
