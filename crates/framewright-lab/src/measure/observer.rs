@@ -533,7 +533,7 @@ mod tests {
     }
 
     /// The obviously right twin of [`Observer::sample`]: tries every aligned position.
-    fn aligned_free_slowly(observer: &Observer, nframes: u64) -> [u64; MAX_ORDER + 1] {
+    fn aligned_free_slow(observer: &Observer, nframes: u64) -> [u64; MAX_ORDER + 1] {
         std::array::from_fn(|k| {
             let len = 1u64 << k;
             (0..nframes / len)
@@ -556,7 +556,7 @@ mod tests {
             let _ = observer.take(frame, order(k), mobility);
             let sample = observer.sample(0);
             assert_eq!(sample, observer.recount(0), "O4");
-            assert_eq!(sample.aligned_free, aligned_free_slowly(&observer, nframes));
+            assert_eq!(sample.aligned_free, aligned_free_slow(&observer, nframes));
             for k in 0..=10 {
                 let has = sample.aligned_free[usize::from(k)] > 0;
                 assert_eq!(observer.has_free(order(k)), has, "order {k}");

@@ -511,9 +511,9 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// [`Config::stop_order_max`]: crate::policy::Config::stop_order_max
     #[inline(always)]
     pub fn alloc(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
-        match self.alloc_shortly(order, mobility) {
+        match self.alloc_fast(order, mobility) {
             Some(frame) => Ok(frame),
-            None => self.alloc_slowly(order, mobility, Resort::ByOrder),
+            None => self.alloc_slow(order, mobility, Resort::ByOrder),
         }
     }
 
@@ -528,16 +528,16 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// changed then.
     #[inline]
     pub fn alloc_hard(&mut self, order: Order, mobility: Mobility) -> Result<Frame, AllocError> {
-        match self.alloc_shortly(order, mobility) {
+        match self.alloc_fast(order, mobility) {
             Some(frame) => Ok(frame),
-            None => self.alloc_slowly(order, mobility, Resort::Stop),
+            None => self.alloc_slow(order, mobility, Resort::Stop),
         }
     }
 
     /// The fast path, which serves most requests without a call. Leaves the seat idle if it found a
     /// block, and else busy, perhaps while another CPU claims it.
     #[inline(always)]
-    fn alloc_shortly(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+    fn alloc_fast(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         let (words, tags) = (self.words, self.tags);
         if self.try_enter() && order.index() < CACHED_ORDERS {
             let cache = cache_number(mobility, order.index());
@@ -557,7 +557,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     /// Takes a block of `order` out of this CPU's cache, if one lies there.
     #[inline(always)]
     pub(crate) fn alloc_cached(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
-        let found = self.alloc_shortly(order, mobility);
+        let found = self.alloc_fast(order, mobility);
         if found.is_none() {
             self.exit();
         }
@@ -654,14 +654,14 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
             words.turn().exit();
             return Ok(());
         }
-        self.free_otherwise(frame, order)
+        self.free_slow(frame, order)
     }
 
     /// Frees a block that the fast path did not put into the cache. The seat is busy before, perhaps
     /// while another CPU claims it, and idle after.
     #[cold]
     #[inline(never)]
-    fn free_otherwise(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
+    fn free_slow(&mut self, frame: Frame, order: Order) -> Result<(), FreeError> {
         self.wait_if_claimed();
         if order == self.zone.whole.order && self.free_whole(frame).is_some() {
             self.exit();
@@ -693,7 +693,7 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
                 return Ok(());
             }
         }
-        self.free_slowly(offset, order, mobility)
+        self.free_beyond_cache(offset, order, mobility)
     }
 
     /// Frees a block into the cache, which has room.

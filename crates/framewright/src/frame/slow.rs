@@ -31,7 +31,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// seat; if another CPU claims the seat, it is idle.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_slowly(
+    pub(super) fn alloc_slow(
         &mut self,
         order: Order,
         mobility: Mobility,
@@ -301,7 +301,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// The path of a free with a full cache, or without one.
     #[cold]
     #[inline(never)]
-    pub(super) fn free_slowly(
+    pub(super) fn free_beyond_cache(
         &self,
         offset: usize,
         order: Order,

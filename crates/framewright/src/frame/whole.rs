@@ -123,12 +123,12 @@ impl<'m, P> Zone<'m, P> {
         {
             return Some(id << order.get());
         }
-        self.take_whole_slowly(seat, mobility)
+        self.take_whole_slow(seat, mobility)
     }
 
     /// The same in any place, and also where another CPU is met.
     #[inline(never)]
-    fn take_whole_slowly(&self, seat: SeatWords<'m>, mobility: Mobility) -> Option<usize> {
+    fn take_whole_slow(&self, seat: SeatWords<'m>, mobility: Mobility) -> Option<usize> {
         let order = self.whole.order;
         let way = self.whole.way(mobility);
         let (list, end) = (way.list, way.end);

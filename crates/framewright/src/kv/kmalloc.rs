@@ -37,7 +37,7 @@ where
     pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         match self.slot_at_once(request) {
             Some(addr) => Ok(addr),
-            None => self.kmalloc_otherwise(request),
+            None => self.kmalloc_slow(request),
         }
     }
 
@@ -64,7 +64,7 @@ where
     }
 
     #[inline(never)]
-    fn kmalloc_otherwise(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+    fn kmalloc_slow(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         let need = self.need(request, false)?;
         self.obtain(request, &need)
     }
@@ -317,18 +317,18 @@ where
     pub(super) fn free_contiguous(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
         // The fast path: the common case, without a call.
         if self.try_enter()
-            && let Some(bytes) = self.held.free_short(addr, place)
+            && let Some(bytes) = self.held.free_fast(addr, place)
         {
             self.exit();
             return Ok(bytes);
         }
-        self.free_otherwise(addr, place)
+        self.free_slow(addr, place)
     }
 
     /// The slow path of a free, which does more than set a bit. The caller has entered the seat; if
     /// another CPU claims the seat, it is idle.
     #[inline(never)]
-    fn free_otherwise(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
+    fn free_slow(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
         if let entry @ Entry::Run(order) = self.kv.table.get(place) {
             self.exit();
             if addr.in_page() != 0 {

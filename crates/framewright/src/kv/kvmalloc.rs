@@ -27,12 +27,12 @@ where
     pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         match self.slot_at_once(request) {
             Some(addr) => Ok(addr),
-            None => self.kvmalloc_otherwise(request),
+            None => self.kvmalloc_slow(request),
         }
     }
 
     #[inline(never)]
-    fn kvmalloc_otherwise(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+    fn kvmalloc_slow(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
         let need = self.need(request, true)?;
         self.obtain(request, &need)
     }

@@ -80,7 +80,7 @@ impl<'m> Held<'m> {
     /// Frees the object at an address in the frame at `place`. Does so only if the frame is part of a slab of
     /// the seat's, and the free need only set a bit and list a slab that was full. Returns the slot's length.
     #[inline(always)]
-    pub(super) fn free_short(&self, addr: Addr, place: usize) -> Option<u64> {
+    pub(super) fn free_fast(&self, addr: Addr, place: usize) -> Option<u64> {
         let Entry::Slab(part) = self.table.get(place) else {
             return None;
         };

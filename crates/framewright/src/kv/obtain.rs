@@ -112,7 +112,7 @@ where
     pub(super) fn obtain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         match self.look(request, need) {
             Some(addr) => Ok(addr),
-            None => self.obtain_otherwise(request, need),
+            None => self.obtain_slow(request, need),
         }
     }
 
@@ -125,7 +125,7 @@ where
 
     /// Goes on after the first look found no memory.
     #[cold]
-    fn obtain_otherwise(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
+    fn obtain_slow(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
         let &KvRequest {
             bytes,
             effort,

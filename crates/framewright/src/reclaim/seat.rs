@@ -89,13 +89,13 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
             mobility,
             context,
         };
-        self.alloc_otherwise(&request, clients)
+        self.alloc_slow(&request, clients)
     }
 
     /// Allocates when the cache has no block, or a look at the watermarks is due.
     #[cold]
     #[inline(never)]
-    fn alloc_otherwise(
+    fn alloc_slow(
         &mut self,
         request: &Request,
         clients: &Clients<'_, FrameSeat<'z, 'm, P>>,

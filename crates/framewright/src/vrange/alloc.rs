@@ -64,7 +64,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         request: &AreaRequest,
         kind: AreaKind,
     ) -> Result<Page, RangeError> {
-        // Serves the common case here, and leaves the rest to `alloc_slowly`. An alignment is a
+        // Serves the common case here, and leaves the rest to `alloc_slow`. An alignment is a
         // power of two and at most a page's if it has one bit, and that is no higher than a page's.
         let small = u64::from(self.space.small_max);
         if request.pages.wrapping_sub(1) < small.saturating_sub(1)
@@ -82,12 +82,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 return Ok(self.space.page(cursor));
             }
         }
-        self.alloc_slowly(request, kind)
+        self.alloc_slow(request, kind)
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_slowly(&mut self, request: &AreaRequest, kind: AreaKind) -> Result<Page, RangeError> {
+    fn alloc_slow(&mut self, request: &AreaRequest, kind: AreaKind) -> Result<Page, RangeError> {
         // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         let need = match self.space.need(request) {

@@ -52,11 +52,11 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 }
             }
         }
-        self.free_slowly(page, kind)
+        self.free_slow(page, kind)
     }
 
     #[inline(never)]
-    fn free_slowly(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
+    fn free_slow(&mut self, page: Page, kind: AreaKind) -> Result<u64, RangeFreeError> {
         self.wait_if_claimed()?;
         if let Some(pages) = self.held().free_elsewhere(page, kind) {
             self.exit();

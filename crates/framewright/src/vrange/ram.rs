@@ -38,12 +38,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 return self.map_slot(at, frames, context);
             }
         }
-        self.map_slowly(frames, context)
+        self.map_slow(frames, context)
     }
 
     #[cold]
     #[inline(never)]
-    fn map_slowly(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
+    fn map_slow(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
         // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         let at = self.alloc_ram(frames.len() as u64, context)?;
@@ -240,7 +240,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.exit();
         } else {
             self.exit();
-            let freed = self.unmap_slowly(page, u64::from(header.pages()));
+            let freed = self.unmap_slow(page, u64::from(header.pages()));
             let is_freed = freed.is_ok() || self.space.is_poisoned();
             debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
         }
@@ -304,12 +304,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
-        self.unmap_slowly(page, pages)
+        self.unmap_slow(page, pages)
     }
 
     #[cold]
     #[inline(never)]
-    fn unmap_slowly(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+    fn unmap_slow(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
         self.enter()?;
         let check = |held: &Held<'_, '_, P>| {
             let header = held.check_free(page, AreaKind::Ram)?;

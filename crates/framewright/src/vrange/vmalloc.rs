@@ -49,7 +49,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         {
             return Ok(page);
         }
-        self.vmalloc_slowly(request)
+        self.vmalloc_slow(request)
     }
 
     /// Makes a kept area live again, if one fits. The caller is in a busy seat; on success this
@@ -73,7 +73,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     #[cold]
     #[inline(never)]
-    fn vmalloc_slowly(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+    fn vmalloc_slow(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         // Refuses a request that could not be served however much were freed, before it moves,
@@ -307,12 +307,12 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 return Ok(u64::from(header.pages()) - 1);
             }
         }
-        self.vfree_slowly(page)
+        self.vfree_slow(page)
     }
 
     #[cold]
     #[inline(never)]
-    fn vfree_slowly(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+    fn vfree_slow(&mut self, page: Page) -> Result<u64, RangeFreeError> {
         // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         loop {

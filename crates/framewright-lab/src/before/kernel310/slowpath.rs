@@ -46,12 +46,12 @@ impl Kernel310 {
     pub(super) fn serve(&mut self, tenants: &dyn Tenants, want: Want) -> Option<u32> {
         match self.take_above(want, self.marks.low, want.may()) {
             Some(frame) => Some(frame),
-            None => self.serve_slowly(tenants, want),
+            None => self.serve_slow(tenants, want),
         }
     }
 
     #[cold]
-    fn serve_slowly(&mut self, tenants: &dyn Tenants, want: Want) -> Option<u32> {
+    fn serve_slow(&mut self, tenants: &dyn Tenants, want: Want) -> Option<u32> {
         let is_atomic = want.is_atomic();
         if want.context.may_reclaim || is_atomic {
             self.wake(want.order);
