@@ -150,7 +150,7 @@ fn page(stamp: u64) -> PageWords {
 }
 
 fn stamp(page: &PageWords) -> u64 {
-    assert_eq!(page[0] | 1, page[511], "F1: a torn page, or an owner's");
+    assert_eq!(page[0] | 1, page[511], "FS1: a torn page, or an owner's");
     page[0] >> 8
 }
 
@@ -169,7 +169,7 @@ fn user(swap: &Swap, at: u64) -> u64 {
         }
         for _ in 0..2 {
             let loaded = swap.load(at, &mut out).unwrap();
-            assert_eq!(stamp(&out), version, "F1: page {at}, {loaded:?}");
+            assert_eq!(stamp(&out), version, "FS1: page {at}, {loaded:?}");
             if loaded == Loaded::Dirty || !swap.keep(at, &out) {
                 break;
             }
@@ -210,7 +210,7 @@ fn all_at_once(frames: u64, slots: u64, policy: SwapPolicy) {
     let mut out = [0; 512];
     for (at, version) in (0..).zip(versions) {
         swap.load(at, &mut out).unwrap();
-        assert_eq!(stamp(&out), version, "F1: page {at} at the end");
+        assert_eq!(stamp(&out), version, "FS1: page {at} at the end");
         swap.invalidate(at).unwrap();
     }
     assert_eq!((swap.dirty_pages(), swap.used_slots()), (0, 0));
@@ -221,11 +221,11 @@ fn all_at_once(frames: u64, slots: u64, policy: SwapPolicy) {
 fn load_all(swap: &Swap, at: u64, version: u64) {
     let mut out = [0; 512];
     let loaded = swap.load(at, &mut out).unwrap();
-    assert_eq!(stamp(&out), version, "F1: page {at}, {loaded:?}");
+    assert_eq!(stamp(&out), version, "FS1: page {at}, {loaded:?}");
     if loaded == Loaded::Clean {
         // The store has it no longer.
         assert_eq!(swap.load(at, &mut out), Ok(Loaded::Clean));
-        assert_eq!(stamp(&out), version, "F2: page {at}");
+        assert_eq!(stamp(&out), version, "FS2: page {at}");
     }
 }
 
@@ -258,31 +258,31 @@ fn explore(schedules: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
 }
 
 #[test]
-fn f1_f2_the_last_version_is_loaded_beside_a_cleaner_and_an_owner() {
+fn fs1_fs2_the_last_version_is_loaded_beside_a_cleaner_and_an_owner() {
     let back = SwapPolicy::WriteBack { dirty_max: 2 };
     explore(100, move || all_at_once(4, 8, back));
 }
 
 #[test]
-fn f1_f2_the_same_on_a_device_that_is_full() {
+fn fs1_fs2_the_same_on_a_device_that_is_full() {
     // A slot for each page, and none for the version that a cleaner is still writing.
     let back = SwapPolicy::WriteBack { dirty_max: 1 };
     explore(100, move || all_at_once(4, 2, back));
 }
 
 #[test]
-fn f1_the_same_where_every_page_is_on_the_device_first() {
+fn fs1_the_same_where_every_page_is_on_the_device_first() {
     explore(50, || all_at_once(4, 8, SwapPolicy::WriteThrough));
 }
 
 #[test]
-fn f2_what_a_cleaner_still_holds_is_not_written_for_what_was_stored_since() {
+fn fs2_what_a_cleaner_still_holds_is_not_written_for_what_was_stored_since() {
     let back = SwapPolicy::WriteBack { dirty_max: 2 };
     explore(1000, move || a_cleaner_is_overtaken(4, back));
 }
 
 #[test]
-fn f2_a_cleaner_for_whom_there_is_no_slot_leaves_the_pages_own() {
+fn fs2_a_cleaner_for_whom_there_is_no_slot_leaves_the_pages_own() {
     let back = SwapPolicy::WriteBack { dirty_max: 1 };
     explore(1000, move || a_cleaner_is_overtaken(1, back));
 }

@@ -260,7 +260,7 @@ fn a_captured_block_is_nobody_elses() {
 }
 
 #[test]
-fn a1_of_two_who_evacuate_one_run_at_most_one_has_it() {
+fn ap1_of_two_who_evacuate_one_run_at_most_one_has_it() {
     let winners = Arc::new(AtomicU64::new(0));
     let count = winners.clone();
     explore(150, move || {
@@ -287,7 +287,7 @@ fn a1_of_two_who_evacuate_one_run_at_most_one_has_it() {
             .for_each(|thread| thread.join().unwrap());
         third.join().unwrap();
         let won = *won.lock().unwrap();
-        assert!(won <= 1, "A1: {won} have emptied the run");
+        assert!(won <= 1, "AP1: {won} have emptied the run");
         assert_eq!(zone.is_isolated(1), won == 1, "R1");
         count.fetch_add(won, Relaxed);
         if won == 1 {

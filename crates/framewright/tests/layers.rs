@@ -1,6 +1,9 @@
 //! The house rules that Cargo cannot enforce: which module may use which, that the engine holds
 //! no statics and reads no clock, and that `unsafe` stands only where it may.
 
+mod sources;
+
+use sources::root;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,25 +28,8 @@ const LAYERS: &[(&str, u8)] = &[
 /// Folders, from the workspace root, in which `unsafe` may stand.
 const MAY_BE_UNSAFE: &[&str] = &["crates/framewright/src/raw", "crates/framewright-linux/src"];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
-}
-
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
+    sources::files(folder, "rs")
 }
 
 /// The code of a line: without a `//` comment, and without the contents of string literals.

@@ -80,11 +80,11 @@ impl Use {
 /// always, because the word has to be read anyway.
 ///
 /// # Invariants
-/// - **O1** A bit is set if and only if its frame is handed out, or does not exist.
-/// - **O2** A block's two counts add up to its set bits without the frames that do not exist.
-/// - **O4** What is not among `changed` is counted in `sums` as [`Observer::recount`] would count it, and
+/// - **OB1** A bit is set if and only if its frame is handed out, or does not exist.
+/// - **OB2** A block's two counts add up to its set bits without the frames that do not exist.
+/// - **OB3** No aligned block of an order from `none_from` on is free.
+/// - **OB4** What is not among `changed` is counted in `sums` as [`Observer::recount`] would count it, and
 ///   `total` adds all of those up: so a sample costs what has changed since the last one.
-/// - **O3** No aligned block of an order from `none_from` on is free.
 #[derive(Debug, Clone)]
 pub struct Observer {
     taken: Vec<u64>,
@@ -180,7 +180,7 @@ impl Observer {
         Ok(())
     }
 
-    /// What is counted of these frames no longer holds (O4).
+    /// What is counted of these frames no longer holds (OB4).
     #[inline(always)]
     fn note_change(&mut self, frame: Frame, len: u64) {
         let group = (frame.0 >> GROUP_ORDER) as usize;
@@ -220,7 +220,7 @@ impl Observer {
         } else {
             self.give_words(frame, order, mobility)?;
         }
-        // O3: the blocks that this free has made are those around it.
+        // OB3: the blocks that this free has made are those around it.
         while usize::from(self.none_from) <= MAX_ORDER
             && self.is_block_free(frame.0, self.none_from)
         {
@@ -369,7 +369,7 @@ impl Observer {
         }
     }
 
-    /// Counts again what has changed (O4).
+    /// Counts again what has changed (OB4).
     fn settle(&mut self) {
         while let Some(group) = self.changed.pop() {
             steps::add(1);
@@ -555,7 +555,7 @@ mod tests {
             let mobility = Mobility::ALL[(seed >> 8) as usize % 3];
             let _ = observer.take(frame, order(k), mobility);
             let sample = observer.sample(0);
-            assert_eq!(sample, observer.recount(0), "O4");
+            assert_eq!(sample, observer.recount(0), "OB4");
             assert_eq!(sample.aligned_free, aligned_free_slow(&observer, nframes));
             for k in 0..=10 {
                 let has = sample.aligned_free[usize::from(k)] > 0;

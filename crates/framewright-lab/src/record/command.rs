@@ -18,8 +18,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// itself leaves behind what it wants to.
 ///
 /// # Invariants
-/// - **G1** A signal goes to the group only while its leader has not been waited for: until then its
-///   number is nobody else's.
+/// - **G1** A signal goes to the group only while its leader has not been waited for: until then no
+///   other group has its number.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,

@@ -3,7 +3,7 @@ use framewright::{Frame, Mobility};
 /// Where the trace's objects are: four bytes each, so that a free costs one cache miss.
 ///
 /// # Invariants
-/// - **R1** An entry is a frame with its object's mobility in the top two bits, or [`ABSENT`]
+/// - **RO1** An entry is a frame with its object's mobility in the top two bits, or [`ABSENT`]
 ///   for an object not yet allocated, whose allocation failed, or that is gone.
 #[derive(Debug)]
 pub(super) struct Objects(Vec<u32>);

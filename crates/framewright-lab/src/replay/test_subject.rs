@@ -11,9 +11,9 @@ const NOT_FREE: u8 = u8::MAX;
 /// out. Labels are kept and change nothing.
 ///
 /// # Invariants
-/// - **N1** A free block is in the list of its order and in no other; `order[start]` is its order.
-/// - **N2** Two buddies of one order are never both free: they are one block of the next.
-/// - **N3** A frame's bit in `taken` is set if it is allocated or does not exist.
+/// - **TS1** A free block is in the list of its order and in no other; `order[start]` is its order.
+/// - **TS2** Two buddies of one order are never both free: they are one block of the next.
+/// - **TS3** A frame's bit in `taken` is set if it is allocated or does not exist.
 #[derive(Debug)]
 pub(super) struct NoGrouping {
     order: Vec<u8>,

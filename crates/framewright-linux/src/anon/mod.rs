@@ -39,11 +39,11 @@
 //! memory of a heap, which may have another user by then.
 //!
 //! # Invariants
-//! - **N1** A populated page shows its frame, or nothing; no other populated page shows that frame.
-//! - **N2** While contents are copied, no thread has access to the page: the call that took it away
+//! - **AN1** A populated page shows its frame, or nothing; no other populated page shows that frame.
+//! - **AN2** While contents are copied, no thread has access to the page: the call that took it away
 //!   has also taken the translations away, on all CPUs.
-//! - **N3** Pinned pages keep their frames.
-//! - **N4** A batch that does not fit into the limit of mappings is refused before anything is
+//! - **AN3** Pinned pages keep their frames.
+//! - **AN4** A batch that does not fit into the limit of mappings is refused before anything is
 //!   done. A page whose mapping the kernel refuses later is hidden, not lost: a thread that touches
 //!   it tries again to show it.
 //!

@@ -28,20 +28,20 @@
 //! ahead.
 //!
 //! # Invariants
-//! - **L1** A page has one frame at most, and a frame's contents change only while a thread holds
+//! - **FC1** A page has one frame at most, and a frame's contents change only while a thread holds
 //!   the page, or it is in transit. A search finds a page in transit (Filling, Leaving, Moving),
 //!   and waits for it.
-//! - **L2** A page that is dirty, or being written, is not evicted, and dropped only by truncation:
+//! - **FC2** A page that is dirty, or being written, is not evicted, and dropped only by truncation:
 //!   written data is in the cache or in the file.
-//! - **L3** The cleancache's copy of a page has the file's contents: the page is forgotten there
+//! - **FC3** The cleancache's copy of a page has the file's contents: the page is forgotten there
 //!   before it is changed, it is held while it is changed, and only clean pages are put.
-//! - **L4** Versions of a page are written to the file in the order in which they came about.
-//! - **L5** The bytes behind the end of a file in its last page are zero.
-//! - **L6** A pinned page stays in its frame. If it is truncated, the frame is kept until it is
+//! - **FC4** Versions of a page are written to the file in the order in which they came about.
+//! - **FC5** The bytes behind the end of a file in its last page are zero.
+//! - **FC6** A pinned page stays in its frame. If it is truncated, the frame is kept until it is
 //!   unpinned.
-//! - **L7** A file's number is never another file's, in this process: so pages that a store still
+//! - **FC7** A file's number is never another file's, in this process: so pages that a store still
 //!   has under it belong to no file.
-//! - **L8** A file that is open in one cache is refused by every other: its locks and its set of
+//! - **FC8** A file that is open in one cache is refused by every other: its locks and its set of
 //!   dirty pages belong to one table.
 //!
 //! # Files that others change

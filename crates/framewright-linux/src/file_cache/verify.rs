@@ -60,23 +60,23 @@ impl FileCache<'_> {
             let is_ordered = order.contains(&id) == (state == State::Ready);
             check(is_ordered, "a Ready frame is in the order of eviction", at)?;
             check(slot.is_idle(), "no thread uses the cache", at)?;
-            check(!slot.is_writing(), "L2: nothing is being written", at)?;
+            check(!slot.is_writing(), "FC2: nothing is being written", at)?;
             let is_pinned = slot.pins() > 0;
             let may = matches!(state, State::Ready) || is_pinned == (state == State::Orphan);
-            check(may, "L6: pinned is a page or an orphan", at)?;
+            check(may, "FC6: pinned is a page or an orphan", at)?;
             match state {
                 State::Free | State::Held | State::Orphan => continue,
                 State::Ready => {}
                 State::Filling | State::Leaving | State::Moving => {
-                    check(false, "L1: nothing is in transit", at)?;
+                    check(false, "FC1: nothing is in transit", at)?;
                 }
             }
             let key = slot.key();
             let is_found = self.table.lock(key).find() == Some(id);
-            check(is_found, "L1: a page is found where it is", at)?;
+            check(is_found, "FC1: a page is found where it is", at)?;
             check(
                 pages.insert((key.file, key.page)),
-                "L1: a page has one frame",
+                "FC1: a page has one frame",
                 at,
             )?;
             if slot.is_dirty() {
@@ -107,7 +107,7 @@ impl FileCache<'_> {
         let unlisted = dirty.first().map_or(0, |(_, page)| *page);
         check(
             dirty.is_empty(),
-            "L2: a dirty page is in its file's set",
+            "FC2: a dirty page is in its file's set",
             unlisted,
         )
     }
@@ -126,7 +126,7 @@ impl FileCache<'_> {
             return Ok(());
         }
         Err(Broken {
-            rule: "L5: behind the end is zero",
+            rule: "FC5: behind the end is zero",
             at: page,
         })
     }

@@ -39,12 +39,12 @@
 //! serves a region, or gives its frames back, must not touch it.
 //!
 //! # Invariants
-//! - **P1** A page's contents are in its frame, or in the swap, or on the way between them while no
+//! - **PG1** A page's contents are in its frame, or in the swap, or on the way between them while no
 //!   thread has access.
-//! - **P2** A page without DIRTY is what the swap has for it.
-//! - **P3** A pinned page keeps its frame, and is visible as long as it is pinned.
-//! - **P4** A page that could not be stored keeps its frame and is dirty.
-//! - **P5** Every waiting thread is woken: each change is reported after the state is set, with the
+//! - **PG2** A page without DIRTY is what the swap has for it.
+//! - **PG3** A pinned page keeps its frame, and is visible as long as it is pinned.
+//! - **PG4** A page that could not be stored keeps its frame and is dirty.
+//! - **PG5** Every waiting thread is woken: each change is reported after the state is set, with the
 //!   gate shut or opened since.
 //!
 //! # Locks

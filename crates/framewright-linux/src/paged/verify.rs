@@ -51,7 +51,7 @@ impl Paged<'_> {
         let rules = [
             (
                 frame.is_some() || state.pins() == 0,
-                "a pinned page has a frame (P3)",
+                "a pinned page has a frame (PG3)",
             ),
             (
                 frame.is_none_or(|frame| region.table.page_of(frame) == Some(nth)),
@@ -59,11 +59,11 @@ impl Paged<'_> {
             ),
             (
                 !state.is(WRITABLE) || state.is(SHOWN) && state.is(DIRTY),
-                "a writable page is shown and dirty (P2)",
+                "a writable page is shown and dirty (PG2)",
             ),
             (
                 !state.is(SHOWN) || frame.is_some() && !state.is(LEAVING),
-                "a shown page has a frame, and is not leaving (P1)",
+                "a shown page has a frame, and is not leaving (PG1)",
             ),
             (
                 !state.is(LEAVING) || state.is(BUSY),
@@ -75,7 +75,7 @@ impl Paged<'_> {
                 } else {
                     shown.is_none()
                 },
-                "users see a page's frame, or nothing (P1)",
+                "users see a page's frame, or nothing (PG1)",
             ),
         ];
         let broken = rules.into_iter().find(|(holds, _)| !holds);

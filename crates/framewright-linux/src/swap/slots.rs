@@ -5,8 +5,8 @@
 //! written in sequence, and can be read so later. If no cluster is empty, any free slot will do.
 //!
 //! # Invariants
-//! - **W1** A slot that is in use is not handed out.
-//! - **W2** Nor is a slot that a [checkpoint](SlotMap::hold) names, used or not, until a later
+//! - **SW1** A slot that is in use is not handed out.
+//! - **SW2** Nor is a slot that a [checkpoint](SlotMap::hold) names, used or not, until a later
 //!   checkpoint does not name it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -139,7 +139,7 @@ impl SlotMap {
     }
 
     /// Records that a checkpoint names `slots`, and no others: they are not handed out until the
-    /// next one (W2).
+    /// next one (SW2).
     pub fn hold(&self, slots: impl IntoIterator<Item = u64>) {
         let mut map = self.map();
         map.held.fill(0);

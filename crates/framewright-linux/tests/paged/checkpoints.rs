@@ -391,7 +391,7 @@ impl Model {
 }
 
 #[test]
-fn f4_any_lives_of_a_used_device_agree_with_the_model() {
+fn fs4_any_lives_of_a_used_device_agree_with_the_model() {
     let mut all: Vec<Seen> = Vec::new();
     for seed in 0..30 {
         let mut model = Model::new(seed);
@@ -426,7 +426,7 @@ fn f4_any_lives_of_a_used_device_agree_with_the_model() {
 }
 
 #[test]
-fn f4_a_fresh_start_on_a_used_device_is_what_its_sync_makes_safe() {
+fn fs4_a_fresh_start_on_a_used_device_is_what_its_sync_makes_safe() {
     let device = Zram::new(200, 1 << 22);
     let first = Frontswap::durable(&device, 100).unwrap();
     for round in 0..4 {
@@ -456,7 +456,7 @@ fn f4_a_fresh_start_on_a_used_device_is_what_its_sync_makes_safe() {
 }
 
 #[test]
-fn f4_pages_behind_the_end_of_a_device_that_became_shorter_are_lost_and_not_zero() {
+fn fs4_pages_behind_the_end_of_a_device_that_became_shorter_are_lost_and_not_zero() {
     let folder = Folder::new("shorter");
     let path = folder.path().join("swap");
     let device = SwapFile::create(&path, 100).unwrap();
@@ -537,7 +537,7 @@ impl SwapDevice for Sparse {
 }
 
 #[test]
-fn f4_what_a_forged_header_claims_is_compared_with_the_device_first() {
+fn fs4_what_a_forged_header_claims_is_compared_with_the_device_first() {
     let restore = |slots, header| Frontswap::restore(&Sparse(slots, [header, [0; 512]])).map(drop);
     let none = Err(RestoreError::None);
     // Numbers that no device reaches, and one that stands in the wrong place.
@@ -566,7 +566,7 @@ fn f4_what_a_forged_header_claims_is_compared_with_the_device_first() {
 }
 
 #[test]
-fn f4_a_slot_that_a_map_has_for_two_pages_is_neither_ones() {
+fn fs4_a_slot_that_a_map_has_for_two_pages_is_neither_ones() {
     let device = Zram::new(20, 1 << 20);
     // The slots 0 to 3 are the checkpoints' own.
     let map: Vec<u64> = [5, 6, 7, 6, 4, 0, 8, 8, 21, u64::MAX]
@@ -605,7 +605,8 @@ fn f4_a_slot_that_a_map_has_for_two_pages_is_neither_ones() {
 }
 
 #[test]
-fn f4_a_header_of_an_earlier_incarnation_does_not_count_though_it_is_whole_and_its_number_higher() {
+fn fs4_a_header_of_an_earlier_incarnation_does_not_count_though_it_is_whole_and_its_number_higher()
+{
     let device = Zram::new(40, 1 << 20);
     let first = Frontswap::durable(&device, 10).unwrap();
     for round in 1..=8 {
@@ -626,7 +627,7 @@ fn f4_a_header_of_an_earlier_incarnation_does_not_count_though_it_is_whole_and_i
 }
 
 #[test]
-fn f3_each_header_of_a_fresh_start_says_that_there_is_no_checkpoint() {
+fn fs3_each_header_of_a_fresh_start_says_that_there_is_no_checkpoint() {
     let device = Zram::new(40, 1 << 20);
     let first = Frontswap::durable(&device, 10).unwrap();
     for round in 1..=2 {
@@ -646,7 +647,7 @@ fn f3_each_header_of_a_fresh_start_says_that_there_is_no_checkpoint() {
 }
 
 #[test]
-fn f1_a_header_whose_sum_is_wrong_is_none() {
+fn fs1_a_header_whose_sum_is_wrong_is_none() {
     let device = Zram::new(40, 1 << 20);
     let swap = Frontswap::durable(&device, 10).unwrap();
     swap.store(&[1], &[page(5)]).unwrap();

@@ -11,8 +11,13 @@
 //! such as letting another thread in during a copy, leaves the clauses that need it
 //! [unchecked](Verdict::NotChecked), and these do not count as kept.
 //!
-//! S1 to S8 are the [contract's](framewright::reserve::contract); O1 to O4 are what owners and guests may expect
-//! of the area that the store is in.
+//! S1 to S8 are the [contract's](framewright::reserve::contract). Of the area that the store is in, owners and
+//! guests may expect besides:
+//!
+//! - **O1** An owner's run is as requested, and after its release no frame is lost.
+//! - **O2** No frame is owned twice.
+//! - **O3** No guest writes an owner's frames.
+//! - **O4** A pool that fills the area does not keep another one out.
 //!
 //! [`poison`] holds a store to the same contract with guests and owners on threads, at any length.
 //!

@@ -163,7 +163,7 @@ impl Model {
             );
         }
         if self.is_migrating && self.is_in_apart(at, order) {
-            return differ!("A1: {frame} was handed out of a pageblock that is apart");
+            return differ!("AP1: {frame} was handed out of a pageblock that is apart");
         }
         self.frames.alloc(at, order, mobility);
         self.allocated[mobility.index()] += order.frames();
@@ -234,7 +234,7 @@ impl Model {
                 return differ!("R6: {of:?} is to move, out of a pageblock with a pin");
             }
             if blocks.clone().all(|block| self.frames.is_isolated(block)) {
-                return differ!("A1: {of:?} is to move, out of pageblocks that are isolated");
+                return differ!("AP1: {of:?} is to move, out of pageblocks that are isolated");
             }
             if !self.frames.could_hand_out(to, of.order, Mobility::Movable) {
                 let state = self.frames.state(to);

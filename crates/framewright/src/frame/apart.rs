@@ -13,10 +13,10 @@
 //! or on their way from live to free, and none of them can become live again.
 //!
 //! # Invariants
-//! - **A1** A pageblock is isolated by one owner: another CPU that finds it isolated is refused.
-//! - **A2** A pageblock with a pin, and one of the high-order reserve, is never set apart.
-//! - **A3** However an [`Apart`] ends, its pageblocks are open, except by `keep_isolated`.
-//! - **A4** Until then only the owner changes what they are: a call that would pin, isolate, open,
+//! - **AP1** A pageblock is isolated by one owner: another CPU that finds it isolated is refused.
+//! - **AP2** A pageblock with a pin, and one of the high-order reserve, is never set apart.
+//! - **AP3** However an [`Apart`] ends, its pageblocks are open, except by `keep_isolated`.
+//! - **AP4** Until then only the owner changes what they are: a call that would pin, isolate, open,
 //!   label or remove them is [refused](RangeError::Apart). So what lies there can be moved without
 //!   another look.
 

@@ -63,7 +63,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
             place += self.verify_frame(place)?;
         }
         let given = self.pool().recount();
-        check("S3: the set of free records", 0, given.is_some())?;
+        check("SL2: the set of free records", 0, given.is_some())?;
         let mut listed = u64::from(given.unwrap_or(0));
         for cpu in 0..self.shape.cpus {
             listed += self.verify_seat(self.held(cpu))?;

@@ -48,7 +48,7 @@ const fn ones(order: u8) -> u64 {
     !0 >> (64 - (1 << order))
 }
 
-/// The orders of the maximal free runs in one word (S2), as a bit mask: bit `o` for order `o`, bit
+/// The orders of the maximal free runs in one word (SL1), as a bit mask: bit `o` for order `o`, bit
 /// 6 for the full word.
 ///
 /// Time: some 20 instructions, less for an empty or a full word.
@@ -73,7 +73,7 @@ pub(crate) const fn orders_in(word: u64) -> u8 {
     orders
 }
 
-/// How many maximal free runs of order 2 there are in one word (S2), and how many aligned free runs
+/// How many maximal free runs of order 2 there are in one word (SL1), and how many aligned free runs
 /// of order 3.
 #[inline]
 #[must_use]
@@ -90,7 +90,7 @@ pub(crate) const fn count_orders_2_and_3(word: u64) -> (u32, u32) {
     )
 }
 
-/// The starts of the maximal free runs of `order` (at most 6) in one word (S2).
+/// The starts of the maximal free runs of `order` (at most 6) in one word (SL1).
 #[inline]
 #[must_use]
 pub(crate) const fn runs_in(word: u64, order: u8) -> u64 {
@@ -122,7 +122,7 @@ pub(crate) fn free_slots(words: &[AtomicU64]) -> u32 {
         .sum()
 }
 
-/// Adds to each `counts[o]` the number of maximal free runs of order o in a bitmap (S2), as many as a buddy
+/// Adds to each `counts[o]` the number of maximal free runs of order o in a bitmap (SL1), as many as a buddy
 /// system's free list would hold. The number of words is a power of two.
 ///
 /// # Panics

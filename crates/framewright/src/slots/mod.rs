@@ -7,9 +7,9 @@
 //! - [`Tree`] is a set of integers as bitmaps of bitmaps, without a lock.
 //!
 //! # Invariants
-//! - **S2** A *maximal* free run of order o is free and aligned, and the aligned run of order
+//! - **SL1** A *maximal* free run of order o is free and aligned, and the aligned run of order
 //!   o + 1 around it is not free: exactly the blocks of a buddy system.
-//! - **S3** In a [`Tree`] at rest, a summary bit is set if and only if its word is not zero.
+//! - **SL2** In a [`Tree`] at rest, a summary bit is set if and only if its word is not zero.
 //!
 //! # Sources
 //! One bitmap a large page: LLFree (Wrenger et al., USENIX ATC 2023).

@@ -241,7 +241,7 @@ impl<'m> Tree<'m> {
         }
     }
 
-    /// Whether S3 holds now. Only meaningful while no CPU changes the set.
+    /// Whether SL2 holds now. Only meaningful while no CPU changes the set.
     #[must_use]
     pub(crate) fn is_consistent(&self) -> bool {
         let summaries_agree = (1..usize::from(self.levels)).all(|level| {

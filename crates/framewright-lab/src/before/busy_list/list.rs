@@ -180,7 +180,7 @@ impl List {
     /// Takes a lazy area out, and says how many pages it had.
     pub(super) fn remove(&mut self, number: u32) -> u64 {
         let area = self.areas[number as usize];
-        debug_assert!(area.lazy, "L3: only lazy areas leave the list");
+        debug_assert!(area.lazy, "BL3: only lazy areas leave the list");
         if let Some(cached) = self.area(self.cached)
             && area.start <= cached.start
         {
@@ -199,7 +199,7 @@ impl List {
         area.end - area.start
     }
 
-    /// Checks L1 and L2, and counts the lazy pages for L3.
+    /// Checks BL1 and BL2, and counts the lazy pages for BL3.
     pub(super) fn verify(&self) -> Result<u64, String> {
         let mut lazy = 0;
         let mut at = self.window.start().0;
@@ -210,13 +210,13 @@ impl List {
         while let Some(area) = self.area(number) {
             if area.start < at || area.end <= area.start || area.prev != prev {
                 return Err(format!(
-                    "L1: the area at page {:#x} is out of order",
+                    "BL1: the area at page {:#x} is out of order",
                     area.start
                 ));
             }
             if self.tree.get(&area.start) != Some(&number) {
                 return Err(format!(
-                    "L1: the tree lacks the area at page {:#x}",
+                    "BL1: the tree lacks the area at page {:#x}",
                     area.start
                 ));
             }
@@ -226,12 +226,12 @@ impl List {
         }
         if at > self.window.end().0 || prev != self.last || count != self.tree.len() {
             return Err(format!(
-                "L1: {count} areas in the list, {} in the tree",
+                "BL1: {count} areas in the list, {} in the tree",
                 self.tree.len()
             ));
         }
         if !cache_found {
-            return Err("L2: the cached area is not in the list".into());
+            return Err("BL2: the cached area is not in the list".into());
         }
         Ok(lazy)
     }

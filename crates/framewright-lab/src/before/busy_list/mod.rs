@@ -23,10 +23,10 @@
 //!   up if somebody waits for it.
 //!
 //! # Invariants
-//! - **L1** The list is in the order of addresses, its areas are disjoint and inside the window, and
+//! - **BL1** The list is in the order of addresses, its areas are disjoint and inside the window, and
 //!   the tree holds the same areas.
-//! - **L2** The cached area is in the list.
-//! - **L3** Lazy areas are in the list, and their pages are what the counter says.
+//! - **BL2** The cached area is in the list.
+//! - **BL3** Lazy areas are in the list, and their pages are what the counter says.
 //!
 //! # Locks
 //! Rank 1: the purge's. Rank 2: the list's, global. Rank 3: the lazy areas'.
@@ -237,7 +237,7 @@ impl<M: Map> BusyList<M> {
         }
     }
 
-    /// Checks L1 to L3; the message says which one does not hold. Nobody else may be at work.
+    /// Checks BL1 to BL3; the message says which one does not hold. Nobody else may be at work.
     ///
     /// # Errors
     /// The first rule that does not hold.
@@ -247,7 +247,7 @@ impl<M: Map> BusyList<M> {
         if lazy == counted {
             Ok(())
         } else {
-            Err(format!("L3: {lazy} pages are lazy, {counted} are counted"))
+            Err(format!("BL3: {lazy} pages are lazy, {counted} are counted"))
         }
     }
 

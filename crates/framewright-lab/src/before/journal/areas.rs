@@ -198,13 +198,13 @@ impl Areas {
         let mut at = self.window.start().0;
         for (start, pages) in all {
             if start != at {
-                return Err(format!("A1: {at} to {start} is nobody's, or two have it"));
+                return Err(format!("J5: {at} to {start} is nobody's, or two have it"));
             }
             at += pages;
         }
         if at != self.window.end().0 {
             return Err(format!(
-                "A1: the window ends at {}, not at {at}",
+                "J5: the window ends at {}, not at {at}",
                 self.window.end().0
             ));
         }

@@ -32,9 +32,11 @@
 //!   purge unmaps and flushes all. Its frames are free at once.
 //!
 //! # Invariants
-//! - **Z1** to **Z3** A free block is aligned, in the list of its order, whole and counted.
-//! - **T1** Every page of a tenant lies whole in one frame, and its tenant knows which.
-//! - **A1** Gaps, areas and lazy areas are the window.
+//! - **J1** A free block is aligned, and in the list of its order.
+//! - **J2** Two buddies of one order are never both free.
+//! - **J3** The counts of free blocks and of free frames are what a recount finds.
+//! - **J4** Every page of a tenant lies whole in one frame, and its tenant knows which.
+//! - **J5** Gaps, areas and lazy areas are the window.
 //!
 //! # Locks
 //! `zone`, `lru`, `free_vmap_area`, `vmap_area`, `purge_vmap_area`: each global, none held while another

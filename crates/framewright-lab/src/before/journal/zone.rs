@@ -180,10 +180,10 @@ impl Zone {
             while at != NONE {
                 let buddy = at ^ (1 << order);
                 if !at.is_multiple_of(1 << order) || self.order_at(at) != Some(order) {
-                    return Err(format!("Z1: frame {at} is no block of order {order}"));
+                    return Err(format!("J1: frame {at} is no block of order {order}"));
                 }
                 if order + 1 < ORDERS && self.order_at(buddy) == Some(order) {
-                    return Err(format!("Z2: {at} and {buddy} are free and apart"));
+                    return Err(format!("J2: {at} and {buddy} are free and apart"));
                 }
                 blocks += 1;
                 free += 1 << order;
@@ -192,13 +192,13 @@ impl Zone {
             let counted = self.blocks[order].load(Relaxed);
             if counted != blocks {
                 return Err(format!(
-                    "Z3: {blocks} blocks of order {order}, {counted} counted"
+                    "J3: {blocks} blocks of order {order}, {counted} counted"
                 ));
             }
         }
         if free != self.free() {
             return Err(format!(
-                "Z3: {free} frames are free, {} counted",
+                "J3: {free} frames are free, {} counted",
                 self.free()
             ));
         }

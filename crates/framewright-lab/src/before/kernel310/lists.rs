@@ -87,7 +87,7 @@ impl Tag {
     }
 }
 
-/// The frames and the lists (K1 to K5).
+/// The frames and the lists (LK1 to LK5).
 #[derive(Debug)]
 pub(super) struct Zone {
     count: u32,

@@ -44,12 +44,12 @@
 //! [`Layout::short_sleep`] looks long.
 //!
 //! # Invariants
-//! - **K1** Every frame that exists is in exactly one block: free, cached by one CPU, or allocated.
-//! - **K2** A free block is on exactly one list, the one its tag names; the counters are what a
+//! - **LK1** Every frame that exists is in exactly one block: free, cached by one CPU, or allocated.
+//! - **LK2** A free block is on exactly one list, the one its tag names; the counters are what a
 //!   recount finds.
-//! - **K3** Of two buddies at most one is a free block of their order.
-//! - **K4** A block is on the contiguous area's list if and only if its pageblock is of that type.
-//! - **K5** Between two calls nothing is isolated.
+//! - **LK3** Of two buddies at most one is a free block of their order.
+//! - **LK4** A block is on the contiguous area's list if and only if its pageblock is of that type.
+//! - **LK5** Between two calls nothing is isolated.
 //!
 //! # What is not here
 //! Other zones; dirty pages and the waiting for them; contention, for there is one thread: what

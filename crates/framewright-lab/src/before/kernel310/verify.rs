@@ -4,7 +4,7 @@ use crate::before::buddy::MAX_ORDER;
 use crate::pressure::LISTS;
 
 impl Kernel310 {
-    /// Recounts everything and checks the invariants K1 to K5 the slow way.
+    /// Recounts everything and checks the invariants LK1 to LK5 the slow way.
     ///
     /// # Errors
     /// The first invariant that does not hold, with where and what.
@@ -27,20 +27,22 @@ impl Kernel310 {
 
     fn verify_blocks(&self) -> Result<(), String> {
         if self.zone.tags().contains(&Tag::ISOLATED) {
-            return Err("K5: a frame is isolated".into());
+            return Err("LK5: a frame is isolated".into());
         }
         let (mut end, mut frames) = (0, 0);
         for (frame, len, tag) in self.blocks() {
             if len > 1 << MAX_ORDER || frame % len != 0 {
-                return Err(format!("K1: {frame} starts a block of {len} frames"));
+                return Err(format!("LK1: {frame} starts a block of {len} frames"));
             }
             if frame < end || frame + len > self.zone.count() {
                 return Err(format!(
-                    "K1: the block at {frame} overlaps or leaves the zone"
+                    "LK1: the block at {frame} overlaps or leaves the zone"
                 ));
             }
             if (frame + 1..frame + len).any(|inside| self.zone.tag(inside) != Tag::INSIDE) {
-                return Err(format!("K1: something else begins in the block at {frame}"));
+                return Err(format!(
+                    "LK1: something else begins in the block at {frame}"
+                ));
             }
             end = frame + len;
             frames += u64::from(len);
@@ -51,12 +53,12 @@ impl Kernel310 {
                 && self.zone.tag(buddy).is_free()
                 && self.zone.tag(buddy).order() == tag.order()
             {
-                return Err(format!("K3: {frame} and its buddy {buddy} are both free"));
+                return Err(format!("LK3: {frame} and its buddy {buddy} are both free"));
             }
         }
         let present = self.zone.present();
         if frames != present {
-            return Err(format!("K1: blocks hold {frames} frames of {present}"));
+            return Err(format!("LK1: blocks hold {frames} frames of {present}"));
         }
         Ok(())
     }
@@ -70,11 +72,11 @@ impl Kernel310 {
                     let tag = self.zone.tag(frame);
                     if !tag.is_free() || tag.order() != order || tag.list() != list {
                         return Err(format!(
-                            "K2: {frame} is on the list {list}/{order}: {tag:?}"
+                            "LK2: {frame} is on the list {list}/{order}: {tag:?}"
                         ));
                     }
                     if (self.zone.label(frame) == CMA) != (list == CMA) {
-                        return Err(format!("K4: {frame} is on the list {list}"));
+                        return Err(format!("LK4: {frame} is on the list {list}"));
                     }
                     len += 1;
                 }
@@ -82,7 +84,7 @@ impl Kernel310 {
                 let is_marked = self.zone.orders_of(list) >> order & 1 == 1;
                 if len != counted || is_marked != (len > 0) {
                     return Err(format!(
-                        "K2: the list {list}/{order} has {len} blocks of {counted}"
+                        "LK2: the list {list}/{order} has {len} blocks of {counted}"
                     ));
                 }
                 listed += len;
@@ -96,11 +98,11 @@ impl Kernel310 {
         }
         let blocks = self.blocks().filter(|(.., tag)| tag.is_free()).count();
         if listed as usize != blocks {
-            return Err(format!("K2: {blocks} blocks are free, {listed} on lists"));
+            return Err(format!("LK2: {blocks} blocks are free, {listed} on lists"));
         }
         if (free, free_cma) != (self.zone.free(), self.zone.free_cma()) {
             return Err(format!(
-                "K2: {free} frames are free, of them {free_cma} contiguous"
+                "LK2: {free} frames are free, of them {free_cma} contiguous"
             ));
         }
         Ok(())
@@ -114,13 +116,15 @@ impl Kernel310 {
                 for frame in self.zone.cached_list_frames(list) {
                     let tag = self.zone.tag(frame);
                     if !tag.is_cached() {
-                        return Err(format!("K2: {frame} is cached by cpu {cpu}: {tag:?}"));
+                        return Err(format!("LK2: {frame} is cached by cpu {cpu}: {tag:?}"));
                     }
                     frames += 1;
                 }
             }
             if frames != count {
-                return Err(format!("K2: cpu {cpu} caches {frames} frames, not {count}"));
+                return Err(format!(
+                    "LK2: cpu {cpu} caches {frames} frames, not {count}"
+                ));
             }
             listed += frames as usize;
         }
@@ -128,7 +132,9 @@ impl Kernel310 {
         if cached == listed {
             Ok(())
         } else {
-            Err(format!("K2: {cached} frames are cached, {listed} on lists"))
+            Err(format!(
+                "LK2: {cached} frames are cached, {listed} on lists"
+            ))
         }
     }
 }

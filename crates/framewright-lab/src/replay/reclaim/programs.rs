@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, VecDeque};
 /// that are copies of what a file has.
 ///
 /// # Invariants
-/// - **P1** A live movable object is found by the first frame of each of its blocks, and has no
+/// - **PR1** A live movable object is found by the first frame of each of its blocks, and has no
 ///   other.
-/// - **P2** A live object of the page cache is in the queue of the coldest once; what is in the
+/// - **PR2** A live object of the page cache is in the queue of the coldest once; what is in the
 ///   queue and no longer live is passed over.
-/// - **P3** `cached` is the number of frames of the page cache's live objects.
+/// - **PR3** `cached` is the number of frames of the page cache's live objects.
 #[derive(Debug)]
 pub(super) struct Programs<'a> {
     contents: &'a [Content],

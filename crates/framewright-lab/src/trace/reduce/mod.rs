@@ -26,11 +26,11 @@
 //! | free | nothing, without a snapshot | an initial object, and a free |
 //!
 //! # Invariants
-//! - **R1** A free refers to an object that is live there, and no frame of it is freed twice.
-//! - **R2** A frame has one holder at most; an object's frames are its own until they are freed.
-//! - **R3** Each event is counted once in [`EventCounts`], and each departure from it in
+//! - **TR1** A free refers to an object that is live there, and no frame of it is freed twice.
+//! - **TR2** A frame has one holder at most; an object's frames are its own until they are freed.
+//! - **TR3** Each event is counted once in [`EventCounts`], and each departure from it in
 //!   [`Anomalies`].
-//! - **R4** The same events and snapshots give the same bytes.
+//! - **TR4** The same events and snapshots give the same bytes.
 //!
 //! # What is not here
 //! Reading text (`trace::TextReader`) and writing files (`trace::write_pft1`).

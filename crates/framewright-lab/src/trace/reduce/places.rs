@@ -111,9 +111,9 @@ impl Sums {
 /// Every frame of a universe.
 ///
 /// # Invariants
-/// - **L1** `total` is the sum of `sums`; those are what [`Sums::of`] says of each chunk that is not
+/// - **PL1** `total` is the sum of `sums`; those are what [`Sums::of`] says of each chunk that is not
 ///   among `changed`.
-/// - **L2** A chunk is in `changed` once if its `is_changed` is set, and not if it is not.
+/// - **PL2** A chunk is in `changed` once if its `is_changed` is set, and not if it is not.
 #[derive(Debug)]
 pub(super) struct Places {
     nframes: u64,

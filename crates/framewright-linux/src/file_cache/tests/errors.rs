@@ -479,7 +479,7 @@ fn a_sync_ends_though_somebody_appends_in_front_of_it() {
 }
 
 #[test]
-fn l8_a_file_that_is_open_in_one_cache_is_refused_by_another() {
+fn fc8_a_file_that_is_open_in_one_cache_is_refused_by_another() {
     let host = host(512);
     let (one, other) = (cache(&host), cache(&host));
     let memory = Memory::new(patterns(4));

@@ -19,9 +19,9 @@
 //! [`durable`](Frontswap::durable) begins an *incarnation*: its number is above those in the two
 //! headers, and before anything else is written, both headers say that it has no checkpoint. Only
 //! the highest incarnation that a header names counts. So the data of an earlier run is never taken
-//! for this one's, nor restored once its slots may have been written over (F4). Within an
+//! for this one's, nor restored once its slots may have been written over (FS4). Within an
 //! incarnation checkpoints take turns: if the process ends in the middle of one, the other one is
-//! whole, and the slots that it names have not been overwritten (F3).
+//! whole, and the slots that it names have not been overwritten (FS3).
 //!
 //! A device that was read may be one that another process wrote to and did not sync. So
 //! [`restore`](Frontswap::restore) syncs it before it hands out a slot that an older checkpoint

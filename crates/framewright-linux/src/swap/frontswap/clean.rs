@@ -78,7 +78,7 @@ impl Frontswap<'_> {
             Err(_) => dirty,
         };
         // The page may have been got back, stored anew or invalidated meanwhile: then this is an
-        // old version (F2).
+        // old version (FS2).
         let is_current = word.compare_exchange(writing.0, after.0, AcqRel, Relaxed);
         let slot = slot?;
         count(&self.counts.device_writes);

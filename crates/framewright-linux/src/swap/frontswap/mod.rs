@@ -21,15 +21,15 @@
 //! before it was cleaned is never written at all. A slot is taken only when something is written.
 //!
 //! # Invariants
-//! - **F1** A load returns the contents stored last, or an error that says why not. The contents
+//! - **FS1** A load returns the contents stored last, or an error that says why not. The contents
 //!   are in at least one place: a dirty page leaves the store only by being written or loaded.
-//! - **F2** Two versions of a page never share a slot at a time: a write takes a new slot, and the
+//! - **FS2** Two versions of a page never share a slot at a time: a write takes a new slot, and the
 //!   page's entry names it only once it is written, and only if the entry still has that version.
 //!   Nor do they share a key in the store: the key that a cleaner is handed says which version it
 //!   is.
-//! - **F3** No slot that the last [checkpoint](Frontswap::sync) names is overwritten before the
+//! - **FS3** No slot that the last [checkpoint](Frontswap::sync) names is overwritten before the
 //!   next one is on the device.
-//! - **F4** Of the checkpoints on a device only those of its last [incarnation](Frontswap::durable)
+//! - **FS4** Of the checkpoints on a device only those of its last [incarnation](Frontswap::durable)
 //!   are restored, and one of an earlier incarnation never, once a slot of it may have been written
 //!   over. A page of a checkpoint that the device no longer has is an error, and not zero.
 //!
@@ -280,7 +280,7 @@ impl<'s> Frontswap<'s> {
     }
 
     /// Returns when every cleaner that is at work now has ended: then none has a version that a
-    /// page had before (F2).
+    /// page had before (FS2).
     #[cold]
     fn await_cleaners(&self) {
         drop(

@@ -335,7 +335,7 @@ impl Tenancy for Slow<'_, '_, '_> {
 }
 
 #[test]
-fn f2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_the_new_version() {
+fn fs2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_the_new_version() {
     let (slots, mut words) = (Slots::new(2), Vec::new());
     let reserve = reserve(&mut words, &slots, 512);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
@@ -372,7 +372,7 @@ fn f2_what_a_cleaner_copied_before_the_page_was_stored_anew_is_not_taken_for_the
 }
 
 #[test]
-fn f2_a_version_that_a_page_had_before_does_not_come_again_while_a_cleaner_is_at_work() {
+fn fs2_a_version_that_a_page_had_before_does_not_come_again_while_a_cleaner_is_at_work() {
     let (slots, mut words) = (Slots::new(2), Vec::new());
     let reserve = reserve(&mut words, &slots, 512);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();

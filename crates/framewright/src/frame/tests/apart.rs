@@ -9,7 +9,7 @@ fn is_open(zone: &Zone<'_, SingleThread>, id: usize) -> bool {
 }
 
 #[test]
-fn a1_a_pageblock_apart_is_one_owners_and_a2_not_what_is_pinned_or_kept() {
+fn ap1_a_pageblock_apart_is_one_owners_and_ap2_not_what_is_pinned_or_kept() {
     let layout = ZoneLayout::new(Frame(0), 512 * 200);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &caching(0), &mut memory);
@@ -27,7 +27,7 @@ fn a1_a_pageblock_apart_is_one_owners_and_a2_not_what_is_pinned_or_kept() {
 }
 
 #[test]
-fn a4_what_is_apart_stays_what_it_is_until_that_ends() {
+fn ap4_what_is_apart_stays_what_it_is_until_that_ends() {
     let layout = ZoneLayout::new(Frame(0), 512 * 8);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &caching(0), &mut memory);
@@ -86,7 +86,7 @@ fn a4_what_is_apart_stays_what_it_is_until_that_ends() {
 }
 
 #[test]
-fn a3_however_it_ends_pageblocks_are_open_except_where_they_are_kept() {
+fn ap3_however_it_ends_pageblocks_are_open_except_where_they_are_kept() {
     let layout = ZoneLayout::new(Frame(0), 512 * 8);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &caching(0), &mut memory);

@@ -122,13 +122,13 @@ fn a_tree_answers_as_an_ordered_set() {
             assert_eq!(tree.first_from(from), model.range(from..).next().copied());
         }
         assert!(tree.iter().eq(model.iter().copied()));
-        assert!(tree.is_consistent(), "S3");
+        assert!(tree.is_consistent(), "SL2");
         assert_eq!(tree.first_from(limit + 64), None);
         for &value in &model {
             tree.remove(value);
         }
         assert_eq!(tree.first(), None);
-        assert!(tree.is_consistent(), "S3");
+        assert!(tree.is_consistent(), "SL2");
     }
 }
 

@@ -41,7 +41,7 @@ fn an_inserted_value_is_found_while_its_neighbour_is_removed() {
         // moment of the other removal. This one starts in another word, so that it needs the summaries.
         assert_eq!(tree.first(), Some(67));
         remover.join().unwrap();
-        assert!(tree.is_consistent() && tree.first_from(68).is_none(), "S3");
+        assert!(tree.is_consistent() && tree.first_from(68).is_none(), "SL2");
         assert_eq!(tree.first(), Some(67));
     });
 }
@@ -57,7 +57,7 @@ fn an_inserted_value_is_found_while_others_come_and_go_in_its_word() {
         tree.insert(67);
         assert_eq!(tree.first(), Some(67));
         other.join().unwrap();
-        assert!(tree.is_consistent(), "S3");
+        assert!(tree.is_consistent(), "SL2");
     });
 }
 
@@ -73,7 +73,7 @@ fn of_two_inserters_into_one_word_each_finds_its_value_at_once() {
         tree.insert(64 * 64 + 3);
         assert_eq!(tree.first(), Some(64 * 64 + 3));
         other.join().unwrap();
-        assert!(tree.is_consistent(), "S3");
+        assert!(tree.is_consistent(), "SL2");
     });
 }
 
@@ -90,7 +90,7 @@ fn two_removers_and_an_inserter_leave_the_summaries_right() {
         // The search starts in the first word.
         assert!(tree.first().is_some());
         assert!(one.join().unwrap() && two.join().unwrap());
-        assert!(tree.is_consistent(), "S3");
+        assert!(tree.is_consistent(), "SL2");
         assert_eq!(tree.first(), Some(132));
     });
 }
@@ -104,7 +104,7 @@ fn three_levels_agree_after_a_race_below_the_same_top() {
         tree.insert(64 * 63);
         assert_eq!(tree.first_from(64), Some(64 * 63));
         remover.join().unwrap();
-        assert!(tree.is_consistent(), "S3");
+        assert!(tree.is_consistent(), "SL2");
         assert_eq!(tree.first(), Some(64 * 63));
     });
 }

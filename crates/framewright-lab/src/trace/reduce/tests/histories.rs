@@ -56,8 +56,8 @@ fn random_histories_with_gaps_always_become_traces_whose_frees_refer_to_live_obj
         let last = two_chunks(0..1000);
         let got = reduce(events.iter().copied(), first.clone(), Some(&last)).unwrap();
         check(&got);
-        assert_eq!(got.counts.total(), events.len() as u64, "R3, seed {seed}");
+        assert_eq!(got.counts.total(), events.len() as u64, "TR3, seed {seed}");
         let again = reduce(events.iter().copied(), first, Some(&last)).unwrap();
-        assert_eq!(got, again, "R4, seed {seed}");
+        assert_eq!(got, again, "TR4, seed {seed}");
     }
 }

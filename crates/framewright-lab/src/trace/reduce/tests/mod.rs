@@ -62,11 +62,11 @@ fn two_chunks(free: std::ops::Range<usize>) -> Snapshot {
 fn run(events: &[Event], first: Option<Snapshot>) -> Reduction {
     let reduction = reduce(events.iter().copied(), first, None).unwrap();
     check(&reduction);
-    assert_eq!(reduction.counts.total(), events.len() as u64, "R3");
+    assert_eq!(reduction.counts.total(), events.len() as u64, "TR3");
     reduction
 }
 
-/// R1: every free refers to frames of an object that is live there. R2, on the chosen frames
+/// TR1: every free refers to frames of an object that is live there. TR2, on the chosen frames
 /// where nothing moved: no frame is allocated twice.
 fn check(reduction: &Reduction) {
     let trace = &reduction.trace;
@@ -74,7 +74,7 @@ fn check(reduction: &Reduction) {
     let mut bases: Vec<u64> = trace.init.iter().map(|object| object.frame.0).collect();
     let mut holders = vec![None; trace.nframes as usize];
     for (object, &frame) in bases.iter().enumerate() {
-        assert_eq!(holders[frame as usize].replace(object), None, "R2");
+        assert_eq!(holders[frame as usize].replace(object), None, "TR2");
     }
     let mut chosen = reduction.chosen.iter();
     for (at, op) in trace.ops.iter().enumerate() {
@@ -86,7 +86,7 @@ fn check(reduction: &Reduction) {
                     let before = holders[frame as usize].replace(live.len());
                     assert!(
                         before.is_none() || reduction.anomalies.moves > 0,
-                        "R2 at op {at}"
+                        "TR2 at op {at}"
                     );
                 }
                 bases.push(base);
@@ -96,11 +96,11 @@ fn check(reduction: &Reduction) {
                 let object = op.value as usize;
                 let offset = op.offset as usize;
                 if op.kind() == OpKind::Free {
-                    assert_eq!(live[object].len(), frames, "R1 at op {at}");
+                    assert_eq!(live[object].len(), frames, "TR1 at op {at}");
                 }
                 let parts = live[object].iter_mut().enumerate();
                 for (k, part) in parts.skip(offset).take(frames) {
-                    assert!(std::mem::take(part), "R1 at op {at}");
+                    assert!(std::mem::take(part), "TR1 at op {at}");
                     let frame = bases[object] as usize + k;
                     if holders[frame] == Some(object) {
                         holders[frame] = None;
