@@ -4,13 +4,13 @@
 
 use framewright::frame::ZoneLayout;
 use framewright::platform::Barrier;
-use framewright::vrange::{AreaRequest, Tag};
+use framewright::vrange::{AreaRequest, AreaTag};
 use framewright::{Frame, Page};
 use framewright_linux::{HostError, HostSpace, Options, RangeOptions};
 use std::error::Error;
 
-const READER: Tag = Tag(1);
-const WRITER: Tag = Tag(2);
+const READER: AreaTag = AreaTag(1);
+const WRITER: AreaTag = AreaTag(2);
 
 fn main() -> Result<(), Box<dyn Error>> {
     // 64 MiB of frames, and a window of 4 GiB in which they appear.

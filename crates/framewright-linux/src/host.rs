@@ -5,7 +5,7 @@ use crate::mapping::Mapping;
 use crate::platform::{Linux, Membarrier, NoMembarrier, NoSlot, Slots};
 use crate::ram::{Pages, Ram, RamError};
 use crate::window::WindowError;
-use framewright::frame::{Seat, SeatError, SetupError, Zone, ZoneLayout};
+use framewright::frame::{Seat, SeatError, Zone, ZoneLayout, ZoneSetupError};
 use framewright::platform::{Barrier, Fenced};
 use framewright::policy::Config;
 use framewright::{CpuId, Run, kv, vrange};
@@ -43,7 +43,7 @@ impl Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostError {
     /// The zone cannot be made that way.
-    Setup(SetupError),
+    Setup(ZoneSetupError),
     /// The machine gave no RAM for the frames.
     Ram(RamError),
     /// The machine gave no memory for metadata; an errno.
@@ -51,9 +51,9 @@ pub enum HostError {
     /// There is no window for the frames.
     Window(WindowError),
     /// The space cannot be made that way.
-    Ranges(vrange::SetupError),
+    Ranges(vrange::RangeSetupError),
     /// The object allocator cannot be made that way.
-    Objects(kv::SetupError),
+    Objects(kv::KvSetupError),
     /// A [`Heap`](crate::Heap) is for 1 to 1022 threads, and has more frames than that.
     Heap {
         /// The frames asked for.

@@ -177,7 +177,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
 mod tests {
     use super::*;
     use framewright::frame::ZoneLayout;
-    use framewright::kv::{Kind, KvRequest};
+    use framewright::kv::{KvRequest, ObjectKind};
     use framewright::{Addr, Frame};
 
     const FIRST: u64 = 512;
@@ -190,7 +190,7 @@ mod tests {
     /// The bytes of an object, wherever it lies.
     fn bytes(host: &HostKv<Fenced>, at: Addr, len: usize) -> Vec<u8> {
         let mut bytes = vec![0xee; len];
-        if host.kv().kind(at) == Kind::Mapped {
+        if host.kv().kind(at) == ObjectKind::Mapped {
             host.window().read(at.page(), 0, &mut bytes).unwrap();
             return bytes;
         }
@@ -234,14 +234,14 @@ mod tests {
         let host = host(4096, 1);
         let mut seat = host.seat().unwrap();
         let small = seat.kvmalloc(&KvRequest::new(64 << 10).zeroed()).unwrap();
-        assert_ne!(host.kv().kind(small), Kind::Mapped);
+        assert_ne!(host.kv().kind(small), ObjectKind::Mapped);
         assert_eq!(bytes(&host, small, 64 << 10), vec![0; 64 << 10]);
         let frame = host.host().ram().frame_at(small.0 as usize as *const u8);
         let last = Frame(frame.unwrap().0 + 15);
         host.host().ram().write(last, &[9; 4096]).unwrap();
         // Longer than the longest block.
         let large = seat.kvrealloc(small, &KvRequest::new(6 << 20)).unwrap();
-        assert_eq!(host.kv().kind(large), Kind::Mapped);
+        assert_eq!(host.kv().kind(large), ObjectKind::Mapped);
         let mut expected = vec![0; 15 * 4096];
         expected.extend([9; 4096]);
         assert_eq!(bytes(&host, large, 64 << 10), expected);

@@ -8,7 +8,7 @@ use crate::window::Window;
 use framewright::frame::Seat;
 use framewright::platform::{Barrier, Fenced};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{RangeSeat, SetupError, Space, SpaceLayout};
+use framewright::vrange::{RangeSeat, RangeSetupError, Space, SpaceLayout};
 use std::sync::Arc;
 
 /// The specification of the space of a [`HostSpace`].
@@ -153,7 +153,9 @@ impl<B: Barrier + Clone> HostSpace<B> {
         let frames = self.host.seat()?;
         let cpu = frames.cpu();
         self.space().seat(cpu, frames).map_err(|error| match error {
-            SetupError::SeatTaken(cpu) | SetupError::UnknownCpu(cpu) => SlotError::SeatTaken(cpu),
+            RangeSetupError::SeatTaken(cpu) | RangeSetupError::UnknownCpu(cpu) => {
+                SlotError::SeatTaken(cpu)
+            }
             // A seat is refused only because of its CPU; there are as many as the zone has.
             _ => SlotError::SeatTaken(cpu),
         })
@@ -290,7 +292,7 @@ mod tests {
         ranges.span_pages = 3;
         assert_eq!(
             refused(&ranges),
-            HostError::Ranges(SetupError::SpanPages(3))
+            HostError::Ranges(RangeSetupError::SpanPages(3))
         );
     }
 }

@@ -46,7 +46,7 @@ pub trait Tenancy: Sync {
 #[derive(Debug)]
 pub struct Reclaiming<'s, 'c, 'r, 'z, 'm, P> {
     /// The seat.
-    pub seat: &'s mut reclaim::Seat<'r, 'z, 'm, P>,
+    pub seat: &'s mut reclaim::ReclaimSeat<'r, 'z, 'm, P>,
     /// The clients that are asked.
     pub clients: Clients<'c, FrameSeat<'z, 'm, P>>,
     /// What a request may wait for.

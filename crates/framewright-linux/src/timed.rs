@@ -2,7 +2,7 @@
 
 use framewright::Run;
 use framewright::reserve::{
-    AreaKind, ContigError, Contiguous, ReleaseError, Reservation, ReservationError,
+    ContigError, Contiguous, ContiguousKind, ReleaseError, Reservation, ReservationError,
 };
 use framewright::stats::LatencyHistogram;
 use std::time::Instant;
@@ -59,7 +59,7 @@ impl<A> Timed<A> {
 }
 
 impl<A: Contiguous> Contiguous for Timed<A> {
-    fn kind(&self) -> AreaKind {
+    fn kind(&self) -> ContiguousKind {
         self.area.kind()
     }
 
@@ -112,7 +112,7 @@ mod tests {
         let platform = Stored::new(Linux::fenced(Slots::new(1)), ram);
         let reserve = Reserve::new(&layout, &mut words, platform).unwrap();
         let mut area = Timed::new(Guaranteed::new(&reserve));
-        assert_eq!(area.kind(), AreaKind::Guaranteed);
+        assert_eq!(area.kind(), ContiguousKind::Guaranteed);
         let start = Instant::now();
         let kept = area.reserve("kept", 512, 1).unwrap();
         let taken = area.take(kept).unwrap();
@@ -127,6 +127,6 @@ mod tests {
         let (_, longest) = area.taken().min_max().unwrap();
         assert!(Duration::from_nanos(longest) <= all);
         let inner = area.into_inner();
-        assert_eq!(inner.kind(), AreaKind::Guaranteed);
+        assert_eq!(inner.kind(), ContiguousKind::Guaranteed);
     }
 }

@@ -7,7 +7,7 @@
 //! (no happens-before) the thread sanitizer would find.
 
 use framewright::frame::{AllocError, ZoneLayout};
-use framewright::kv::{Kind, KvError, KvFreeError, KvRequest};
+use framewright::kv::{KvError, KvFreeError, KvRequest, ObjectKind};
 use framewright::platform::{Barrier, Fenced, MapError};
 use framewright::vrange::RangeError;
 use framewright::{Addr, Frame};
@@ -70,7 +70,7 @@ impl Object {
         bytes: u64,
         work: impl FnOnce(&mut [u64]),
     ) {
-        let at = if host.kv().kind(self.addr) == Kind::Mapped {
+        let at = if host.kv().kind(self.addr) == ObjectKind::Mapped {
             host.window().address(self.addr.page()).unwrap()
         } else {
             let ram = host.host().ram();
@@ -175,7 +175,7 @@ impl<B: Barrier + Clone> Worker<'_, B> {
 
     fn free(&mut self, object: &Object) {
         object.check(self.host, object.bytes);
-        let is_mapped = self.host.kv().kind(object.addr) == Kind::Mapped;
+        let is_mapped = self.host.kv().kind(object.addr) == ObjectKind::Mapped;
         let freed = if is_mapped || self.random.below(2) == 0 {
             self.seat.kvfree(object.addr)
         } else {
@@ -348,7 +348,10 @@ fn a_free_of_what_is_free_or_nobodys_is_an_error_on_real_memory() {
         seat.kvmalloc(&KvRequest::new(HUGE)).unwrap(),
     ];
     let kinds = objects.map(|addr| host.kv().kind(addr));
-    assert_eq!(kinds, [Kind::Slab, Kind::Run, Kind::Mapped]);
+    assert_eq!(
+        kinds,
+        [ObjectKind::Slab, ObjectKind::Run, ObjectKind::Mapped]
+    );
     let mapped = objects[2];
     assert_eq!(seat.kfree(mapped), Err(KvFreeError::Mapped(mapped)));
     for addr in objects {

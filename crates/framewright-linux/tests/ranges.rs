@@ -3,7 +3,7 @@
 use framewright::frame::{AllocError, ZoneLayout};
 use framewright::platform::{Barrier, Fenced, MapError};
 use framewright::policy::RangeConfig;
-use framewright::vrange::{AreaRequest, AreaState, RangeError, RangeFreeError, Tag};
+use framewright::vrange::{AreaRequest, AreaState, AreaTag, RangeError, RangeFreeError};
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange};
 use framewright_linux::{HostError, HostRangeSeat, HostSpace, Options, RangeOptions};
 use framewright_sim::Random;
@@ -131,7 +131,7 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
                         0 => 65 + random.remainder(200),
                         _ => 1 + random.remainder(16),
                     };
-                    let mut request = AreaRequest::new(pages).tagged(Tag(thread as u32));
+                    let mut request = AreaRequest::new(pages).tagged(AreaTag(thread as u32));
                     if random.remainder(4) == 0 {
                         request = request.zeroed();
                     }

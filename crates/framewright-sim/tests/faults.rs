@@ -1,6 +1,6 @@
 //! The n-th call of anything made to fail: the state is as before, and life goes on.
 
-use framewright::frame::{SetupError, Zone};
+use framewright::frame::{Zone, ZoneSetupError};
 use framewright::platform::SingleThread;
 use framewright::{CpuId, Mobility, Order};
 use framewright_sim::drive::{Failures, Subject, each_failure};
@@ -31,7 +31,7 @@ fn each_number_of_words_below_the_needed_one_is_refused() {
             &mut memory[..found],
             SingleThread::new(),
         );
-        assert_eq!(zone.err(), Some(SetupError::Memory { found, needed }));
+        assert_eq!(zone.err(), Some(ZoneSetupError::Memory { found, needed }));
     }
     assert!(Zone::new(&case.layout, &case.config, &mut memory, SingleThread::new()).is_ok());
 }

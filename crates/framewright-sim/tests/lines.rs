@@ -8,7 +8,7 @@
 #![cfg(lines)]
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
-use framewright::kv::{Kind, Kv, KvLayout, KvRequest, KvSeat};
+use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat, ObjectKind};
 use framewright::platform::{Barrier, Direct, Map, MapError, NoRelief, Relax, Zero};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{Space, SpaceLayout};

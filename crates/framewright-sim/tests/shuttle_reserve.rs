@@ -7,7 +7,7 @@
 use framewright::frame::AllocError;
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reserve::{
-    Guest, Key, PoolConfig, PoolId, Refused, ReservationError, Reserve, ReserveLayout, Supply,
+    Guest, Key, PoolConfig, PoolId, PutRefused, ReservationError, Reserve, ReserveLayout, Supply,
     TakeError,
 };
 use framewright::{CpuId, Frame, Run};
@@ -295,13 +295,13 @@ fn c6_what_two_put_under_one_key_is_one_of_the_two_or_nothing() {
         let other = thread::spawn(move || {
             let mut seat = reserve.guest(CpuId(1)).unwrap();
             let put = seat.put(key(pool, 0), &page(2));
-            assert!(matches!(put, Ok(()) | Err(Refused::Overtaken)));
+            assert!(matches!(put, Ok(()) | Err(PutRefused::Overtaken)));
             seat.invalidate_page(key(pool, 1));
         });
         let mut seat = reserve.guest(CpuId(0)).unwrap();
         let mut out = [0; 512];
         let put = seat.put(key(pool, 0), &page(1));
-        assert!(matches!(put, Ok(()) | Err(Refused::Overtaken)));
+        assert!(matches!(put, Ok(()) | Err(PutRefused::Overtaken)));
         let under_way = seat.put(key(pool, 1), &page(3));
         if seat.get(key(pool, 0), &mut out) {
             assert!((1..=2).contains(&stamp(&out)));

@@ -6,7 +6,7 @@ use framewright::frame::{AllocError, Frames, Zone, ZoneLayout};
 use framewright::platform::{Barrier, Map, MapError, Relax, SingleThread, Zero};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{
-    AreaRequest, FrameSource, NoFrames, RangeError, SetupError, Space, SpaceLayout,
+    AreaRequest, FrameSource, NoFrames, RangeError, RangeSetupError, Space, SpaceLayout,
 };
 use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
 use framewright_sim::{Call, Paging, PoolFrames};
@@ -135,17 +135,17 @@ fn all_seats_of_a_space_have_frames_of_one_origin() {
     let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
     let first = space.seat(CpuId(0), PoolFrames(&paging)).unwrap();
     let refused = space.seat(CpuId(1), PoolFrames(&others)).unwrap_err();
-    assert_eq!(refused, SetupError::OtherFrames(CpuId(1)));
+    assert_eq!(refused, RangeSetupError::OtherFrames(CpuId(1)));
     assert!(refused.to_string().contains("another origin"), "{refused}");
     assert_eq!(
         space.seat(CpuId(1), NoFrames).unwrap_err(),
-        SetupError::OtherFrames(CpuId(1))
+        RangeSetupError::OtherFrames(CpuId(1))
     );
     // The seat is not taken by that; and what a space once had, it has for good.
     drop(space.seat(CpuId(1), PoolFrames(&paging)).unwrap());
     drop(first);
     let refused = space.seat(CpuId(0), PoolFrames(&others)).unwrap_err();
-    assert_eq!(refused, SetupError::OtherFrames(CpuId(0)));
+    assert_eq!(refused, RangeSetupError::OtherFrames(CpuId(0)));
     assert!(space.seat(CpuId(0), &mut PoolFrames(&paging)).is_ok());
 }
 

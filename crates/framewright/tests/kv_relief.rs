@@ -14,20 +14,20 @@ use std::collections::BTreeSet;
 
 /// Maps no page; the tests do not look at the contents.
 #[derive(Clone, Copy, Debug)]
-struct Plain;
+struct PlainPlatform;
 
-impl Relax for Plain {
+impl Relax for PlainPlatform {
     fn relax(&self, _attempt: u32) {}
 }
 
-impl Barrier for Plain {
+impl Barrier for PlainPlatform {
     const ASYMMETRIC: bool = true;
     const ALONE: bool = true;
 
     fn barrier_all(&self) {}
 }
 
-impl Map for Plain {
+impl Map for PlainPlatform {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Ok(())
     }
@@ -39,11 +39,11 @@ impl Map for Plain {
     fn flush_all(&self) {}
 }
 
-impl Zero for Plain {
+impl Zero for PlainPlatform {
     fn zero(&self, _frames: Run) {}
 }
 
-impl Direct for Plain {
+impl Direct for PlainPlatform {
     fn direct_base(&self) -> Addr {
         Addr(1 << 40)
     }
@@ -55,9 +55,9 @@ impl Direct for Plain {
 
 /// A cache of single frames that can be dropped, and moved.
 #[derive(Default)]
-struct Cache(RefCell<BTreeSet<Frame>>);
+struct ReliefCache(RefCell<BTreeSet<Frame>>);
 
-impl<F: Blocks> Shrink<F> for Cache {
+impl<F: Blocks> Shrink<F> for ReliefCache {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.0.borrow().len() as u64,
@@ -81,7 +81,7 @@ impl<F: Blocks> Shrink<F> for Cache {
     }
 }
 
-impl Migrate for Cache {
+impl Migrate for ReliefCache {
     fn migrate(&self, moves: &mut [Move]) {
         for a_move in moves {
             if self.0.borrow_mut().remove(&a_move.from) {
@@ -92,8 +92,8 @@ impl Migrate for Cache {
     }
 }
 
-type Frames = Seat<'static, 'static, Plain>;
-type Relief = ReclaimRelief<'static, 'static, 'static, 'static, Plain>;
+type ReliefFrames = Seat<'static, 'static, PlainPlatform>;
+type CacheRelief = ReclaimRelief<'static, 'static, 'static, 'static, PlainPlatform>;
 
 fn leak<T>(value: T) -> &'static mut T {
     Box::leak(Box::new(value))
@@ -105,15 +105,15 @@ const FRAMES: u64 = 8192;
 fn machine(
     nth: u64,
 ) -> (
-    &'static Cache,
-    &'static Reclaim<'static, 'static, Plain>,
-    KvSeat<'static, 'static, 'static, Plain, Relief, Frames>,
+    &'static ReliefCache,
+    &'static Reclaim<'static, 'static, PlainPlatform>,
+    KvSeat<'static, 'static, 'static, PlainPlatform, CacheRelief, ReliefFrames>,
 ) {
     let layout = ZoneLayout::new(Frame(0), FRAMES);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);
-    let zone = leak(Zone::new(&layout, &Config::default(), memory, Plain).unwrap());
+    let zone = leak(Zone::new(&layout, &Config::default(), memory, PlainPlatform).unwrap());
     zone.add(Run::new(Frame(0), FRAMES).unwrap()).unwrap();
-    let cache: &Cache = leak(Cache::default());
+    let cache: &ReliefCache = leak(ReliefCache::default());
     for frame in (0..FRAMES).filter(|frame| frame % nth != 0).map(Frame) {
         zone.alloc_at(frame, Order::ZERO, Mobility::Movable)
             .unwrap();
@@ -123,16 +123,17 @@ fn machine(
     let memory = leak(vec![0; Reclaim::words_needed(zone)]);
     let reclaim: &Reclaim<'_, '_, _> =
         leak(Reclaim::new(zone, &ReclaimConfig::default(), memory).unwrap());
-    let clients: Clients<'static, Frames> = Clients {
-        shrink: leak([cache as &dyn Shrink<Frames>]),
+    let clients: Clients<'static, ReliefFrames> = Clients {
+        shrink: leak([cache as &dyn Shrink<ReliefFrames>]),
         migrate: leak([cache as &dyn Migrate]),
     };
     let layout = SpaceLayout::new(Page(1 << 20), 4096);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);
-    let space = leak(Space::new(&layout, &RangeConfig::for_cpus(1), memory, Plain).unwrap());
+    let space =
+        leak(Space::new(&layout, &RangeConfig::for_cpus(1), memory, PlainPlatform).unwrap());
     let layout = KvLayout::new(Frame(0), FRAMES);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);
-    let kv = leak(Kv::new(&layout, memory, Plain, reclaim.relief(clients)).unwrap());
+    let kv = leak(Kv::new(&layout, memory, PlainPlatform, reclaim.relief(clients)).unwrap());
     let ranges = space.seat(CpuId(0), zone.seat(CpuId(0)).unwrap()).unwrap();
     (cache, reclaim, kv.seat(ranges).unwrap())
 }

@@ -37,7 +37,7 @@ type Hit = (usize, String);
 
 /// What a scan of Rust source is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SourcePlace {
     Code,
     LineComment,
     BlockComment,
@@ -53,31 +53,31 @@ fn comments(source: &str) -> String {
         what.chars()
             .eq(chars.iter().copied().skip(at).take(what.len()))
     };
-    let mut place = Place::Code;
+    let mut place = SourcePlace::Code;
     let mut out = String::new();
     let mut at = 0;
     while at < chars.len() {
-        let is_comment = matches!(place, Place::LineComment | Place::BlockComment);
+        let is_comment = matches!(place, SourcePlace::LineComment | SourcePlace::BlockComment);
         let mut step = 1;
         match place {
-            Place::Code if starts(at, "//") => place = Place::LineComment,
-            Place::Code if starts(at, "/*") => place = Place::BlockComment,
-            Place::Code if starts(at, "r\"") || starts(at, "r#") => {
+            SourcePlace::Code if starts(at, "//") => place = SourcePlace::LineComment,
+            SourcePlace::Code if starts(at, "/*") => place = SourcePlace::BlockComment,
+            SourcePlace::Code if starts(at, "r\"") || starts(at, "r#") => {
                 let hashes = chars[at + 1..].iter().take_while(|c| **c == '#').count();
                 if chars.get(at + 1 + hashes) == Some(&'"') {
-                    place = Place::RawString(hashes);
+                    place = SourcePlace::RawString(hashes);
                 }
                 step = 2 + hashes;
             }
-            Place::Code if starts(at, "'\\") => step = 3,
-            Place::Code if starts(at, "'\"'") => step = 3,
-            Place::Code if chars[at] == '"' => place = Place::String,
-            Place::LineComment if chars[at] == '\n' => place = Place::Code,
-            Place::BlockComment if starts(at, "*/") => place = Place::Code,
-            Place::String if chars[at] == '\\' => step = 2,
-            Place::String if chars[at] == '"' => place = Place::Code,
-            Place::RawString(hashes) if starts(at, &format!("\"{}", "#".repeat(hashes))) => {
-                place = Place::Code;
+            SourcePlace::Code if starts(at, "'\\") => step = 3,
+            SourcePlace::Code if starts(at, "'\"'") => step = 3,
+            SourcePlace::Code if chars[at] == '"' => place = SourcePlace::String,
+            SourcePlace::LineComment if chars[at] == '\n' => place = SourcePlace::Code,
+            SourcePlace::BlockComment if starts(at, "*/") => place = SourcePlace::Code,
+            SourcePlace::String if chars[at] == '\\' => step = 2,
+            SourcePlace::String if chars[at] == '"' => place = SourcePlace::Code,
+            SourcePlace::RawString(hashes) if starts(at, &format!("\"{}", "#".repeat(hashes))) => {
+                place = SourcePlace::Code;
                 step = 1 + hashes;
             }
             _ => {}

@@ -73,7 +73,7 @@ pub use subject::{Allocator, Counters, Subject};
 use crate::measure::MetricTable;
 use crate::report::{Distribution, Figure, FigureAssertion, Item, OverTime, Source, Tabled};
 use framewright::Page;
-use framewright::vrange::{RangeError, RangeFreeError, SetupError};
+use framewright::vrange::{RangeError, RangeFreeError, RangeSetupError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -320,7 +320,7 @@ macro_rules! failure_from {
         }
     )*};
 }
-failure_from!(RangeError, RangeFreeError, SetupError);
+failure_from!(RangeError, RangeFreeError, RangeSetupError);
 
 /// Whether the machine has what every experiment needs.
 ///

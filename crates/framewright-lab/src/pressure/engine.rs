@@ -6,7 +6,7 @@ use framewright::frame::{Seat as FrameSeat, Zone, ZoneLayout};
 use framewright::platform::SingleThread;
 use framewright::policy::{Config, Fallback, Label, ReclaimConfig};
 use framewright::reclaim::{
-    Ask, Background, Clients, Holding, Migrate, Reclaim, Seat, Shrink, Shrunk,
+    Ask, Background, Clients, Holding, Migrate, Reclaim, ReclaimSeat, Shrink, Shrunk,
 };
 use framewright::stats::ReclaimStats;
 use framewright::{CpuId, Frame, Mobility, Order, Run};
@@ -134,7 +134,7 @@ struct Clock {
 pub struct EngineKernel<'r, 'z, 'm> {
     name: &'static str,
     reclaim: &'r Reclaim<'z, 'm, SingleThread>,
-    seats: Vec<Seat<'r, 'z, 'm, SingleThread>>,
+    seats: Vec<ReclaimSeat<'r, 'z, 'm, SingleThread>>,
     background: Frames<'z, 'm>,
     clock: Clock,
 }

@@ -212,7 +212,7 @@ mod tests {
         fn put(&mut self, key: Key, page: &PageWords) -> framewright::reserve::Put {
             let at = (key.pool.0, key.object, key.index);
             if self.closed.contains(&key.pool) {
-                return Err(framewright::reserve::Refused::NoPool);
+                return Err(framewright::reserve::PutRefused::NoPool);
             }
             if self.fault == 1 && self.pages.contains_key(&at) {
                 return Ok(());
@@ -227,7 +227,7 @@ mod tests {
 
         fn put_dirty(&mut self, _: Key, _: &PageWords) -> framewright::reserve::Put {
             // The older version stays.
-            Err(framewright::reserve::Refused::NoPool)
+            Err(framewright::reserve::PutRefused::NoPool)
         }
 
         fn get(&mut self, key: Key, page: &mut PageWords) -> bool {

@@ -4,7 +4,7 @@ use super::Area;
 use crate::Paging;
 use framewright::platform::{Barrier, Map, Relax, Zero};
 use framewright::vrange::{
-    AreaInfo, AreaKind, AreaRequest, FrameSource, RangeError, RangeFreeError, RangeSeat, Tag,
+    AreaInfo, AreaKind, AreaRequest, AreaTag, FrameSource, RangeError, RangeFreeError, RangeSeat,
 };
 use framewright::{Context, CpuId, Frame, Page};
 
@@ -20,7 +20,7 @@ pub(super) struct Request {
     pub(super) align_bytes: u64,
     pub(super) zero: bool,
     pub(super) context: Context,
-    pub(super) tag: Tag,
+    pub(super) tag: AreaTag,
     /// The number that the area will have.
     pub(super) id: u64,
 }

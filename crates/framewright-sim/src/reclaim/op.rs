@@ -38,7 +38,7 @@ pub mod mood {
     reason = "the fields are the arguments of the engine's calls"
 )]
 pub enum Op {
-    /// `reclaim::Seat::alloc`, for `owner`; it may wait and reclaim, unless `nowait`.
+    /// `reclaim::ReclaimSeat::alloc`, for `owner`; it may wait and reclaim, unless `nowait`.
     Alloc {
         cpu: u16,
         order: u8,
@@ -53,7 +53,7 @@ pub enum Op {
         mobility: Mobility,
         owner: u8,
     },
-    /// `reclaim::Seat::free`.
+    /// `reclaim::ReclaimSeat::free`.
     Free { cpu: u16, pick: u32 },
     /// Sets whether its client has it in use: then it is not given back, and is busy when it is to
     /// move.

@@ -3,7 +3,7 @@ use super::{CLIENTS, Case, Lie, USER};
 use crate::difference::{Difference, differ};
 use crate::frame::{FrameModel, State as FrameState};
 use crate::{Call, Machine};
-use framewright::frame::{AllocError, RangeError, Seat, Zone};
+use framewright::frame::{AllocError, RunError, Seat, Zone};
 use framewright::policy::Label;
 use framewright::reclaim::{Move, MoveState};
 use framewright::{Context, CpuId, Frame, Mobility, Order};
@@ -576,7 +576,7 @@ impl<'z, 'm> World<'z, 'm> {
         }
         if is & mood::PINS != 0 {
             let got = self.zone.pin(first.from);
-            if got != Err(RangeError::Apart(first.from)) {
+            if got != Err(RunError::Apart(first.from)) {
                 self.model()
                     .say(differ!("R6: {first:?} is on its way, and pinned: {got:?}"));
             }

@@ -5,7 +5,7 @@ use crate::drive::{Pair as InStep, in_step};
 use crate::{Difference, Finding, Machine, Summary};
 use framewright::frame::AllocError;
 use framewright::reserve::{
-    Guest, Key, Refused, ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
+    Guest, Key, PutRefused, ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
     Supply, TakeError,
 };
 use framewright::{CpuId, Frame, Run};
@@ -195,11 +195,11 @@ impl Pair<'_, '_, '_> {
                 self.pages.insert(at, Page { stamp, is_dirty });
                 return Ok(());
             }
-            Err(Refused::NoPool) if is_dirty && !config.may_be_dirty => {}
-            Err(Refused::DirtyFull)
+            Err(PutRefused::NoPool) if is_dirty && !config.may_be_dirty => {}
+            Err(PutRefused::DirtyFull)
                 if is_dirty && dirty + self.dead[at.0] >= config.dirty_pages_max => {}
-            Err(Refused::Full) if self.may_be_full(at.0, is_dirty) => {}
-            Err(Refused::IndexFull) if self.dirty() > 0 => {}
+            Err(PutRefused::Full) if self.may_be_full(at.0, is_dirty) => {}
+            Err(PutRefused::IndexFull) if self.dirty() > 0 => {}
             Err(reason) => return differ!("{at:?} is refused: {reason:?}"),
         }
         if let Some(old) = old
@@ -301,7 +301,7 @@ impl Pair<'_, '_, '_> {
         let put = guest.put(key, &Ground::page(1));
         let got = guest.get(key, &mut [7; 512]);
         match (put, got, guest.invalidate_pool(key.pool)) {
-            (Err(Refused::NoPool), false, false) => Ok(()),
+            (Err(PutRefused::NoPool), false, false) => Ok(()),
             found => differ!("a closed pool: {found:?}"),
         }
     }

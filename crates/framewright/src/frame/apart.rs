@@ -17,15 +17,15 @@
 //! - **AP2** A pageblock with a pin, and one of the high-order reserve, is never set apart.
 //! - **AP3** However an [`Apart`] ends, its pageblocks are open, except by `keep_isolated`.
 //! - **AP4** Until then only the owner changes what they are: a call that would pin, isolate, open,
-//!   label or remove them is [refused](RangeError::Apart). So what lies there can be moved without
+//!   label or remove them is [refused](RunError::Apart). So what lies there can be moved without
 //!   another look.
 
 #[cfg(doc)]
-use super::RangeError;
-use super::search::Wanted;
+use super::RunError;
+use super::search::WantedBlock;
 use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, counter};
 use super::tag::Tag;
-use super::zone::{Stopped, Zone};
+use super::zone::{StoppedZone, Zone};
 use crate::platform::{Barrier, Patience, Relax};
 use crate::policy::Label;
 use crate::sync::Ordering::Relaxed;
@@ -61,7 +61,7 @@ pub(crate) enum NotApart {
 
 /// What is at a frame that is not free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Content {
+pub(crate) enum ApartContent {
     /// A live block starts here.
     Block(Order, Mobility),
     /// The first frame of a block in a CPU's cache.
@@ -175,18 +175,18 @@ impl<P> Zone<'_, P> {
 
     /// What is at the frame at `offset`, which is not free.
     #[inline]
-    pub(crate) fn content(&self, offset: usize) -> Content {
+    pub(crate) fn content(&self, offset: usize) -> ApartContent {
         let tag = self.tag(offset);
         if let Some((order, mobility)) = tag.as_live() {
-            return Content::Block(order, mobility);
+            return ApartContent::Block(order, mobility);
         }
         if let Some((_, order, _)) = tag.as_cached() {
-            return Content::Cached(order);
+            return ApartContent::Cached(order);
         }
         if tag == Tag::ABSENT {
-            Content::Absent
+            ApartContent::Absent
         } else {
-            Content::Unknown
+            ApartContent::Unknown
         }
     }
 
@@ -301,7 +301,7 @@ impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
                     seat.words,
                     id,
                     zone.slot(offset),
-                    Wanted { order, mobility },
+                    WantedBlock { order, mobility },
                 );
             }
             zone.set_tag(offset, Tag::live(order, mobility));
@@ -338,7 +338,7 @@ impl<'z, 'm, P: Relax + Barrier> Apart<'z, 'm, P> {
         }
     }
 
-    fn open(&mut self, stopped: &Stopped<'_, 'm, P>) {
+    fn open(&mut self, stopped: &StoppedZone<'_, 'm, P>) {
         for id in mem::take(&mut self.ids) {
             stopped.relabel(id, self.zone.meta(id).label(), false);
             stopped.mark_apart(id, false);
@@ -365,7 +365,7 @@ impl<P: Relax + Barrier> Drop for Beyond<'_, '_, P> {
     }
 }
 
-impl<'z, 'm, P: Relax + Barrier> Stopped<'z, 'm, P> {
+impl<'z, 'm, P: Relax + Barrier> StoppedZone<'z, 'm, P> {
     fn set_apart(self, ids: Range<usize>) -> Result<Apart<'z, 'm, P>, NotApart> {
         let zone = self.set;
         for id in ids.clone() {
@@ -390,7 +390,7 @@ impl<'z, 'm, P: Relax + Barrier> Stopped<'z, 'm, P> {
     }
 }
 
-impl<'m, P: Relax> Stopped<'_, 'm, P> {
+impl<'m, P: Relax> StoppedZone<'_, 'm, P> {
     fn mark_apart(&self, id: usize, apart: bool) {
         let mut held = self.hold(id);
         held.set_apart(apart);
@@ -409,7 +409,7 @@ impl<'m, P: Relax> Stopped<'_, 'm, P> {
     }
 
     /// Takes `wanted` from the isolated pageblock `id`, at `slot`, where it is free.
-    fn take_apart(&self, seat: SeatWords<'m>, id: usize, slot: usize, wanted: Wanted) {
+    fn take_apart(&self, seat: SeatWords<'m>, id: usize, slot: usize, wanted: WantedBlock) {
         let zone = self.set;
         let part = wanted.order.min(zone.pageblock_order());
         let mut held = self.hold(id);

@@ -1,6 +1,6 @@
 //! Blocks above the pageblock order: aligned runs of entirely free pageblocks.
 
-use super::search::Wanted;
+use super::search::WantedBlock;
 use super::seat::{SeatWords, counter};
 use super::tag::Tag;
 use super::zone::Zone;
@@ -15,7 +15,7 @@ use crate::units::{Mobility, Order};
 pub(super) fn take<'m, P>(
     zone: &Zone<'m, P>,
     seat: SeatWords<'m>,
-    wanted: Wanted,
+    wanted: WantedBlock,
 ) -> Option<usize> {
     if wanted.order > zone.max_order() {
         return None;
@@ -46,7 +46,7 @@ fn take_run<'m, P>(
     zone: &Zone<'m, P>,
     seat: SeatWords<'m>,
     ids: core::ops::Range<usize>,
-    wanted: Wanted,
+    wanted: WantedBlock,
 ) -> bool {
     if !ids.clone().all(|id| is_takeable(zone, id, wanted.mobility)) {
         return false;

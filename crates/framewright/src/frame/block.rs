@@ -11,7 +11,7 @@
 //! `PENDING`; and it collects the block itself if the lock is free. Absent frames, pins and `APART`
 //! change only with all CPUs stopped. `RESERVED` is a hint.
 
-use super::counts::{Counts, Meta};
+use super::counts::{BlockCounts, Meta};
 use super::layout::BLOCK_WORDS;
 use super::seat::{SeatWords, counter};
 use super::zone::Zone;
@@ -95,7 +95,7 @@ impl<'m, P> Zone<'m, P> {
     /// The facts of a pageblock, as of a moment at which no CPU works in it.
     pub(super) fn facts(&self, id: usize) -> BlockFacts {
         let words = self.descriptor(id);
-        let counts = Counts(words[COUNTS].load(Relaxed));
+        let counts = BlockCounts(words[COUNTS].load(Relaxed));
         let absent = words[ABSENT].load(Relaxed) as u16;
         counts.facts(self.meta(id).label(), u32::from(absent))
     }
@@ -105,7 +105,7 @@ impl<'m, P> Zone<'m, P> {
         let words = self.descriptor(id);
         words[ABSENT].store(self.map.block_frames(), Relaxed);
         let label = Label::Of(Mobility::Movable);
-        let facts = Counts(0).facts(label, self.map.block_frames() as u32);
+        let facts = BlockCounts(0).facts(label, self.map.block_frames() as u32);
         let class = self.policy.classes().number(self.policy.class(&facts));
         words[META].store(Meta::new(0, class, label, false).0, Relaxed);
     }
@@ -132,7 +132,7 @@ impl<'m, P> Zone<'m, P> {
 
     /// Locks pageblock `id` if no CPU holds it. Time: one compare-and-swap.
     #[inline(always)]
-    pub(super) fn try_lock(&self, seat: SeatWords<'m>, id: usize) -> Option<Held<'_, 'm, P>> {
+    pub(super) fn try_lock(&self, seat: SeatWords<'m>, id: usize) -> Option<HeldBlock<'_, 'm, P>> {
         let words = self.descriptor(id);
         let lock = &words[LOCK];
         let mut found = lock.load(Relaxed);
@@ -156,11 +156,11 @@ impl<'m, P> Zone<'m, P> {
 
     /// Pageblock `id`, which this CPU has locked.
     #[inline(always)]
-    pub(super) fn hold(&self, seat: SeatWords<'m>, id: usize) -> Held<'_, 'm, P> {
+    pub(super) fn hold(&self, seat: SeatWords<'m>, id: usize) -> HeldBlock<'_, 'm, P> {
         let words = self.descriptor(id);
-        let counts = Counts(words[COUNTS].load(Relaxed));
+        let counts = BlockCounts(words[COUNTS].load(Relaxed));
         let meta = Meta(words[META].load(Relaxed));
-        Held {
+        HeldBlock {
             zone: self,
             seat,
             since: self.account_taken(seat),
@@ -216,7 +216,7 @@ impl<'m, P> Zone<'m, P> {
 /// Bitmap, counts and orders are changed with plain loads and stores; [`unlock`](Self::unlock)
 /// brings the index up to date and collects what was freed from elsewhere meanwhile.
 #[must_use = "a pageblock that is not unlocked stays locked"]
-pub(super) struct Held<'z, 'm, P> {
+pub(super) struct HeldBlock<'z, 'm, P> {
     pub(super) zone: &'z Zone<'m, P>,
     /// The seat that the counters are charged to.
     seat: SeatWords<'m>,
@@ -224,7 +224,7 @@ pub(super) struct Held<'z, 'm, P> {
     since: u64,
     pub(super) id: usize,
     pub(super) words: &'m [AtomicU64; BLOCK_WORDS],
-    pub(super) counts: Counts,
+    pub(super) counts: BlockCounts,
     pub(super) orders: [u64; 2],
     /// Change since the lock was taken: free frames in blocks of order 3 and more, and free blocks
     /// of order 2.
@@ -241,7 +241,7 @@ pub(super) struct Held<'z, 'm, P> {
     meta: Meta,
 }
 
-impl<P> Held<'_, '_, P> {
+impl<P> HeldBlock<'_, '_, P> {
     #[inline(always)]
     pub(super) const fn meta(&self) -> Meta {
         self.meta
@@ -466,7 +466,7 @@ impl<P> Held<'_, '_, P> {
     /// Makes the absent frames at `slots` present and free.
     pub(super) fn add(&mut self, slots: Range<usize>) {
         self.for_each_mask(slots.clone(), |bits, mask| bits | mask);
-        self.counts = Counts(self.counts.0 + slots.len() as u64);
+        self.counts = BlockCounts(self.counts.0 + slots.len() as u64);
         let absent = self.words[ABSENT].load(Relaxed);
         self.words[ABSENT].store(absent - slots.len() as u64, Relaxed);
     }
@@ -474,7 +474,7 @@ impl<P> Held<'_, '_, P> {
     /// Makes the free frames at `slots` absent.
     pub(super) fn remove(&mut self, slots: Range<usize>) {
         self.for_each_mask(slots.clone(), |bits, mask| bits & !mask);
-        self.counts = Counts(self.counts.0 - slots.len() as u64);
+        self.counts = BlockCounts(self.counts.0 - slots.len() as u64);
         let absent = self.words[ABSENT].load(Relaxed);
         self.words[ABSENT].store(absent + slots.len() as u64, Relaxed);
     }
@@ -534,7 +534,7 @@ impl<P> Held<'_, '_, P> {
     fn publish(&mut self, label: Label, isolated: bool) {
         self.settle();
         let zone = self.zone;
-        let before = Counts(self.words[COUNTS].load(Relaxed));
+        let before = BlockCounts(self.words[COUNTS].load(Relaxed));
         self.words[COUNTS].store(self.counts.0, Relaxed);
         let mut is_same = true;
         for (word, orders) in self.words[ORDERS..META].iter().zip(self.orders) {
@@ -586,7 +586,7 @@ impl<P> Held<'_, '_, P> {
     /// index. Time: one compare-and-swap, and the index if something changed.
     #[inline(always)]
     pub(super) fn unlock(mut self) {
-        let before = Counts(self.words[COUNTS].load(Relaxed));
+        let before = BlockCounts(self.words[COUNTS].load(Relaxed));
         let is_same = self.ahead == 0
             && self.orders[0] == self.words[ORDERS].load(Relaxed)
             && self.orders[1] == self.words[ORDERS + 1].load(Relaxed)

@@ -45,9 +45,9 @@ impl Meta {
 
 /// Free frames and allocated frames by mobility.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counts(pub(super) u64);
+pub(super) struct BlockCounts(pub(super) u64);
 
-impl Counts {
+impl BlockCounts {
     #[inline(always)]
     pub(super) const fn free(self) -> u32 {
         self.0 as u16 as u32

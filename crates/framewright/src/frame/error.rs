@@ -107,7 +107,7 @@ impl core::error::Error for FreeError {}
 
 /// Why an operation on a range of frames was refused. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RangeError {
+pub enum RunError {
     /// The range is empty or not inside the zone.
     Outside,
     /// The range must start and end at a pageblock.
@@ -126,7 +126,7 @@ pub enum RangeError {
     Pins(Frame),
 }
 
-impl fmt::Display for RangeError {
+impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outside => f.write_str("the range is empty or not inside the zone"),
@@ -150,11 +150,11 @@ impl fmt::Display for RangeError {
     }
 }
 
-impl core::error::Error for RangeError {}
+impl core::error::Error for RunError {}
 
 /// Why a zone was not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SetupError {
+pub enum ZoneSetupError {
     /// The zone has no frame, or its end is past the number range.
     Empty,
     /// The zone spans more frames than the maximum, 2^32.
@@ -181,7 +181,7 @@ pub enum SetupError {
     Config(ConfigError),
 }
 
-impl fmt::Display for SetupError {
+impl fmt::Display for ZoneSetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("the zone has no frame or ends past the number range"),
@@ -210,7 +210,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-impl core::error::Error for SetupError {}
+impl core::error::Error for ZoneSetupError {}
 
 /// Why a CPU's seat was not given out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -258,14 +258,14 @@ mod tests {
             }
             .to_string(),
             FreeError::NotTheFirst(frame).to_string(),
-            RangeError::Outside.to_string(),
-            RangeError::NotWholePageblocks.to_string(),
-            RangeError::Present(frame).to_string(),
-            RangeError::Absent(frame).to_string(),
-            RangeError::NotFree(frame).to_string(),
-            RangeError::Isolation(frame).to_string(),
-            RangeError::Apart(frame).to_string(),
-            RangeError::Pins(frame).to_string(),
+            RunError::Outside.to_string(),
+            RunError::NotWholePageblocks.to_string(),
+            RunError::Present(frame).to_string(),
+            RunError::Absent(frame).to_string(),
+            RunError::NotFree(frame).to_string(),
+            RunError::Isolation(frame).to_string(),
+            RunError::Apart(frame).to_string(),
+            RunError::Pins(frame).to_string(),
             SeatError::Taken(CpuId(3)).to_string(),
             SeatError::Unknown(CpuId(3)).to_string(),
         ];

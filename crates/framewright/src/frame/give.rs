@@ -1,7 +1,7 @@
 //! Gives back to a pageblock: one block, blocks of one word, and what other CPUs left behind.
 
-use super::block::{COUNTS, Held, LOCK, LOCKED, META, ORDERS, small_orders};
-use super::counts::{Counts, Meta};
+use super::block::{COUNTS, HeldBlock, LOCK, LOCKED, META, ORDERS, small_orders};
+use super::counts::{BlockCounts, Meta};
 use super::seat::{SeatWords, counter};
 use super::tag::Tag;
 use super::zone::Zone;
@@ -59,7 +59,7 @@ impl Joined {
 
 /// The result of giving a block back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum GiveOutcome {
     Yes,
     /// Another CPU holds the pageblock, or left something in it. Nothing has changed.
     No,
@@ -80,15 +80,15 @@ impl<'m, P> Zone<'m, P> {
         order: Order,
         mobility: Mobility,
         from: Tag,
-    ) -> Given {
+    ) -> GiveOutcome {
         let id = offset >> self.map.pageblock_order;
         let words = self.descriptor(id);
         if !self.lock_untouched(words) {
-            return Given::No;
+            return GiveOutcome::No;
         }
         if self.tag(offset) != from {
             self.let_go(seat, id);
-            return Given::Corrupt;
+            return GiveOutcome::Corrupt;
         }
         self.set_tag(offset, Tag::NONE);
         let slot = self.slot(offset);
@@ -96,7 +96,7 @@ impl<'m, P> Zone<'m, P> {
         let at = &self.bitmap(id)[word];
         let bits = at.load(Relaxed);
         let mask = run_mask(start, order.get());
-        let before = Counts(words[COUNTS].load(Relaxed));
+        let before = BlockCounts(words[COUNTS].load(Relaxed));
         let frames = order.frames();
         if bits & mask == 0 && u64::from(before.by_mobility(mobility)) >= frames {
             let counts = before.give(frames, mobility);
@@ -132,7 +132,7 @@ impl<'m, P> Zone<'m, P> {
                 } else {
                     self.let_go(seat, id);
                 }
-                return Given::Yes;
+                return GiveOutcome::Yes;
             }
         }
         self.give_held(seat, slot, order, mobility, id)
@@ -147,15 +147,19 @@ impl<'m, P> Zone<'m, P> {
         order: Order,
         mobility: Mobility,
         id: usize,
-    ) -> Given {
+    ) -> GiveOutcome {
         let mut held = self.hold(seat, id);
         let given = held.give(slot, order, mobility);
         held.unlock();
-        if given { Given::Yes } else { Given::Corrupt }
+        if given {
+            GiveOutcome::Yes
+        } else {
+            GiveOutcome::Corrupt
+        }
     }
 }
 
-impl<P> Held<'_, '_, P> {
+impl<P> HeldBlock<'_, '_, P> {
     /// Frees the taken run of `order` at bit `start` of a word, which has `bits`.
     #[inline(always)]
     fn give_run(&mut self, word: usize, bits: u64, start: u32, order: u8) {

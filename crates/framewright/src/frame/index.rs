@@ -21,7 +21,7 @@
 //!   clears them, the ranked bits only in its own list. So a removal costs one atomic operation,
 //!   and so do most insertions.
 //! - **I3** The index is written only from a busy seat, or by the CPU that stopped all others. A
-//!   look from outside of both ([`peek`](Index::peek)) leaves wrong bits as they are. No stop waits
+//!   look from outside of both ([`peek`](BlockIndex::peek)) leaves wrong bits as they are. No stop waits
 //!   for such a look to end, so a bit that it had cleared and not yet set again would hide a block
 //!   from a request that stopped all CPUs (F8).
 //!
@@ -46,7 +46,7 @@ use crate::sync::{
 
 /// What a search does about wrong bits of the summary.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wrong {
+enum WrongSummary {
     /// It leaves them: the searcher may not write them (I3).
     Stay,
     /// It leaves the first, and clears those after it.
@@ -62,7 +62,7 @@ const _: () = assert!(LISTS <= 4, "a word holds four ranks of 16 bits");
 
 /// The size of an index.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct IndexShape {
     orders: usize,
     classes: usize,
     /// Words of one row's leaves, of its summary, and of the bits of all classes.
@@ -71,7 +71,7 @@ pub(super) struct Shape {
     flags: usize,
 }
 
-impl Shape {
+impl IndexShape {
     pub(super) const fn new(orders: usize, classes: usize, blocks: usize) -> Self {
         let leaf = blocks.div_ceil(64);
         Self {
@@ -106,8 +106,8 @@ impl Shape {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Index<'m> {
-    shape: Shape,
+pub(super) struct BlockIndex<'m> {
+    shape: IndexShape,
     leaves: &'m [AtomicU64],
     summaries: &'m [AtomicU64],
     some: &'m [AtomicU64],
@@ -122,11 +122,11 @@ pub(super) struct Index<'m> {
     alone: bool,
 }
 
-impl<'m> Index<'m> {
+impl<'m> BlockIndex<'m> {
     /// The index in `words`, which are zero, ranked by `cost(list, order, class)`; where that is
     /// `None`, the list leaves out the row.
     pub(super) fn new(
-        shape: Shape,
+        shape: IndexShape,
         words: &'m [AtomicU64],
         alone: bool,
         cost: impl Fn(usize, usize, usize) -> Option<i32>,
@@ -316,9 +316,9 @@ impl<'m> Index<'m> {
             }
         }
         let wrong = if tidy {
-            Wrong::Cleared
+            WrongSummary::Cleared
         } else {
-            Wrong::FirstStays
+            WrongSummary::FirstStays
         };
         self.find_on(row, end, from, wrong)
     }
@@ -327,7 +327,7 @@ impl<'m> Index<'m> {
     /// nothing (I3).
     #[inline]
     pub(super) fn peek(&self, row: usize, end: End, from: Option<usize>) -> Option<usize> {
-        self.find_on(row, end, from, Wrong::Stay)
+        self.find_on(row, end, from, WrongSummary::Stay)
     }
 
     /// The pageblock of `row` nearest to `end`, if the first look finds it, as it nearly always does.
@@ -358,7 +358,7 @@ impl<'m> Index<'m> {
         row: usize,
         end: End,
         from: Option<usize>,
-        mut wrong: Wrong,
+        mut wrong: WrongSummary,
     ) -> Option<usize> {
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
         let all = summaries.len() * 4096;
@@ -394,9 +394,9 @@ impl<'m> Index<'m> {
             }
             if word == 0 {
                 match wrong {
-                    Wrong::Stay => {}
-                    Wrong::FirstStays => wrong = Wrong::Cleared,
-                    Wrong::Cleared => self.lower(row, found),
+                    WrongSummary::Stay => {}
+                    WrongSummary::FirstStays => wrong = WrongSummary::Cleared,
+                    WrongSummary::Cleared => self.lower(row, found),
                 }
             }
             match end {

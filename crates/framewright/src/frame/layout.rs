@@ -4,8 +4,8 @@
 //! its memory in the order of `Map::parts`, from the start of a cache line on. What different CPUs
 //! write (seats, their accounts, descriptors) is a number of whole lines for each of them.
 
-use super::SetupError;
-use super::index::Shape;
+use super::ZoneSetupError;
+use super::index::IndexShape;
 use super::seat::SEAT_WORDS;
 use super::tag::SEATS_MAX;
 use crate::policy::Classes;
@@ -65,7 +65,7 @@ impl ZoneLayout {
     ///
     /// # Errors
     /// If no zone can have the layout.
-    pub fn words_needed(&self) -> Result<usize, SetupError> {
+    pub fn words_needed(&self) -> Result<usize, ZoneSetupError> {
         Ok(Map::new(self)?.words)
     }
 }
@@ -90,39 +90,39 @@ pub(super) struct Map {
     pub(super) max_order: u8,
     pub(super) cpus: u16,
     pub(super) words_per_block: usize,
-    pub(super) index: Shape,
+    pub(super) index: IndexShape,
     pub(super) words: usize,
 }
 
 impl Map {
-    pub(super) fn new(layout: &ZoneLayout) -> Result<Self, SetupError> {
+    pub(super) fn new(layout: &ZoneLayout) -> Result<Self, ZoneSetupError> {
         let order = layout.pageblock_order;
         if !(1..=10).contains(&order.get()) {
-            return Err(SetupError::PageblockOrder(order));
+            return Err(ZoneSetupError::PageblockOrder(order));
         }
         if layout.max_order < order {
-            return Err(SetupError::MaxOrder {
+            return Err(ZoneSetupError::MaxOrder {
                 max: layout.max_order,
                 pageblock: order,
             });
         }
         if layout.cpus == 0 || usize::from(layout.cpus) >= SEATS_MAX {
-            return Err(SetupError::Cpus(layout.cpus));
+            return Err(ZoneSetupError::Cpus(layout.cpus));
         }
         if layout.frames == 0 {
-            return Err(SetupError::Empty);
+            return Err(ZoneSetupError::Empty);
         }
         let end = layout.start.checked_add(layout.frames);
-        let end = end.ok_or(SetupError::Empty)?;
-        let top = end.align_up(order).ok_or(SetupError::Empty)?;
+        let end = end.ok_or(ZoneSetupError::Empty)?;
+        let top = end.align_up(order).ok_or(ZoneSetupError::Empty)?;
         let origin = layout.start.align_down(order);
         let span = top.0 - origin.0;
         if span > 1 << 32 {
-            return Err(SetupError::TooManyFrames(span));
+            return Err(ZoneSetupError::TooManyFrames(span));
         }
         let blocks = (span >> order.get()) as usize;
         let words_per_block = slots::words_needed(order.frames() as usize);
-        let index = Shape::new(order.index() + 1, Classes::new(order).count(), blocks);
+        let index = IndexShape::new(order.index() + 1, Classes::new(order).count(), blocks);
         let mut map = Self {
             start: layout.start,
             end,

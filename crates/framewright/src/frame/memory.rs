@@ -4,8 +4,8 @@
 use super::runs::Sought;
 use super::seat::counter;
 use super::tag::Tag;
-use super::zone::{Stopped, Zone};
-use super::{AllocError, RangeError};
+use super::zone::{StoppedZone, Zone};
+use super::{AllocError, RunError};
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Class, Label};
 use crate::units::{Frame, Mobility, Order, Run};
@@ -23,12 +23,12 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     ///
     /// # Errors
     /// If the run is not inside, or a frame of it exists already.
-    pub fn add(&self, run: Run) -> Result<(), RangeError> {
+    pub fn add(&self, run: Run) -> Result<(), RunError> {
         let offsets = self.offsets(run)?;
         self.at_rest(|stopped| {
             for offset in offsets.clone() {
                 if self.tag(offset) != Tag::ABSENT {
-                    return Err(RangeError::Present(self.frame(offset)));
+                    return Err(RunError::Present(self.frame(offset)));
                 }
             }
             self.for_each_part(&offsets, |id, slots| {
@@ -52,7 +52,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// # Errors
     /// If the run is not inside, a frame of it does not exist or is not free, or its pageblock is being
     /// emptied.
-    pub fn remove(&self, run: Run) -> Result<(), RangeError> {
+    pub fn remove(&self, run: Run) -> Result<(), RunError> {
         let offsets = self.offsets(run)?;
         self.at_rest(|stopped| {
             self.none_apart(&offsets)?;
@@ -78,15 +78,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// # Errors
     /// If the block is not aligned or not inside, or a frame of it does not exist, is not free, or
     /// is isolated.
-    pub fn alloc_at(
-        &self,
-        frame: Frame,
-        order: Order,
-        mobility: Mobility,
-    ) -> Result<(), RangeError> {
-        let run = Run::new(frame, order.frames()).ok_or(RangeError::Outside)?;
+    pub fn alloc_at(&self, frame: Frame, order: Order, mobility: Mobility) -> Result<(), RunError> {
+        let run = Run::new(frame, order.frames()).ok_or(RunError::Outside)?;
         if !frame.is_aligned(order) || order > self.max_order() {
-            return Err(RangeError::Outside);
+            return Err(RunError::Outside);
         }
         self.alloc_run(run, mobility)
     }
@@ -99,7 +94,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     ///
     /// # Errors
     /// If the run is not inside, or a frame of it does not exist, is not free, or is isolated.
-    pub fn alloc_run(&self, run: Run, mobility: Mobility) -> Result<(), RangeError> {
+    pub fn alloc_run(&self, run: Run, mobility: Mobility) -> Result<(), RunError> {
         let offsets = self.offsets(run)?;
         let stopped = self.stop();
         if self.all_free(&stopped, &offsets).is_err() {
@@ -109,7 +104,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         let first = offsets.start >> self.map.pageblock_order;
         let last = (offsets.end - 1) >> self.map.pageblock_order;
         if let Some(id) = (first..=last).find(|&id| self.meta(id).is_isolated()) {
-            return Err(RangeError::Isolation(
+            return Err(RunError::Isolation(
                 self.frame(id << self.map.pageblock_order),
             ));
         }
@@ -161,7 +156,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     fn take_contiguous(
         &self,
-        stopped: &Stopped<'_, 'm, P>,
+        stopped: &StoppedZone<'_, 'm, P>,
         offsets: &Range<usize>,
         mobility: Mobility,
     ) -> Run {
@@ -177,7 +172,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     ///
     /// # Errors
     /// If the run is not inside, or does not start and end at a pageblock, or one is being emptied.
-    pub fn set_label(&self, run: Run, label: Label) -> Result<(), RangeError> {
+    pub fn set_label(&self, run: Run, label: Label) -> Result<(), RunError> {
         let ids = self.pageblocks_of(run)?;
         self.at_rest(|stopped| {
             self.none_apart(&self.offsets_of(&ids))?;
@@ -218,7 +213,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// # Errors
     /// If the run is not inside, does not start and end at a pageblock, or one is isolated already or
     /// being emptied.
-    pub fn isolate(&self, run: Run) -> Result<u64, RangeError> {
+    pub fn isolate(&self, run: Run) -> Result<u64, RunError> {
         self.set_isolated(run, true)
     }
 
@@ -227,11 +222,11 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// # Errors
     /// If the run is not inside, does not start and end at a pageblock, or one is not isolated or is
     /// being emptied.
-    pub fn unisolate(&self, run: Run) -> Result<u64, RangeError> {
+    pub fn unisolate(&self, run: Run) -> Result<u64, RunError> {
         self.set_isolated(run, false)
     }
 
-    fn set_isolated(&self, run: Run, isolated: bool) -> Result<u64, RangeError> {
+    fn set_isolated(&self, run: Run, isolated: bool) -> Result<u64, RunError> {
         let ids = self.pageblocks_of(run)?;
         self.at_rest(|stopped| {
             self.none_apart(&self.offsets_of(&ids))?;
@@ -239,7 +234,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                 .clone()
                 .find(|&id| self.meta(id).is_isolated() == isolated)
             {
-                return Err(RangeError::Isolation(
+                return Err(RunError::Isolation(
                     self.frame(id << self.map.pageblock_order),
                 ));
             }
@@ -263,11 +258,11 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// CPUs.
     ///
     /// # Errors
-    /// If the frame is not in the zone, its pageblock has 2^32 - 1 pins, or [`RangeError::Apart`]
+    /// If the frame is not in the zone, its pageblock has 2^32 - 1 pins, or [`RunError::Apart`]
     /// if it is being emptied just now: contents may be on their way already. It opens again soon;
     /// but a client that is called to move contents must not wait for that, because it would wait
     /// for itself.
-    pub fn pin(&self, frame: Frame) -> Result<u32, RangeError> {
+    pub fn pin(&self, frame: Frame) -> Result<u32, RunError> {
         self.change_pins(frame, 1)
     }
 
@@ -275,18 +270,18 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     ///
     /// # Errors
     /// If the frame is not in the zone, or its pageblock has no pin.
-    pub fn unpin(&self, frame: Frame) -> Result<u32, RangeError> {
+    pub fn unpin(&self, frame: Frame) -> Result<u32, RunError> {
         self.change_pins(frame, -1)
     }
 
-    fn change_pins(&self, frame: Frame, by: i32) -> Result<u32, RangeError> {
+    fn change_pins(&self, frame: Frame, by: i32) -> Result<u32, RunError> {
         // Its pageblock may begin before the zone, and end behind it.
         let offset = self.offset(frame).filter(|_| self.contains(frame));
-        let offset = offset.ok_or(RangeError::Outside)?;
+        let offset = offset.ok_or(RunError::Outside)?;
         let id = offset >> self.map.pageblock_order;
         let stopped = self.stop();
         let pins = self.pins(id).checked_add_signed(by);
-        let pins = pins.ok_or(RangeError::Pins(frame))?;
+        let pins = pins.ok_or(RunError::Pins(frame))?;
         self.none_apart(&(offset..offset + 1))?;
         let mut held = stopped.hold(id);
         held.set_pins(pins);
@@ -297,7 +292,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Takes the free frames `offsets` as the fewest aligned blocks.
     pub(super) fn take_run_at(
         &self,
-        stopped: &Stopped<'_, 'm, P>,
+        stopped: &StoppedZone<'_, 'm, P>,
         offsets: &Range<usize>,
         mobility: Mobility,
     ) {
@@ -324,10 +319,10 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     /// Whether no CPU empties a pageblock that has a frame of `offsets`. For use while all CPUs
     /// stand still.
-    fn none_apart(&self, offsets: &Range<usize>) -> Result<(), RangeError> {
+    fn none_apart(&self, offsets: &Range<usize>) -> Result<(), RunError> {
         let mut ids = self.pageblock_of(offsets.start)..self.pageblock_of(offsets.end - 1) + 1;
         match ids.find(|&id| self.is_apart(id)) {
-            Some(id) => Err(RangeError::Apart(
+            Some(id) => Err(RunError::Apart(
                 self.frame(offsets.start.max(id << self.map.pageblock_order)),
             )),
             None => Ok(()),
@@ -336,9 +331,9 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 
     fn all_free(
         &self,
-        stopped: &Stopped<'_, 'm, P>,
+        stopped: &StoppedZone<'_, 'm, P>,
         offsets: &Range<usize>,
-    ) -> Result<(), RangeError> {
+    ) -> Result<(), RunError> {
         let mut result = Ok(());
         self.for_each_part(offsets, |id, slots| {
             let held = stopped.hold(id);
@@ -347,9 +342,9 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                     let offset = id << self.map.pageblock_order | slot;
                     let frame = self.frame(offset);
                     result = Err(if self.tag(offset) == Tag::ABSENT {
-                        RangeError::Absent(frame)
+                        RunError::Absent(frame)
                     } else {
-                        RangeError::NotFree(frame)
+                        RunError::NotFree(frame)
                     });
                 }
             }
@@ -360,18 +355,18 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
 }
 
 impl<P> Zone<'_, P> {
-    pub(crate) fn offsets(&self, run: Run) -> Result<Range<usize>, RangeError> {
-        let start = self.offset(run.start()).ok_or(RangeError::Outside)?;
+    pub(crate) fn offsets(&self, run: Run) -> Result<Range<usize>, RunError> {
+        let start = self.offset(run.start()).ok_or(RunError::Outside)?;
         if run.is_empty() || run.start() < self.map.start || run.end() > self.map.end {
-            return Err(RangeError::Outside);
+            return Err(RunError::Outside);
         }
         Ok(start..start + run.frames() as usize)
     }
 
-    pub(crate) fn pageblocks_of(&self, run: Run) -> Result<Range<usize>, RangeError> {
+    pub(crate) fn pageblocks_of(&self, run: Run) -> Result<Range<usize>, RunError> {
         let offsets = self.offsets(run)?;
         if self.slot(offsets.start) != 0 || self.slot(offsets.end) != 0 {
-            return Err(RangeError::NotWholePageblocks);
+            return Err(RunError::NotWholePageblocks);
         }
         let shift = self.map.pageblock_order;
         Ok(offsets.start >> shift..offsets.end >> shift)

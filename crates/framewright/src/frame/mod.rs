@@ -145,15 +145,15 @@ mod models;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub(crate) use apart::{Apart, Beyond, Content, NotApart};
+pub(crate) use apart::{Apart, ApartContent, Beyond, NotApart};
 pub use blocks::Blocks;
-pub use error::{AllocError, BoundedError, FreeError, RangeError, SeatError, SetupError};
+pub use error::{AllocError, BoundedError, FreeError, RunError, SeatError, ZoneSetupError};
 pub use frames::{Frames, Seats};
 pub use layout::ZoneLayout;
 pub use report::{FreeBlocks, Region, Standing};
 pub(crate) use search::Spread;
 pub(crate) use seat::CACHED_ORDERS;
 pub use seat::Seat;
-pub(crate) use target::Room;
-pub use verify::{Broken, Recount};
+pub(crate) use target::TargetRoom;
+pub use verify::{BrokenZone, Recount};
 pub use zone::Zone;

@@ -1,9 +1,9 @@
 //! Allocates and frees more than one block at a time, and parts of one.
 
-use super::block::Held;
+use super::block::HeldBlock;
 use super::seat::Seat;
 use super::tag::Tag;
-use super::{AllocError, FreeError, RangeError};
+use super::{AllocError, FreeError, RunError};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Frame, Mobility, Order, Run};
 
@@ -129,7 +129,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// allocation only in its own turn: the tags of a half-split allocation show no allocation at
     /// all. Their lock is that of the pageblock in which the largest block around the frame would
     /// start. Its holder waits for no other CPU.
-    fn turn_to_split(&self, offset: usize) -> Held<'_, 'm, P> {
+    fn turn_to_split(&self, offset: usize) -> HeldBlock<'_, 'm, P> {
         let zone = self.zone;
         let place = zone.map.origin + offset as u64;
         let largest = place >> zone.map.max_order << zone.map.max_order;
@@ -188,7 +188,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     ///
     /// # Errors
     /// If the run is not inside, or not covered exactly by allocations. Nothing has changed then.
-    pub fn free_range(&mut self, run: Run) -> Result<(), RangeError> {
+    pub fn free_range(&mut self, run: Run) -> Result<(), RunError> {
         self.for_each_allocation(run, |_, _, _| ())?;
         self.for_each_allocation(run, |seat, frame, order| {
             let freed = seat.free(frame, order);
@@ -200,15 +200,15 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         &mut self,
         run: Run,
         mut visit: impl FnMut(&mut Self, Frame, Order),
-    ) -> Result<(), RangeError> {
+    ) -> Result<(), RunError> {
         let mut at = run.start();
         if run.is_empty() {
-            return Err(RangeError::Outside);
+            return Err(RunError::Outside);
         }
         while at < run.end() {
-            let offset = self.zone.offset(at).ok_or(RangeError::Outside)?;
+            let offset = self.zone.offset(at).ok_or(RunError::Outside)?;
             let Some((order, _)) = self.zone.tag(offset).as_live() else {
-                return Err(RangeError::NotFree(at));
+                return Err(RunError::NotFree(at));
             };
             visit(self, at, order);
             at = Frame(at.0 + order.frames());
@@ -216,7 +216,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         if at == run.end() {
             Ok(())
         } else {
-            Err(RangeError::NotFree(run.end()))
+            Err(RunError::NotFree(run.end()))
         }
     }
 }

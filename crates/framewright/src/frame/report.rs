@@ -1,7 +1,7 @@
 //! What a zone reports of itself: counters, free blocks, labels.
 
 use super::AllocError;
-use super::search::Wanted;
+use super::search::WantedBlock;
 use super::seat::{CACHED_ORDERS, SeatWords, counter};
 use super::stock::WORD_FRAMES;
 use super::zone::Zone;
@@ -306,7 +306,7 @@ impl<'m, P> Zone<'m, P> {
     }
 
     /// Whether frames of that pageblock may serve a request of `order` and `mobility`. The
-    /// high-order reserve serves only requests with [`Wanted::may_have_reserved`].
+    /// high-order reserve serves only requests with [`WantedBlock::may_have_reserved`].
     fn may_serve(&self, id: usize, order: Order, mobility: Mobility) -> bool {
         let meta = self.meta(id);
         !meta.is_isolated()
@@ -314,7 +314,7 @@ impl<'m, P> Zone<'m, P> {
                 Label::Of(_) => true,
                 Label::Contiguous => mobility.is_movable(),
                 Label::HighOrder => {
-                    Wanted { order, mobility }.may_have_reserved(self.pageblock_order())
+                    WantedBlock { order, mobility }.may_have_reserved(self.pageblock_order())
                 }
             }
     }

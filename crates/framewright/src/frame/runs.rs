@@ -28,7 +28,7 @@ impl Sought {
 
 /// The result of a search.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Search {
+pub(super) struct RunSearch {
     pub(super) found: Option<Range<usize>>,
     /// Pageblocks looked at.
     pub(super) looks: u64,
@@ -36,7 +36,7 @@ pub(super) struct Search {
 
 /// How many frames of a pageblock match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
+enum Matching {
     None,
     Some,
     Whole,
@@ -75,12 +75,12 @@ impl<P> Zone<'_, P> {
     }
 
     /// The lowest run that exists, free or not.
-    pub(super) fn find_present(&self, wanted: Sought) -> Search {
+    pub(super) fn find_present(&self, wanted: Sought) -> RunSearch {
         let frames = self.map.block_frames() as usize;
         let part = |id| match self.facts(id).absent as usize {
-            0 => Part::Whole,
-            absent if absent == frames => Part::None,
-            _ => Part::Some,
+            0 => Matching::Whole,
+            absent if absent == frames => Matching::None,
+            _ => Matching::Some,
         };
         self.find_run(wanted, part, |id, word| {
             let first = (id << self.map.pageblock_order) + word * 64;
@@ -96,13 +96,13 @@ impl<P> Zone<'_, P> {
 
     /// The lowest run that is free and may serve requests of `mobility`. The result holds only
     /// while all CPUs stand still; else it is a hint where to look.
-    pub(super) fn find_free(&self, wanted: Sought, mobility: Mobility) -> Search {
+    pub(super) fn find_free(&self, wanted: Sought, mobility: Mobility) -> RunSearch {
         let frames = self.map.block_frames();
         let part = |id| match u64::from(self.facts(id).free) {
-            0 => Part::None,
-            _ if !self.may_have_runs(id, mobility) => Part::None,
-            free if free == frames => Part::Whole,
-            _ => Part::Some,
+            0 => Matching::None,
+            _ if !self.may_have_runs(id, mobility) => Matching::None,
+            free if free == frames => Matching::Whole,
+            _ => Matching::Some,
         };
         self.find_run(wanted, part, |id, word| self.bitmap(id)[word].load(Relaxed))
     }
@@ -114,9 +114,9 @@ impl<P> Zone<'_, P> {
     fn find_run(
         &self,
         wanted: Sought,
-        part: impl Fn(usize) -> Part,
+        part: impl Fn(usize) -> Matching,
         word_of: impl Fn(usize, usize) -> u64,
-    ) -> Search {
+    ) -> RunSearch {
         let shift = self.map.pageblock_order;
         let frames = self.map.block_frames() as usize;
         let mut looks = 0;
@@ -137,22 +137,22 @@ impl<P> Zone<'_, P> {
                     break;
                 }
                 let mut needed = (id + 1..=last).rev();
-                if let Some(obstacle) = needed.find(|&id| part(id, &mut looks) != Part::Whole) {
+                if let Some(obstacle) = needed.find(|&id| part(id, &mut looks) != Matching::Whole) {
                     id = obstacle;
                     continue;
                 }
             }
             let first = id << shift;
             match part(id, &mut looks) {
-                Part::None => start = None,
-                Part::Whole => {
+                Matching::None => start = None,
+                Matching::Whole => {
                     let from = *start.get_or_insert(first);
                     if let Some(found) = self.fit(wanted, from..first + frames) {
                         let found = Some(found);
-                        return Search { found, looks };
+                        return RunSearch { found, looks };
                     }
                 }
-                Part::Some => {
+                Matching::Some => {
                     for word in 0..frames.div_ceil(64) {
                         let (mut bits, mut at) = (word_of(id, word), first + word * 64);
                         let end = at + (frames - word * 64).min(64);
@@ -171,7 +171,7 @@ impl<P> Zone<'_, P> {
                             at += len;
                             if let Some(found) = self.fit(wanted, from..at) {
                                 let found = Some(found);
-                                return Search { found, looks };
+                                return RunSearch { found, looks };
                             }
                             bits = bits.checked_shr(len as u32).unwrap_or(0);
                         }
@@ -180,7 +180,7 @@ impl<P> Zone<'_, P> {
             }
             id += 1;
         }
-        Search { found: None, looks }
+        RunSearch { found: None, looks }
     }
 
     /// The lowest place of a run in a range.

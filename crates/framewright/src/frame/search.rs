@@ -1,6 +1,6 @@
 //! From a request to a pageblock: takes the cheapest candidate in the index, or passes it by.
 
-use super::block::Held;
+use super::block::HeldBlock;
 use super::seat::{CACHED_ORDERS, SeatWords, counter};
 use super::zone::Zone;
 use crate::policy::{Class, Label, SHARE_SETTLED, ZoneFacts};
@@ -17,12 +17,12 @@ const PASSED_BY: usize = 1;
 
 /// What a request wants.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct WantedBlock {
     pub(super) order: Order,
     pub(super) mobility: Mobility,
 }
 
-impl Wanted {
+impl WantedBlock {
     /// Whether the high-order reserve may serve it, where all else fails: an unmovable block of
     /// several frames and of one pageblock at most.
     pub(super) fn may_have_reserved(self, pageblock: Order) -> bool {
@@ -31,7 +31,7 @@ impl Wanted {
 }
 
 /// The result of a search.
-pub(super) struct Batch<'o> {
+pub(super) struct BlockBatch<'o> {
     /// The first frames of blocks, as offsets in the zone.
     blocks: &'o mut [u32],
     /// How many of them there are.
@@ -42,7 +42,7 @@ pub(super) struct Batch<'o> {
     pub(super) words: Option<(usize, usize)>,
 }
 
-impl<'o> Batch<'o> {
+impl<'o> BlockBatch<'o> {
     /// A batch with room for as many blocks as `blocks`.
     pub(super) const fn new(blocks: &'o mut [u32]) -> Self {
         Self {
@@ -62,9 +62,9 @@ impl<'o> Batch<'o> {
 const ORDERS: usize = 11;
 
 /// A request on its way through the candidates.
-struct Search {
+struct BlockSearch {
     list: usize,
-    wanted: Wanted,
+    wanted: WantedBlock,
     /// Whether to leave pageblocks in which other CPUs work to them, as long as there are others.
     spare: bool,
     /// Rows that were passed by because they were empty.
@@ -91,9 +91,9 @@ const NOBODY: i32 = i32::MAX;
 /// A rank that no class has.
 const UNSEEN: u16 = u16::MAX;
 
-impl Search {
+impl BlockSearch {
     #[inline(always)]
-    fn new<P>(zone: &Zone<'_, P>, wanted: Wanted) -> Self {
+    fn new<P>(zone: &Zone<'_, P>, wanted: WantedBlock) -> Self {
         let pressure = zone.policy.pressure(&zone.zone_facts());
         let nobody = Candidate {
             floor: NOBODY,
@@ -172,7 +172,7 @@ impl Search {
 }
 
 /// The result of trying a row.
-enum Outcome {
+enum RowOutcome {
     /// Something was taken, and the label was the requester's own.
     Own,
     /// It was a fallback, or would have been: the batch ends.
@@ -185,9 +185,9 @@ enum Outcome {
 
 impl<'m, P> Zone<'m, P> {
     /// Takes one block. Returns its offset, if there is one. Never waits.
-    pub(super) fn take_one(&self, seat: SeatWords<'m>, wanted: Wanted) -> Option<usize> {
+    pub(super) fn take_one(&self, seat: SeatWords<'m>, wanted: WantedBlock) -> Option<usize> {
         let mut out = [0];
-        let mut batch = Batch::new(&mut out);
+        let mut batch = BlockBatch::new(&mut out);
         self.take_some(seat, wanted, &mut batch);
         (batch.taken == 1).then_some(out[0] as usize)
     }
@@ -198,8 +198,13 @@ impl<'m, P> Zone<'m, P> {
     /// back: a batch is no reason to break up a block that another mobility needs. The caller
     /// writes the tags and counts in `NET`.
     #[inline]
-    pub(super) fn take_some(&self, seat: SeatWords<'m>, wanted: Wanted, batch: &mut Batch<'_>) {
-        let mut search = Search::new(self, wanted);
+    pub(super) fn take_some(
+        &self,
+        seat: SeatWords<'m>,
+        wanted: WantedBlock,
+        batch: &mut BlockBatch<'_>,
+    ) {
+        let mut search = BlockSearch::new(self, wanted);
         let mut spare = search.spare;
         let mut ends_at_words = false;
         loop {
@@ -217,7 +222,7 @@ impl<'m, P> Zone<'m, P> {
             let Candidate { rank, class, .. } = search.best[order];
             let tidy = search.empty >= PASSED_BY;
             match self.take_from_row(seat, (order, class), wanted, (spare, tidy), batch) {
-                Outcome::Own => {
+                RowOutcome::Own => {
                     if batch.is_full() {
                         return;
                     }
@@ -226,15 +231,15 @@ impl<'m, P> Zone<'m, P> {
                     // after it would begin too.
                     ends_at_words = batch.words_max > 0;
                 }
-                Outcome::Fallback => return,
-                Outcome::Empty => {
+                RowOutcome::Fallback => return,
+                RowOutcome::Empty => {
                     search.empty += 1;
                     if tidy {
                         self.index.lower_flag(search.list, self.row(order, class));
                     }
                     search.look(self, order, usize::from(rank) + 1);
                 }
-                Outcome::Busy => search.look(self, order, usize::from(rank) + 1),
+                RowOutcome::Busy => search.look(self, order, usize::from(rank) + 1),
             }
         }
     }
@@ -256,7 +261,7 @@ impl<'m, P> Zone<'m, P> {
         if mobility.is_movable() || order > self.pageblock_order() {
             return Spread::Stays;
         }
-        let mut search = Search::new(self, Wanted { order, mobility });
+        let mut search = BlockSearch::new(self, WantedBlock { order, mobility });
         let end = self.policy.end(mobility);
         while let Some(found) = search.cheapest(self) {
             let Candidate { rank, class, .. } = search.best[found];
@@ -318,10 +323,10 @@ impl<'m, P> Zone<'m, P> {
         &self,
         seat: SeatWords<'m>,
         (found, class): (usize, u16),
-        wanted: Wanted,
+        wanted: WantedBlock,
         (spare, tidy): (bool, bool),
-        batch: &mut Batch<'_>,
-    ) -> Outcome {
+        batch: &mut BlockBatch<'_>,
+    ) -> RowOutcome {
         let end = self.policy.end(wanted.mobility);
         let row = self.row(found, class);
         let is_whole = found == usize::from(self.map.pageblock_order);
@@ -335,9 +340,9 @@ impl<'m, P> Zone<'m, P> {
         for _ in 0..TRIES {
             let Some(id) = self.index.find(row, end, at, tidy) else {
                 return if is_first {
-                    Outcome::Empty
+                    RowOutcome::Empty
                 } else {
-                    Outcome::Busy
+                    RowOutcome::Busy
                 };
             };
             at = Some(id);
@@ -361,7 +366,7 @@ impl<'m, P> Zone<'m, P> {
             if !is_own && batch.taken > 0 {
                 // More would need a fallback: the batch ends here.
                 held.unlock();
-                return Outcome::Fallback;
+                return RowOutcome::Fallback;
             }
             let becomes = if is_own {
                 label
@@ -381,12 +386,12 @@ impl<'m, P> Zone<'m, P> {
                 self.reserve(seat, id);
             }
             return if is_own {
-                Outcome::Own
+                RowOutcome::Own
             } else {
-                Outcome::Fallback
+                RowOutcome::Fallback
             };
         }
-        Outcome::Busy
+        RowOutcome::Busy
     }
 
     /// Decides the label of a pageblock that a request falls back to, and counts the fallback.
@@ -394,8 +399,8 @@ impl<'m, P> Zone<'m, P> {
     pub(super) fn fall_back(
         &self,
         seat: SeatWords<'m>,
-        held: &Held<'_, 'm, P>,
-        wanted: Wanted,
+        held: &HeldBlock<'_, 'm, P>,
+        wanted: WantedBlock,
         found: u8,
     ) -> Label {
         let facts = held.facts();
@@ -434,9 +439,9 @@ impl<'m, P> Zone<'m, P> {
     }
 
     /// Takes one block from the high-order reserve, for a request that [may have
-    /// one](Wanted::may_have_reserved).
+    /// one](WantedBlock::may_have_reserved).
     #[cold]
-    pub(super) fn take_reserved(&self, seat: SeatWords<'m>, wanted: Wanted) -> Option<usize> {
+    pub(super) fn take_reserved(&self, seat: SeatWords<'m>, wanted: WantedBlock) -> Option<usize> {
         let class = self.policy.classes().number(Class::HighOrder);
         for found in wanted.order.get()..=self.map.pageblock_order {
             let row = self.row(usize::from(found), class);

@@ -1,15 +1,15 @@
 //! The slow path of a seat, taken when its cache cannot serve a request or a free.
 
 use super::big;
-use super::give::Given;
-use super::search::{Batch, Wanted};
+use super::give::GiveOutcome;
+use super::search::{BlockBatch, WantedBlock};
 use super::seat::{CACHE_MAX, CACHED_ORDERS, Seat, SeatWords, cache_bit, counter};
 use super::stock::{self, WORD_FRAMES};
 use super::tag::Tag;
 use super::zone::{Zone, kind};
 use super::{AllocError, BoundedError, FreeError};
 use crate::platform::{Barrier, Patience, Relax};
-use crate::seats::{Ask, SeatSet};
+use crate::seats::{SeatSet, StopAsk};
 use crate::slots::run_mask;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Mobility, Order};
@@ -89,7 +89,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         if self.words.caches_in_use() != 0 {
             self.words.drain(self.zone);
         }
-        let found = self.fetch_drained(Wanted { order, mobility });
+        let found = self.fetch_drained(WantedBlock { order, mobility });
         if let Some(offset) = found {
             self.hand_out(offset, order, mobility);
         }
@@ -127,14 +127,14 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let begin = zone.stop_words().memo.last();
         let ask = zone.ask_within(kind(order, mobility), begin, patience);
         let lock = match ask.ok_or(BoundedError::WouldWait)? {
-            Ask::Vain => return Err(zone.why_none(order, mobility).into()),
-            Ask::Meanwhile(lock) => {
+            StopAsk::Vain => return Err(zone.why_none(order, mobility).into()),
+            StopAsk::Meanwhile(lock) => {
                 if let Some(frame) = self.try_alloc(order, mobility) {
                     return Ok(frame);
                 }
                 lock
             }
-            Ask::Alone(lock) => lock,
+            StopAsk::Alone(lock) => lock,
         };
         let Ok(stopped) = lock.stop_within(patience);
         let stopped = stopped.ok_or(BoundedError::WouldWait)?;
@@ -142,7 +142,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         stopped.drain();
         // All that is free lies in pageblocks now, and no other CPU takes it: if a free block of
         // the order exists, this finds it.
-        let found = self.fetch_drained(Wanted { order, mobility });
+        let found = self.fetch_drained(WantedBlock { order, mobility });
         match found {
             Some(offset) => self.hand_out(offset, order, mobility),
             None => stopped.note_in_vain(order, mobility),
@@ -167,7 +167,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// Fetches a block from the pageblocks, and a batch of others into the cache. Never waits.
     #[inline(never)]
     pub(super) fn fetch(&self, order: Order, mobility: Mobility) -> Option<usize> {
-        let wanted = Wanted { order, mobility };
+        let wanted = WantedBlock { order, mobility };
         if order > self.zone.pageblock_order() {
             return big::take(self.zone, self.words, wanted);
         }
@@ -188,7 +188,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let limit = self.words.limit(mobility, order.index());
         let len = limit.div_ceil(2).clamp(1, BATCH);
         let mut out = [0u32; BATCH];
-        let mut batch = Batch::new(&mut out[..len]);
+        let mut batch = BlockBatch::new(&mut out[..len]);
         if order == Order::ZERO {
             batch.words_max = self.words.stock_limit();
         }
@@ -220,7 +220,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
 
     /// Fetches a block from the pageblocks, the high-order reserve included; caches none. The seat
     /// is busy, or all CPUs are stopped.
-    fn fetch_drained(&self, wanted: Wanted) -> Option<usize> {
+    fn fetch_drained(&self, wanted: WantedBlock) -> Option<usize> {
         if wanted.order > self.zone.pageblock_order() {
             return big::take(self.zone, self.words, wanted);
         }
@@ -475,15 +475,15 @@ impl<'m, P> Zone<'m, P> {
             if chains.next_of(first, id).is_none() {
                 let offset = chains.offset(first);
                 match self.give_one(seat, offset, order, mobility, cached) {
-                    Given::Yes => {
+                    GiveOutcome::Yes => {
                         given += 1;
                         continue;
                     }
-                    Given::Corrupt => {
+                    GiveOutcome::Corrupt => {
                         self.count_corruption();
                         continue;
                     }
-                    Given::No => {}
+                    GiveOutcome::No => {}
                 }
             }
             let Some(mut held) = self.try_lock(seat, id) else {

@@ -1,8 +1,8 @@
 //! Takes frames to move contents to, and frees many blocks at once.
 
 use super::big;
-use super::block::Held;
-use super::search::Wanted;
+use super::block::HeldBlock;
+use super::search::WantedBlock;
 use super::seat::{Seat, counter};
 use super::tag::Tag;
 use crate::platform::{Barrier, Relax};
@@ -14,7 +14,7 @@ const TRIES: usize = 8;
 
 /// Where frames to move contents to may come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Room {
+pub(crate) enum TargetRoom {
     /// From free blocks below this order, in pageblocks that hold movable contents already. So
     /// never from a free block as large as the one to be made, and never from an entirely free
     /// pageblock, except where the contents to move fill one. To make a whole pageblock also from
@@ -33,7 +33,7 @@ pub(crate) enum Room {
     Unsettled,
 }
 
-impl Room {
+impl TargetRoom {
     /// The largest free blocks from which a block of `order` may come.
     fn limit(self, order: Order, pageblock_order: Order) -> u8 {
         match self {
@@ -77,7 +77,7 @@ impl Room {
 
 /// The result of a search for targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundTargets {
     /// How many blocks were taken.
     pub(crate) taken: usize,
     /// Pageblocks looked at.
@@ -91,9 +91,14 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
     /// there until that is full.
     ///
     /// Never waits; passes by the pageblocks that other CPUs hold.
-    pub(crate) fn take_targets(&mut self, order: Order, room: Room, out: &mut [Frame]) -> Found {
+    pub(crate) fn take_targets(
+        &mut self,
+        order: Order,
+        room: TargetRoom,
+        out: &mut [Frame],
+    ) -> FoundTargets {
         let zone = self.zone;
-        let mut found = Found::default();
+        let mut found = FoundTargets::default();
         self.enter();
         if order > zone.pageblock_order() {
             if room.is_anywhere() {
@@ -116,11 +121,12 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         found
     }
 
-    fn take_large_targets(&self, order: Order, out: &mut [Frame], found: &mut Found) {
+    fn take_large_targets(&self, order: Order, out: &mut [Frame], found: &mut FoundTargets) {
         let mobility = Mobility::Movable;
         for out in out {
             found.looks += 1;
-            let Some(offset) = big::take(self.zone, self.words, Wanted { order, mobility }) else {
+            let Some(offset) = big::take(self.zone, self.words, WantedBlock { order, mobility })
+            else {
                 return;
             };
             // `big` counts what it takes, and so does the caller: count it once.
@@ -131,7 +137,13 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         }
     }
 
-    fn take_small_targets(&self, order: Order, room: Room, out: &mut [Frame], found: &mut Found) {
+    fn take_small_targets(
+        &self,
+        order: Order,
+        room: TargetRoom,
+        out: &mut [Frame],
+        found: &mut FoundTargets,
+    ) {
         let zone = self.zone;
         let pressure = zone.policy.pressure(&zone.zone_facts());
         let list = zone.policy.list(Mobility::Movable, pressure);
@@ -139,9 +151,9 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         // Lent frames come first if they have no other use: contents in frames that the requests
         // themselves could use would gain those requests nothing.
         let passes: &[Option<bool>] = match room {
-            Room::BelowOrLent(_) => &[Some(true), Some(false)],
-            Room::LentLast => &[Some(false), Some(true)],
-            Room::Below(_) | Room::Anywhere | Room::Unsettled => &[None],
+            TargetRoom::BelowOrLent(_) => &[Some(true), Some(false)],
+            TargetRoom::LentLast => &[Some(false), Some(true)],
+            TargetRoom::Below(_) | TargetRoom::Anywhere | TargetRoom::Unsettled => &[None],
         };
         for lent in passes {
             for size in order.get()..=limit {
@@ -173,9 +185,9 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         &self,
         (list, class): (usize, u16),
         (order, size): (Order, u8),
-        room: Room,
+        room: TargetRoom,
         out: &mut [Frame],
-        found: &mut Found,
+        found: &mut FoundTargets,
     ) {
         let zone = self.zone;
         let row = zone.row(usize::from(size), class);
@@ -220,7 +232,7 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
         let zone = self.zone;
         let mut freed = 0;
         let mut given = 0;
-        let mut held: Option<Held<'_, 'm, P>> = None;
+        let mut held: Option<HeldBlock<'_, 'm, P>> = None;
         self.enter();
         for (frame, order) in blocks {
             let offset = zone.offset_unchecked(frame);
@@ -265,11 +277,11 @@ impl<'m, P: Relax + Barrier> Seat<'_, 'm, P> {
 }
 
 /// Whether contents may be moved into a pageblock.
-fn is_target<P>(held: &Held<'_, '_, P>, room: Room, order: Order) -> bool {
+fn is_target<P>(held: &HeldBlock<'_, '_, P>, room: TargetRoom, order: Order) -> bool {
     let is_whole = order == held.zone.pageblock_order();
     let labelled = held.zone.policy.is_labelled();
     let is_lent = held.meta().label() == Label::Contiguous;
-    let takes_lent = is_lent && matches!(room, Room::BelowOrLent(_));
+    let takes_lent = is_lent && matches!(room, TargetRoom::BelowOrLent(_));
     let takes_pure = !labelled && !is_lent && room.takes_pure(held.zone.pageblock_order());
     room.is_anywhere()
         || is_whole

@@ -25,20 +25,20 @@ pub struct Recount {
 
 /// An invariant that does not hold: its letter, and the pageblock or seat in question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Broken {
+pub struct BrokenZone {
     /// The invariant's name in the [module's description](super).
     pub invariant: &'static str,
     /// The pageblock or seat, counted from 0.
     pub at: usize,
 }
 
-impl core::fmt::Display for Broken {
+impl core::fmt::Display for BrokenZone {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "invariant {} is broken at {}", self.invariant, self.at)
     }
 }
 
-impl core::error::Error for Broken {}
+impl core::error::Error for BrokenZone {}
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Counts everything from the tags and the bitmaps. Stops all CPUs. O(frames).
@@ -61,7 +61,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     ///
     /// # Errors
     /// The first one that does not hold.
-    pub fn verify(&self) -> Result<(), Broken> {
+    pub fn verify(&self) -> Result<(), BrokenZone> {
         let _stopped = self.stop();
         let mut present = 0;
         let mut free = 0;
@@ -70,7 +70,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                 if holds {
                     Ok(())
                 } else {
-                    Err(Broken { invariant, at: id })
+                    Err(BrokenZone { invariant, at: id })
                 }
             };
             let counted = self.facts(id);
@@ -86,7 +86,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             holds(
                 "F4",
                 self.try_lock(self.nobodys_seat(), id)
-                    .map(super::block::Held::unlock)
+                    .map(super::block::HeldBlock::unlock)
                     .is_some(),
             )?;
             let remote = self.remote_bitmap(id);
@@ -99,7 +99,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             if holds {
                 Ok(())
             } else {
-                Err(Broken { invariant, at: 0 })
+                Err(BrokenZone { invariant, at: 0 })
             }
         };
         of_zone("F5", self.index.is_consistent())?;
@@ -111,7 +111,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                     let tag = self.tag(start + word * WORD_FRAMES);
                     if tag != Tag::stocked(seat.number, mobility) {
                         let at = usize::from(seat.number);
-                        return Err(Broken {
+                        return Err(BrokenZone {
                             invariant: "F3",
                             at,
                         });
@@ -128,7 +128,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                     for entry in entries {
                         if self.tag(entry.load(Relaxed) as usize) != tag {
                             let at = usize::from(seat.number);
-                            return Err(Broken {
+                            return Err(BrokenZone {
                                 invariant: "F3",
                                 at,
                             });

@@ -11,10 +11,10 @@
 //! meets no other follows the policy alone.
 
 use super::block::{COUNTS, FULL_WORDS, LOCK, LOCKED, META, ORDERS};
-use super::counts::{Counts, Meta};
+use super::counts::{BlockCounts, Meta};
 use super::index::REGION;
 use super::layout::BLOCK_WORDS;
-use super::search::Wanted;
+use super::search::WantedBlock;
 use super::seat::{SeatWords, counter};
 use super::tag::Tag;
 use super::zone::Zone;
@@ -52,7 +52,7 @@ struct Way {
     free: Meta,
     /// The same when it is entirely one block, and its counts then.
     taken: Meta,
-    counts: Counts,
+    counts: BlockCounts,
 }
 
 impl Whole {
@@ -60,12 +60,12 @@ impl Whole {
         let frames = order.frames();
         let way = |mobility| {
             let label = Label::Of(mobility);
-            let meta = |orders, counts: Counts| {
+            let meta = |orders, counts: BlockCounts| {
                 let class = policy.class(&counts.facts(label, 0));
                 Meta::new(orders, policy.classes().number(class), label, false)
             };
-            let free = meta(1 << order.get(), Counts(frames));
-            let counts = Counts(frames).take(frames, mobility);
+            let free = meta(1 << order.get(), BlockCounts(frames));
+            let counts = BlockCounts(frames).take(frames, mobility);
             Way {
                 list: policy.list(mobility, Pressure::default()),
                 end: policy.end(mobility),
@@ -144,7 +144,7 @@ impl<'m, P> Zone<'m, P> {
             let mut met = 0;
             while let Some(id) = found {
                 if row == way.row && self.take_this(seat, id, way)
-                    || self.take_any(seat, id, class, Wanted { order, mobility })
+                    || self.take_any(seat, id, class, WantedBlock { order, mobility })
                 {
                     return Some(id << order.get());
                 }
@@ -192,7 +192,7 @@ impl<'m, P> Zone<'m, P> {
     }
 
     /// Takes pageblock `id` if it is entirely free, of `class`, and not locked.
-    fn take_any(&self, seat: SeatWords<'m>, id: usize, class: u16, wanted: Wanted) -> bool {
+    fn take_any(&self, seat: SeatWords<'m>, id: usize, class: u16, wanted: WantedBlock) -> bool {
         let Some(mut held) = self.try_lock(seat, id) else {
             return false;
         };
@@ -246,7 +246,7 @@ impl<'m, P> Zone<'m, P> {
         self.set_tag(offset, Tag::NONE);
         let frames = self.whole.frames;
         write_words(bitmap, !0);
-        write_descriptor(words, way.free, Counts(frames), self.whole.orders);
+        write_descriptor(words, way.free, BlockCounts(frames), self.whole.orders);
         seat.count(counter::LARGE, frames);
         self.index.insert(way.row, id);
         // As in `take_this`.
@@ -369,7 +369,7 @@ fn write_words(bitmap: &[AtomicU64], bits: u64) {
 fn write_descriptor(
     words: &[AtomicU64; BLOCK_WORDS],
     meta: Meta,
-    counts: Counts,
+    counts: BlockCounts,
     orders: [u64; 2],
 ) {
     words[COUNTS].store(counts.0, Relaxed);

@@ -9,12 +9,12 @@
 //! A stop claims all seats; `at_rest` then drains all caches. The last seat in the metadata is no
 //! CPU's: work outside the CPUs' seats counts there, with all of them stopped.
 
-use super::index::Index;
+use super::index::BlockIndex;
 use super::layout::{LINE_WORDS, Map, ZONE_WORDS};
 use super::seat::{Seat, SeatWords};
 use super::tag::Tag;
 use super::whole::Whole;
-use super::{SeatError, SetupError, ZoneLayout};
+use super::{SeatError, ZoneLayout, ZoneSetupError};
 use crate::platform::{Barrier, Clock, Patience, Relax};
 use crate::policy::{Config, Label, Policy, Watermarks};
 use crate::raw::{Halves, atomic_words};
@@ -76,7 +76,7 @@ pub struct Zone<'m, P> {
     pub(super) descriptors: &'m [AtomicU64],
     pub(super) free: &'m [AtomicU64],
     pub(super) remote: &'m [AtomicU64],
-    pub(super) index: Index<'m>,
+    pub(super) index: BlockIndex<'m>,
     pub(super) tags: Halves<'m>,
 }
 
@@ -93,11 +93,11 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         config: &Config,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, ZoneSetupError> {
         let map = Map::new(layout)?;
-        config.check().map_err(SetupError::Config)?;
+        config.check().map_err(ZoneSetupError::Config)?;
         if memory.len() < map.words {
-            return Err(SetupError::Memory {
+            return Err(ZoneSetupError::Memory {
                 found: memory.len(),
                 needed: map.words,
             });
@@ -117,7 +117,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
         };
         let [words, seats, accounted, descriptors, free, remote, index] = parts.map(&mut cut);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
-        let index = Index::new(map.index, index, P::ALONE, |list, order, class| {
+        let index = BlockIndex::new(map.index, index, P::ALONE, |list, order, class| {
             let class = policy.classes().class(class as u16, policy.is_labelled())?;
             policy.cost(list, Order::new(order as u8)?, class)
         });
@@ -178,20 +178,20 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Stops all CPUs, drains all caches, and lets `work` see the zone at rest.
     ///
     /// No CPU may wait for this one: it must not hold a pageblock or be inside its own seat.
-    pub(super) fn at_rest<T>(&self, work: impl FnOnce(&Stopped<'_, 'm, P>) -> T) -> T {
+    pub(super) fn at_rest<T>(&self, work: impl FnOnce(&StoppedZone<'_, 'm, P>) -> T) -> T {
         let stopped = self.stop();
         stopped.drain();
         work(&stopped)
     }
 
     /// Stops all CPUs: each finishes what it is doing in its seat and then waits. The caller is in no seat.
-    pub(super) fn stop(&self) -> Stopped<'_, 'm, P> {
+    pub(super) fn stop(&self) -> StoppedZone<'_, 'm, P> {
         let Ok(stopped) = self.lock_stops().stop();
         stopped
     }
 
     /// Stops all CPUs, but gives up if that takes longer than `patience` lasts.
-    pub(super) fn stop_within(&self, patience: &mut Patience) -> Option<Stopped<'_, 'm, P>> {
+    pub(super) fn stop_within(&self, patience: &mut Patience) -> Option<StoppedZone<'_, 'm, P>> {
         let Ok(stopped) = self.lock_stops_within(patience)?.stop_within(patience);
         stopped
     }
@@ -445,9 +445,9 @@ const fn is_kept(label: Label, isolated: bool) -> bool {
 
 /// All CPUs stand still, until this is dropped: no seat is busy, no pageblock is locked, nothing
 /// is on its way back from elsewhere.
-pub(super) type Stopped<'z, 'm, P> = seats::Stopped<'z, 'm, Zone<'m, P>>;
+pub(super) type StoppedZone<'z, 'm, P> = seats::Stopped<'z, 'm, Zone<'m, P>>;
 
-impl<P: Relax> Stopped<'_, '_, P> {
+impl<P: Relax> StoppedZone<'_, '_, P> {
     /// Gives all cached blocks back to their pageblocks. Time: O(CPUs), each with at most 372 blocks
     /// and 24 words of its caches.
     pub(super) fn drain(&self) {
@@ -500,7 +500,7 @@ impl<P: Relax> Stopped<'_, '_, P> {
     }
 
     /// Holds a pageblock, which no other CPU can while all stand still.
-    pub(super) fn hold(&self, id: usize) -> super::block::Held<'_, '_, P> {
+    pub(super) fn hold(&self, id: usize) -> super::block::HeldBlock<'_, '_, P> {
         self.set
             .try_lock(self.set.nobodys_seat(), id)
             .expect("no pageblock is locked while all CPUs stand still")

@@ -32,7 +32,7 @@ const fn bytes() -> [u16; PLACES] {
     let mut all = [0; PLACES];
     let mut number = 0;
     while number <= LAST as usize {
-        let (factor, power) = Class(number as u8).parts();
+        let (factor, power) = SizeClass(number as u8).parts();
         all[number] = (ALIGN as u16 * factor) << power;
         number += 1;
     }
@@ -61,16 +61,16 @@ const _: () = {
     while number <= LAST as usize {
         let slots = (Page::BYTES << ORDERS[number]) as usize / BYTES[number] as usize;
         assert!(number == NONE as usize || 16 <= slots && slots <= SLOTS_MAX);
-        assert!(ORDERS[number] <= Class::ORDER_MAX.get());
+        assert!(ORDERS[number] <= SizeClass::ORDER_MAX.get());
         number += 1;
     }
 };
 
 /// A size class.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Class(u8);
+pub(super) struct SizeClass(u8);
 
-impl Class {
+impl SizeClass {
     /// The largest order of a slab.
     pub(super) const ORDER_MAX: Order = Order::new(3).expect("an order");
 
@@ -181,43 +181,43 @@ mod tests {
     #[test]
     fn every_length_and_alignment_has_the_smallest_class_that_holds_it() {
         for bytes in 1..=BYTES_MAX {
-            let class = Class::plain(bytes, 8).unwrap();
+            let class = SizeClass::plain(bytes, 8).unwrap();
             assert!(class.bytes() >= bytes);
-            let smaller = Class::all().take_while(|&c| c < class).last();
+            let smaller = SizeClass::all().take_while(|&c| c < class).last();
             assert!(smaller.is_none_or(|smaller| smaller.bytes() < bytes));
             for align in (0..12).map(|shift| 1 << shift) {
-                let class = Class::of(bytes, align).unwrap();
+                let class = SizeClass::of(bytes, align).unwrap();
                 assert!(class.bytes() >= bytes && class.bytes().is_multiple_of(align));
-                let worse = Class::all().take_while(|&c| c < class);
+                let worse = SizeClass::all().take_while(|&c| c < class);
                 let worse = worse.filter(|c| c.bytes() >= bytes && c.bytes().is_multiple_of(align));
                 assert_eq!(worse.count(), 0, "{bytes} {align}");
             }
-            assert_eq!(Class::of(bytes, 4096), None);
+            assert_eq!(SizeClass::of(bytes, 4096), None);
         }
-        assert_eq!(Class::plain(0, 1), None);
-        assert_eq!(Class::plain(BYTES_MAX + 1, 1), None);
-        assert_eq!(Class::plain(u64::MAX, 1), None);
-        assert_eq!(Class::plain(16, 0), None);
-        assert_eq!(Class::plain(16, 3), None);
+        assert_eq!(SizeClass::plain(0, 1), None);
+        assert_eq!(SizeClass::plain(BYTES_MAX + 1, 1), None);
+        assert_eq!(SizeClass::plain(u64::MAX, 1), None);
+        assert_eq!(SizeClass::plain(16, 0), None);
+        assert_eq!(SizeClass::plain(16, 3), None);
     }
 
     #[test]
     fn a_larger_class_that_serves_for_a_smaller_one_is_aligned_as_it_is() {
-        for class in Class::all() {
-            let larger: std::vec::Vec<u64> = class.and_larger().map(Class::bytes).collect();
+        for class in SizeClass::all() {
+            let larger: std::vec::Vec<u64> = class.and_larger().map(SizeClass::bytes).collect();
             assert_eq!(larger[0], class.bytes());
             let align = class.bytes() & class.bytes().wrapping_neg();
             assert!(larger.iter().all(|bytes| bytes.is_multiple_of(align)));
             assert_eq!(larger.last(), Some(&BYTES_MAX));
         }
-        assert_eq!(Class::all().count(), 14);
-        let of_128 = Class::plain(128, 1).unwrap().and_larger();
-        assert_eq!(of_128.map(Class::bytes).nth(1), Some(256), "not 192");
+        assert_eq!(SizeClass::all().count(), 14);
+        let of_128 = SizeClass::plain(128, 1).unwrap().and_larger();
+        assert_eq!(of_128.map(SizeClass::bytes).nth(1), Some(256), "not 192");
     }
 
     #[test]
     fn slots_are_found_exactly_at_every_offset() {
-        for class in Class::all() {
+        for class in SizeClass::all() {
             for offset in 0..Page::BYTES << 3 {
                 let (slot, first) = class.slot_at(offset);
                 assert_eq!(u64::from(slot), offset / class.bytes());

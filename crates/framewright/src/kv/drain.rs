@@ -1,14 +1,14 @@
 //! Work with other CPUs' seats: the last resort before an error.
 
-use super::class::{Class, PLACES};
+use super::class::{PLACES, SizeClass};
 use super::held::Held;
 use super::seat::{Count, SeatWords};
-use super::slab::State;
-use super::table::{Entry, Part};
+use super::slab::SlabState;
+use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvError, KvSeat};
 use crate::frame::{AllocError, Blocks};
 use crate::platform::{Barrier, Direct, Map, Relax, Zero};
-use crate::seats::{self, Accounts, Ask, Inboxes, SeatSet, Standstill, StopWords, Turn};
+use crate::seats::{self, Accounts, Inboxes, SeatSet, Standstill, StopAsk, StopWords, Turn};
 use crate::units::{Addr, Mobility, Order};
 use crate::vrange::FrameSource;
 use core::convert::Infallible;
@@ -17,7 +17,7 @@ use core::convert::Infallible;
 pub(super) const KINDS: usize = (PLACES - 1) + (Order::MAX.index() + 1) + 1;
 
 /// The kind of a request, for the memo of stops: by class, or by order, and the last one for pages.
-fn kind(class: Option<Class>, order: Option<Order>) -> usize {
+fn kind(class: Option<SizeClass>, order: Option<Order>) -> usize {
     match (class, order) {
         (Some(class), _) => class.index(),
         (None, Some(order)) => PLACES - 1 + order.index(),
@@ -26,9 +26,9 @@ fn kind(class: Option<Class>, order: Option<Order>) -> usize {
 }
 
 /// All CPUs stand still: the caller may act in any seat.
-pub(super) type Stopped<'k, 'm, P, R> = seats::Stopped<'k, 'm, Kv<'m, P, R>>;
+pub(super) type StoppedKv<'k, 'm, P, R> = seats::Stopped<'k, 'm, Kv<'m, P, R>>;
 
-impl<'m, P: Relax, R> Stopped<'_, 'm, P, R> {
+impl<'m, P: Relax, R> StoppedKv<'_, 'm, P, R> {
     fn seats(&self) -> impl Iterator<Item = Held<'m>> + '_ {
         (0..self.set.shape.cpus).map(|cpu| self.set.held(cpu))
     }
@@ -90,7 +90,7 @@ impl<'m, P: Relax, R> SeatSet<'m> for Kv<'m, P, R> {
 
 impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
     /// Stops all CPUs: each finishes its work in its seat and then waits. The caller is in no seat.
-    pub(super) fn stop(&self) -> Stopped<'_, 'm, P, R> {
+    pub(super) fn stop(&self) -> StoppedKv<'_, 'm, P, R> {
         let Ok(stopped) = self.lock_stops().stop();
         stopped
     }
@@ -121,20 +121,20 @@ where
     /// Stops no CPU without hope of a gain, and looks once more before it does, if all CPUs stood still since `begin`.
     pub(super) fn at_rest(
         &mut self,
-        class: Option<Class>,
+        class: Option<SizeClass>,
         order: Option<Order>,
         begin: Standstill,
     ) -> Result<Addr, Missed> {
         let (kv, kind) = (self.kv, kind(class, order));
         let lock = match kv.ask(kind, begin) {
-            Ask::Vain => return Err(Missed::Vain),
-            Ask::Meanwhile(lock) => {
+            StopAsk::Vain => return Err(Missed::Vain),
+            StopAsk::Meanwhile(lock) => {
                 if let Some(addr) = order.and_then(|order| self.at_once(class, order)) {
                     return Ok(addr);
                 }
                 lock
             }
-            Ask::Alone(lock) => lock,
+            StopAsk::Alone(lock) => lock,
         };
         let Ok(stopped) = lock.stop();
         let memo = kv.stop_words().memo;
@@ -158,7 +158,7 @@ where
 
     /// With all CPUs stopped and drained: an object in a block of the zones, to which surplus slabs go one by
     /// one until it is there.
-    fn block_at_rest(&mut self, class: Option<Class>, order: Order) -> Result<Addr, KvError> {
+    fn block_at_rest(&mut self, class: Option<SizeClass>, order: Order) -> Result<Addr, KvError> {
         loop {
             if let Some(addr) = self.try_block_at_rest(class, order) {
                 return Ok(addr);
@@ -179,7 +179,7 @@ where
     }
 
     /// The same, if the block is there at once. Without a record, the object is a run.
-    fn try_block_at_rest(&mut self, class: Option<Class>, order: Order) -> Option<Addr> {
+    fn try_block_at_rest(&mut self, class: Option<SizeClass>, order: Order) -> Option<Addr> {
         if let Some(class) = class.filter(|_| self.held.has_record()) {
             let (order, place) = self.place_of_block(class)?;
             return self.slab_of(class, order, place);
@@ -191,7 +191,7 @@ where
 
     /// With all CPUs stopped: collects all remote frees, and moves all slabs without an object into this
     /// seat's list of those about to go back. No magazine has a slab afterwards.
-    fn collect_all_empties<'m>(&self, stopped: &Stopped<'_, 'm, P, R>) {
+    fn collect_all_empties<'m>(&self, stopped: &StoppedKv<'_, 'm, P, R>) {
         self.words.count(Count::Drains, 1);
         // A slab may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
         // that has collected already. After the second round every slab is with its owner.
@@ -204,7 +204,7 @@ where
             seat.give_up_empties(true);
             seat.return_records(0);
             if seat.cpu != self.held.cpu {
-                while let number @ 1.. = seat.words.first(State::Surplus, Class::new(0)) {
+                while let number @ 1.. = seat.words.first(SlabState::Surplus, SizeClass::new(0)) {
                     self.take_over(seat, number);
                 }
             }
@@ -213,10 +213,14 @@ where
 
     /// With all CPUs stopped and drained: takes over one slab with free slots from each CPU, and takes a
     /// slot. The slabs are of the smallest class that serves the request.
-    fn take_over_slots<'m>(&self, stopped: &Stopped<'_, 'm, P, R>, class: Class) -> Option<Addr> {
+    fn take_over_slots<'m>(
+        &self,
+        stopped: &StoppedKv<'_, 'm, P, R>,
+        class: SizeClass,
+    ) -> Option<Addr> {
         class.and_larger().find_map(|class| {
             for seat in stopped.seats() {
-                let number = seat.words.first(State::Partial, class);
+                let number = seat.words.first(SlabState::Partial, class);
                 if number != 0 && seat.cpu != self.held.cpu {
                     self.take_over(seat, number);
                 }
@@ -230,12 +234,12 @@ where
     fn take_over(&self, from: Held<'_>, number: u32) {
         let slab = self.held.records.get(number);
         let header = slab.header();
-        from.move_to(number, State::Full);
+        from.move_to(number, SlabState::Full);
         slab.set_header(slab.header().with_owner(self.held.cpu));
         for nth in 0..header.order().frames() as usize {
-            let part = Part::new(number, header.class(), self.held.cpu, nth);
+            let part = SlabFrame::new(number, header.class(), self.held.cpu, nth);
             let place = slab.place() + nth;
-            self.held.table.change(place, Entry::Slab(part));
+            self.held.table.change(place, KvEntry::Slab(part));
         }
         self.held.move_to(number, header.state());
     }

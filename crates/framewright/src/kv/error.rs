@@ -159,7 +159,7 @@ impl core::error::Error for KvFreeError {}
 
 /// Why there is no object allocator, or no seat in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SetupError {
+pub enum KvSetupError {
     /// There are 1 to 2^32 frames, and their end is below the number range's.
     Frames {
         /// The first frame.
@@ -194,7 +194,7 @@ pub enum SetupError {
     SeatTaken(CpuId),
 }
 
-impl fmt::Display for SetupError {
+impl fmt::Display for KvSetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Frames { start, frames } => write!(
@@ -222,4 +222,4 @@ impl fmt::Display for SetupError {
     }
 }
 
-impl core::error::Error for SetupError {}
+impl core::error::Error for KvSetupError {}

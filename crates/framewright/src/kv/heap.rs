@@ -11,11 +11,11 @@ use super::drain::KINDS;
 use super::held::Held;
 use super::kvmalloc::addr_of;
 use super::layout::Shape;
-use super::pool::Pool;
+use super::pool::RecordPool;
 use super::seat::{Count, SeatWords};
 use super::slab::Records;
-use super::table::{Entry, Kind, Table};
-use super::{KvLayout, KvSeat, SetupError};
+use super::table::{KvEntry, KvTable, ObjectKind};
+use super::{KvLayout, KvSeat, KvSetupError};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Clock, Direct, Map, NoRelief, Relax, Zero};
 use crate::raw::atomic_words;
@@ -53,7 +53,7 @@ pub struct Kv<'m, P, R = NoRelief> {
     seats: &'m [AtomicU64],
     pub(super) records: Records<'m>,
     given: Tree<'m>,
-    pub(super) table: Table<'m>,
+    pub(super) table: KvTable<'m>,
     /// Where frame 0 lies, in wrapping arithmetic.
     pub(super) direct: u64,
     /// Where the first frame of the table lies.
@@ -71,7 +71,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         memory: &'m mut [u64],
         platform: P,
         relief: R,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, KvSetupError> {
         Self::in_memory(layout, memory, platform, relief, false)
     }
 
@@ -88,7 +88,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         memory: &'m mut [u64],
         platform: P,
         relief: R,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, KvSetupError> {
         Self::in_memory(layout, memory, platform, relief, true)
     }
 
@@ -98,14 +98,14 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         platform: P,
         relief: R,
         is_zeroed: bool,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, KvSetupError> {
         let shape = Shape::new(layout)?;
         let direct = platform.direct_base();
         if direct.in_page() != 0 {
-            return Err(SetupError::DirectBase(direct));
+            return Err(KvSetupError::DirectBase(direct));
         }
         if memory.len() < shape.words {
-            return Err(SetupError::Metadata {
+            return Err(KvSetupError::Metadata {
                 words: memory.len(),
                 needed: shape.words,
             });
@@ -130,7 +130,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             seats,
             records: Records::new(records),
             given: Tree::new(given, shape.slabs + 1),
-            table: Table::new(table, shape.start),
+            table: KvTable::new(table, shape.start),
             direct: direct.0,
             first: direct
                 .0
@@ -159,28 +159,28 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
     pub fn seat<'s, F: FrameSource + Blocks>(
         &self,
         ranges: RangeSeat<'s, 'm, P, F>,
-    ) -> Result<KvSeat<'_, 's, 'm, P, R, F>, SetupError>
+    ) -> Result<KvSeat<'_, 's, 'm, P, R, F>, KvSetupError>
     where
         P: Map + Zero,
     {
         let cpu = ranges.cpu();
         if cpu.0 >= self.shape.cpus {
-            return Err(SetupError::UnknownCpu(cpu));
+            return Err(KvSetupError::UnknownCpu(cpu));
         }
         self.check_window(ranges.space().start(), ranges.space().pages())?;
-        KvSeat::take(self, ranges).ok_or(SetupError::SeatTaken(cpu))
+        KvSeat::take(self, ranges).ok_or(KvSetupError::SeatTaken(cpu))
     }
 }
 
 impl<'m, P, R> Kv<'m, P, R> {
     /// Checks that no address is both a frame's and a page's of the space.
-    fn check_window(&self, start: Page, pages: u64) -> Result<(), SetupError> {
+    fn check_window(&self, start: Page, pages: u64) -> Result<(), KvSetupError> {
         let (window, direct) = (addr_of(start), Addr(self.first));
         let bytes = |pages: u64| pages.saturating_mul(Page::BYTES);
         // Either range can wrap around the end of the number range.
         let is_in = |addr: Addr, from: Addr, bytes| addr.0.wrapping_sub(from.0) < bytes;
         if is_in(window, direct, bytes(self.shape.frames)) || is_in(direct, window, bytes(pages)) {
-            return Err(SetupError::Overlap { window, direct });
+            return Err(KvSetupError::Overlap { window, direct });
         }
         Ok(())
     }
@@ -198,10 +198,10 @@ impl<'m, P, R> Kv<'m, P, R> {
         }
     }
 
-    pub(super) fn pool(&self) -> Pool<'m> {
+    pub(super) fn pool(&self) -> RecordPool<'m> {
         let (gives, fresh) = (&self.words[POOL], &self.words[FRESH]);
         let records = self.records.count();
-        Pool::new(self.given, gives, fresh, records, self.shape.cpus)
+        RecordPool::new(self.given, gives, fresh, records, self.shape.cpus)
     }
 
     pub(super) fn stop_account(&self) -> Account<'m> {
@@ -236,11 +236,11 @@ impl<'m, P, R> Kv<'m, P, R> {
 
     /// What kind of object an address could belong to, without a look whether there is one.
     #[must_use]
-    pub fn kind(&self, addr: Addr) -> Kind {
+    pub fn kind(&self, addr: Addr) -> ObjectKind {
         match self.place(addr).map(|place| self.table.get(place)) {
-            Some(Entry::Slab(_)) => Kind::Slab,
-            Some(Entry::Run(_) | Entry::None) => Kind::Run,
-            None => Kind::Mapped,
+            Some(KvEntry::Slab(_)) => ObjectKind::Slab,
+            Some(KvEntry::Run(_) | KvEntry::None) => ObjectKind::Run,
+            None => ObjectKind::Mapped,
         }
     }
 

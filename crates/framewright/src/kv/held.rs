@@ -1,10 +1,10 @@
 //! A seat's slabs: made, moved between its lists, and given back.
 
-use super::class::Class;
-use super::pool::Pool;
+use super::class::SizeClass;
+use super::pool::RecordPool;
 use super::seat::{Count, SeatWords};
-use super::slab::{Header, Records, State};
-use super::table::{Entry, Part, Table};
+use super::slab::{Records, SlabHeader, SlabState};
+use super::table::{KvEntry, KvTable, SlabFrame};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Frame, Order, Page};
 
@@ -14,8 +14,8 @@ use crate::units::{Frame, Order, Page};
 pub(super) struct Held<'m> {
     pub(super) words: SeatWords<'m>,
     pub(super) records: Records<'m>,
-    pub(super) table: Table<'m>,
-    pub(super) pool: Pool<'m>,
+    pub(super) table: KvTable<'m>,
+    pub(super) pool: RecordPool<'m>,
     /// All seats' words, to reach other CPUs' inboxes.
     pub(super) seats: &'m [AtomicU64],
     /// Where frame 0 lies, in wrapping arithmetic.
@@ -70,15 +70,15 @@ impl Held<'_> {
 
     /// Turns a block of frames, at a place in the table, into a slab with all slots free, and
     /// serves the class from it. False if there is no record.
-    pub(super) fn make(&self, class: Class, order: Order, place: usize) -> bool {
+    pub(super) fn make(&self, class: SizeClass, order: Order, place: usize) -> bool {
         let Some(number) = self.take_record() else {
             return false;
         };
-        let header = Header::new(class, order, self.cpu).with_state(State::Full);
+        let header = SlabHeader::new(class, order, self.cpu).with_state(SlabState::Full);
         self.records.get(number).begin(header, place);
         for nth in 0..order.frames() as usize {
-            let part = Part::new(number, class, self.cpu, nth);
-            self.table.set(place + nth, Entry::Slab(part));
+            let part = SlabFrame::new(number, class, self.cpu, nth);
+            self.table.set(place + nth, KvEntry::Slab(part));
         }
         self.words.count(Count::SlabMakes, 1);
         self.words.count(Count::SlabFrames, order.frames());
@@ -89,15 +89,15 @@ impl Held<'_> {
     /// Takes apart a slab that is about to go back to the frames. Returns its block, which belongs
     /// to the caller then.
     pub(super) fn unmake_surplus(&self) -> Option<(Frame, Order)> {
-        let number = self.words.first(State::Surplus, Class::new(0));
+        let number = self.words.first(SlabState::Surplus, SizeClass::new(0));
         if number == 0 {
             return None;
         }
-        self.move_to(number, State::None);
+        self.move_to(number, SlabState::None);
         let slab = self.records.get(number);
         let (order, place) = (slab.header().order(), slab.place());
         for nth in 0..order.frames() as usize {
-            self.table.change(place + nth, Entry::None);
+            self.table.change(place + nth, KvEntry::None);
         }
         slab.end();
         self.put_record(number);
@@ -113,7 +113,7 @@ impl Held<'_> {
 
     /// Moves a slab from the list of its state to that of another.
     #[inline(always)]
-    pub(super) fn move_to(&self, number: u32, state: State) {
+    pub(super) fn move_to(&self, number: u32, state: SlabState) {
         let slab = self.records.get(number);
         let header = slab.header();
         if let Some(head) = self.words.list(header.state(), header.class()) {
@@ -142,21 +142,21 @@ impl Held<'_> {
     pub(super) fn settle(&self, number: u32) {
         let slab = self.records.get(number);
         let header = slab.header();
-        let is_empty = matches!(header.state(), State::Empty | State::Surplus);
+        let is_empty = matches!(header.state(), SlabState::Empty | SlabState::Surplus);
         let state = if slab.is_empty() {
             if is_empty {
                 return;
             }
             // Keeps one empty slab for the next request, so that a slab does not come and go with
             // one object.
-            match self.words.first(State::Empty, header.class()) {
-                0 => State::Empty,
-                _ => State::Surplus,
+            match self.words.first(SlabState::Empty, header.class()) {
+                0 => SlabState::Empty,
+                _ => SlabState::Surplus,
             }
         } else if slab.first_free_word().is_some() {
-            State::Partial
+            SlabState::Partial
         } else {
-            State::Full
+            SlabState::Full
         };
         if state != header.state() {
             self.move_to(number, state);
@@ -164,9 +164,9 @@ impl Held<'_> {
     }
 
     /// Serves the class from that slab, which has a free slot.
-    pub(super) fn serve_from(&self, class: Class, number: u32) {
+    pub(super) fn serve_from(&self, class: SizeClass, number: u32) {
         self.retire(class);
-        self.move_to(number, State::Current);
+        self.move_to(number, SlabState::Current);
         self.words
             .set_magazine(class, Records::magazine(number, 0), 0);
         let loaded = self.next_word(class);
@@ -176,40 +176,40 @@ impl Held<'_> {
     /// Puts a full slab into the list of partial ones, after one of its slots was freed.
     #[inline(never)]
     pub(super) fn becomes_partial(&self, number: u32) {
-        self.move_to(number, State::Partial);
+        self.move_to(number, SlabState::Partial);
     }
 
     /// Serves the class, whose slab is full or which has none, from a slab with free slots. False
     /// if there is no such slab.
-    pub(super) fn next_partial(&self, class: Class) -> bool {
-        let number = self.words.first(State::Partial, class);
+    pub(super) fn next_partial(&self, class: SizeClass) -> bool {
+        let number = self.words.first(SlabState::Partial, class);
         if number == 0 {
             return false;
         }
         let full = Records::named_by(self.words.magazine(class).0);
         if full != 0 {
             let slab = self.records.get(full);
-            slab.set_header(slab.header().with_state(State::Full));
+            slab.set_header(slab.header().with_state(SlabState::Full));
         }
-        self.move_to(number, State::Current);
+        self.move_to(number, SlabState::Current);
         self.words
             .set_magazine(class, Records::magazine(number, 0), 0);
         self.next_word(class)
     }
 
     /// Serves the class from no slab until the next request.
-    pub(super) fn retire(&self, class: Class) {
+    pub(super) fn retire(&self, class: SizeClass) {
         let current = Records::named_by(self.words.magazine(class).0);
         if current != 0 {
             self.words.set_magazine(class, 0, 0);
-            self.move_to(current, State::Full);
+            self.move_to(current, SlabState::Full);
             self.settle(current);
         }
     }
 
     /// Loads the magazine with the first word of its slab that has a free slot. False if there is
     /// no free slot, or no slab.
-    pub(super) fn next_word(&self, class: Class) -> bool {
+    pub(super) fn next_word(&self, class: SizeClass) -> bool {
         let current = Records::named_by(self.words.magazine(class).0);
         if current == 0 {
             return false;
@@ -229,18 +229,18 @@ impl Held<'_> {
     /// Moves all of the seat's slabs with only free slots to those that are about to go back to the
     /// frames; with `retire` also those that classes are served from.
     pub(super) fn give_up_empties(&self, retire: bool) {
-        for class in Class::all() {
+        for class in SizeClass::all() {
             if retire {
                 self.retire(class);
             }
-            while let number @ 1.. = self.words.first(State::Empty, class) {
-                self.move_to(number, State::Surplus);
+            while let number @ 1.. = self.words.first(SlabState::Empty, class) {
+                self.move_to(number, SlabState::Surplus);
             }
         }
     }
 
     /// Whether the seat keeps a slab with only free slots.
     pub(super) fn has_empties(&self) -> bool {
-        Class::all().any(|class| self.words.first(State::Empty, class) != 0)
+        SizeClass::all().any(|class| self.words.first(SlabState::Empty, class) != 0)
     }
 }

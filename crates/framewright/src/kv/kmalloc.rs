@@ -1,9 +1,9 @@
 //! Contiguous objects: slots of slabs, and blocks of frames.
 
-use super::class::Class;
+use super::class::SizeClass;
 use super::obtain::bytes_of;
 use super::seat::Count;
-use super::table::Entry;
+use super::table::KvEntry;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
@@ -44,7 +44,7 @@ where
     /// The fast path of a small request: the common case, without a call.
     #[inline(always)]
     pub(super) fn slot_at_once(&mut self, request: &KvRequest) -> Option<Addr> {
-        let class = Class::plain(request.bytes, request.align_bytes)?;
+        let class = SizeClass::plain(request.bytes, request.align_bytes)?;
         if !request.effort.is_allowed(request.context) {
             return None;
         }
@@ -104,7 +104,7 @@ where
 {
     /// A contiguous object that is there at once, in this CPU's slabs or by one look at the zones.
     #[inline]
-    pub(super) fn at_once(&mut self, class: Option<Class>, order: Order) -> Option<Addr> {
+    pub(super) fn at_once(&mut self, class: Option<SizeClass>, order: Order) -> Option<Addr> {
         match class {
             Some(class) => self.slot(class),
             None => self.run(order),
@@ -112,7 +112,11 @@ where
     }
 
     /// A block of frames from any CPU's cache: as a run, or as a slab of one frame.
-    pub(super) fn block(&mut self, class: Option<Class>, order: Order) -> Result<Addr, KvError> {
+    pub(super) fn block(
+        &mut self,
+        class: Option<SizeClass>,
+        order: Order,
+    ) -> Result<Addr, KvError> {
         let frame = self.fetch_block(class, order)?;
         let addr = match class {
             Some(class) => self.slab_or_run(class, frame),
@@ -124,7 +128,7 @@ where
     /// The frames for that: of `order`, or one frame for a slab.
     pub(super) fn fetch_block(
         &mut self,
-        class: Option<Class>,
+        class: Option<SizeClass>,
         order: Order,
     ) -> Result<Frame, KvError> {
         let order = class.map_or(order, |_| Order::ZERO);
@@ -134,7 +138,7 @@ where
 
     /// A slot of that class, if one is there at once. If no slab can be made, a slot of a larger
     /// class, and in the end a frame.
-    fn slot(&mut self, class: Class) -> Option<Addr> {
+    fn slot(&mut self, class: SizeClass) -> Option<Addr> {
         self.enter();
         let mut found = self.held.take_any(class);
         let has_record = found.is_none() && self.held.has_record();
@@ -152,7 +156,7 @@ where
     }
 
     #[cold]
-    fn larger_slot(&mut self, class: Class) -> Option<Addr> {
+    fn larger_slot(&mut self, class: SizeClass) -> Option<Addr> {
         self.enter();
         let mut larger = class.and_larger();
         let found = larger.find_map(|class| self.held.take_any(class));
@@ -163,7 +167,7 @@ where
 
     /// A slot of a new slab, of the class's order or a smaller one, if a record and frames are
     /// there at once.
-    fn new_slab(&mut self, class: Class) -> Option<Addr> {
+    fn new_slab(&mut self, class: SizeClass) -> Option<Addr> {
         self.enter();
         // All of it happens in the seat: so no other CPU can stop all CPUs before the block that
         // the zones gave is a slab's, and the record is not taken away meanwhile.
@@ -175,7 +179,7 @@ where
         addr
     }
 
-    fn new_slab_held(&mut self, class: Class) -> Option<Addr> {
+    fn new_slab_held(&mut self, class: SizeClass) -> Option<Addr> {
         // Until the block is a slab, the seat is unchanged.
         let asking = self.words.turn().calling_out();
         let place = self.place_of_block(class);
@@ -186,7 +190,7 @@ where
 
     /// A block for a slab of that class, of the class's order or a smaller one: its order and its
     /// place.
-    pub(super) fn place_of_block(&mut self, class: Class) -> Option<(Order, usize)> {
+    pub(super) fn place_of_block(&mut self, class: SizeClass) -> Option<(Order, usize)> {
         let mut orders = (0..=class.order().get()).rev().filter_map(Order::new);
         let blocks = self.ranges.frames();
         let (order, frame) = orders.find_map(|order| {
@@ -199,7 +203,7 @@ where
 
     /// Makes a slab of a frame that was just taken, and takes a slot. Without a record, the frame
     /// becomes a run.
-    fn slab_or_run(&mut self, class: Class, frame: Frame) -> Option<Addr> {
+    fn slab_or_run(&mut self, class: SizeClass, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, Order::ZERO)?;
         self.enter();
         let addr = self.slab_of(class, Order::ZERO, place);
@@ -209,7 +213,7 @@ where
 
     /// Makes a slab of a block that was just taken, and takes a slot. `None` if there is no record.
     /// The caller is in the busy seat.
-    pub(super) fn slab_of(&self, class: Class, order: Order, place: usize) -> Option<Addr> {
+    pub(super) fn slab_of(&self, class: SizeClass, order: Order, place: usize) -> Option<Addr> {
         let made = self.held.make(class, order, place);
         made.then(|| self.held.take(class)).flatten()
     }
@@ -222,7 +226,7 @@ where
             return self.run_of(order, frame);
         }
         // Only blocks of these orders are kept for speed.
-        if order > Class::ORDER_MAX || !self.return_empties() {
+        if order > SizeClass::ORDER_MAX || !self.return_empties() {
             return None;
         }
         let blocks = self.ranges.frames();
@@ -233,7 +237,7 @@ where
     /// Cuts a block to a shorter one, whose frames stay in place; the others are free then. Returns
     /// whether the block was there.
     pub(super) fn cut_run(&mut self, place: usize, order: Order, shorter: Order) -> bool {
-        let (from, to) = (Entry::Run(order), Entry::Run(shorter));
+        let (from, to) = (KvEntry::Run(order), KvEntry::Run(shorter));
         if !self.kv.table.replace(place, from, to, P::ALONE) {
             return false;
         }
@@ -248,7 +252,7 @@ where
     #[inline(always)]
     pub(super) fn run_of(&mut self, order: Order, frame: Frame) -> Option<Addr> {
         let place = self.place_of(frame, order)?;
-        self.kv.table.set(place, Entry::Run(order));
+        self.kv.table.set(place, KvEntry::Run(order));
         self.words.count(Count::RunAllocs, 1);
         Some(self.kv.addr(frame))
     }
@@ -329,7 +333,7 @@ where
     /// another CPU claims the seat, it is idle.
     #[inline(never)]
     fn free_slow(&mut self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
-        if let entry @ Entry::Run(order) = self.kv.table.get(place) {
+        if let entry @ KvEntry::Run(order) = self.kv.table.get(place) {
             self.exit();
             if addr.in_page() != 0 {
                 return Err(KvFreeError::NotAllocated(addr));
@@ -344,8 +348,8 @@ where
         self.wait_if_claimed();
         // Looks only now, because the slab's owner may have changed until here.
         let freed = match self.kv.table.get(place) {
-            Entry::Slab(part) => self.held.free(addr, part, P::ALONE),
-            Entry::Run(_) | Entry::None => Err(KvFreeError::NotAllocated(addr)),
+            KvEntry::Slab(part) => self.held.free(addr, part, P::ALONE),
+            KvEntry::Run(_) | KvEntry::None => Err(KvFreeError::NotAllocated(addr)),
         };
         self.exit();
         self.return_surplus();
@@ -355,9 +359,9 @@ where
     /// How many bytes the object at an address of the direct map can have.
     pub(super) fn length(&self, addr: Addr, place: usize) -> Result<u64, KvFreeError> {
         match self.kv.table.get(place) {
-            Entry::Slab(part) => self.held.length(addr, part),
-            Entry::Run(order) if addr.in_page() == 0 => Ok(bytes_of(order)),
-            Entry::Run(_) | Entry::None => Err(KvFreeError::NotAllocated(addr)),
+            KvEntry::Slab(part) => self.held.length(addr, part),
+            KvEntry::Run(order) if addr.in_page() == 0 => Ok(bytes_of(order)),
+            KvEntry::Run(_) | KvEntry::None => Err(KvFreeError::NotAllocated(addr)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Objects that need not be contiguous in memory: the same, or mapped pages.
 
-use super::obtain::Need;
+use super::obtain::MemoryNeed;
 use super::seat::Count;
 use super::{KvError, KvFreeError, KvRequest, KvSeat};
 use crate::frame::Blocks;
@@ -58,7 +58,7 @@ where
     /// # Errors
     /// As [`kvmalloc`](Self::kvmalloc).
     pub fn vmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        let need = Need {
+        let need = MemoryNeed {
             class: None,
             order: None,
             may_spill: false,

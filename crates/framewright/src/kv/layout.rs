@@ -4,7 +4,7 @@
 //! allocator cuts its memory in the order of `Shape::parts`, from the start of a cache line on.
 //! Record 0 is there, but no slab has it.
 
-use super::SetupError;
+use super::KvSetupError;
 use super::heap::KV_WORDS;
 use super::seat::SEAT_WORDS;
 use crate::slots::Tree;
@@ -56,7 +56,7 @@ impl KvLayout {
     ///
     /// # Errors
     /// If no allocator can have the layout.
-    pub fn words_needed(&self) -> Result<usize, SetupError> {
+    pub fn words_needed(&self) -> Result<usize, KvSetupError> {
         Ok(Shape::new(self)?.words)
     }
 }
@@ -75,7 +75,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn new(layout: &KvLayout) -> Result<Self, SetupError> {
+    pub(super) fn new(layout: &KvLayout) -> Result<Self, KvSetupError> {
         let KvLayout {
             start,
             frames,
@@ -83,13 +83,13 @@ impl Shape {
             slabs_max,
         } = *layout;
         if frames == 0 || frames > 1 << 32 || start.0.checked_add(frames).is_none() {
-            return Err(SetupError::Frames { start, frames });
+            return Err(KvSetupError::Frames { start, frames });
         }
         if cpus == 0 || cpus > 1023 {
-            return Err(SetupError::Cpus(cpus));
+            return Err(KvSetupError::Cpus(cpus));
         }
         if slabs_max < u64::from(cpus) || slabs_max > frames {
-            return Err(SetupError::Slabs(slabs_max));
+            return Err(KvSetupError::Slabs(slabs_max));
         }
         let mut shape = Self {
             start,

@@ -2,11 +2,11 @@
 //! slab's second bitmap.
 
 use super::KvFreeError;
-use super::class::Class;
+use super::class::SizeClass;
 use super::held::Held;
 use super::seat::{Count, SeatWords};
-use super::slab::{BITMAP_WORDS, Header, Slab, State};
-use super::table::{Entry, Part};
+use super::slab::{BITMAP_WORDS, Slab, SlabHeader, SlabState};
+use super::table::{KvEntry, SlabFrame};
 use crate::seats::{Inboxes, Parcel};
 use crate::sync::{
     AtomicU64,
@@ -17,14 +17,14 @@ use crate::units::{Addr, Page};
 
 /// A slot that starts at an address.
 #[derive(Clone, Copy)]
-struct Slot<'m> {
+struct ObjectSlot<'m> {
     slab: Slab<'m>,
-    header: Header,
+    header: SlabHeader,
     word: usize,
     bit: u64,
 }
 
-impl Slot<'_> {
+impl ObjectSlot<'_> {
     /// Whether it is free, or a free from another CPU is on its way.
     #[inline(always)]
     fn is_free(&self) -> bool {
@@ -37,7 +37,7 @@ impl Slot<'_> {
 impl<'m> Held<'m> {
     /// Takes a slot from the class's magazine.
     #[inline(always)]
-    pub(super) fn take(&self, class: Class) -> Option<Addr> {
+    pub(super) fn take(&self, class: SizeClass) -> Option<Addr> {
         let (magazine, first) = self.words.magazine(class);
         let word = self.records.word(magazine);
         let bits = word.load(Relaxed);
@@ -52,7 +52,7 @@ impl<'m> Held<'m> {
 
     /// Takes a slot of the class from a slab of the seat's. It tries the magazine's slab first, then one
     /// with free slots, then the slots that other CPUs freed, and at last a slab whose slots are all free.
-    pub(super) fn take_any(&self, class: Class) -> Option<Addr> {
+    pub(super) fn take_any(&self, class: SizeClass) -> Option<Addr> {
         let near = |held: &Self| held.take(class).or_else(|| held.take_near(class));
         near(self)
             .or_else(|| self.collect_inbox().then(|| near(self)).flatten())
@@ -61,15 +61,15 @@ impl<'m> Held<'m> {
 
     /// Takes a slot where the magazine is empty: from its slab, or from one with free slots.
     #[inline(never)]
-    pub(super) fn take_near(&self, class: Class) -> Option<Addr> {
+    pub(super) fn take_near(&self, class: SizeClass) -> Option<Addr> {
         if !self.next_word(class) && !self.next_partial(class) {
             return None;
         }
         self.take(class)
     }
 
-    fn take_empty(&self, class: Class) -> Option<Addr> {
-        let number = self.words.first(State::Empty, class);
+    fn take_empty(&self, class: SizeClass) -> Option<Addr> {
+        let number = self.words.first(SlabState::Empty, class);
         if number == 0 {
             return None;
         }
@@ -81,7 +81,7 @@ impl<'m> Held<'m> {
     /// the seat's, and the free need only set a bit and list a slab that was full. Returns the slot's length.
     #[inline(always)]
     pub(super) fn free_fast(&self, addr: Addr, place: usize) -> Option<u64> {
-        let Entry::Slab(part) = self.table.get(place) else {
+        let KvEntry::Slab(part) = self.table.get(place) else {
             return None;
         };
         if part.owner() != self.cpu {
@@ -93,15 +93,15 @@ impl<'m> Held<'m> {
         let others = slot.slab.remote(slot.word).load(Relaxed);
         let state = slot.header.state();
         let is_short = match state {
-            State::Current | State::Full => true,
-            State::Partial => bits | slot.bit != slot.header.all_in(slot.word),
+            SlabState::Current | SlabState::Full => true,
+            SlabState::Partial => bits | slot.bit != slot.header.all_in(slot.word),
             _ => false,
         };
         if !is_short || (bits | others) & slot.bit != 0 {
             return None;
         }
         free.store(bits | slot.bit, Relaxed);
-        if state == State::Full {
+        if state == SlabState::Full {
             self.becomes_partial(part.record());
         }
         self.words.count(Count::SlabFrees, 1);
@@ -112,7 +112,12 @@ impl<'m> Held<'m> {
     ///
     /// # Errors
     /// If no object starts there, or it is free already. Nothing has changed then.
-    pub(super) fn free(&self, addr: Addr, part: Part, alone: bool) -> Result<u64, KvFreeError> {
+    pub(super) fn free(
+        &self,
+        addr: Addr,
+        part: SlabFrame,
+        alone: bool,
+    ) -> Result<u64, KvFreeError> {
         let slot = self.slot(addr, part)?;
         if slot.is_free() {
             return Err(KvFreeError::AlreadyFree(addr));
@@ -120,7 +125,7 @@ impl<'m> Held<'m> {
         if part.owner() == self.cpu {
             let free = slot.slab.free(slot.word);
             free.store(free.load(Relaxed) | slot.bit, Relaxed);
-            if slot.header.state() != State::Current {
+            if slot.header.state() != SlabState::Current {
                 self.settle(part.record());
             }
         } else {
@@ -140,7 +145,7 @@ impl<'m> Held<'m> {
     ///
     /// # Errors
     /// If no object starts there, or it is free.
-    pub(super) fn length(&self, addr: Addr, part: Part) -> Result<u64, KvFreeError> {
+    pub(super) fn length(&self, addr: Addr, part: SlabFrame) -> Result<u64, KvFreeError> {
         if self.slot(addr, part)?.is_free() {
             return Err(KvFreeError::AlreadyFree(addr));
         }
@@ -149,7 +154,7 @@ impl<'m> Held<'m> {
 
     /// The slot that starts at an address.
     #[inline(always)]
-    fn slot(&self, addr: Addr, part: Part) -> Result<Slot<'m>, KvFreeError> {
+    fn slot(&self, addr: Addr, part: SlabFrame) -> Result<ObjectSlot<'m>, KvFreeError> {
         // A frame begins at a multiple of the page length.
         let offset = part.nth() * Page::BYTES + addr.in_page();
         let (number, is_first) = part.class().slot_at(offset);
@@ -166,7 +171,7 @@ impl<'m> Held<'m> {
                 start: Addr(addr.0 - (offset - start)),
             });
         }
-        Ok(Slot {
+        Ok(ObjectSlot {
             slab,
             header,
             word: number as usize / 64,
@@ -193,7 +198,7 @@ impl<'m> Inboxes<'m> for Held<'m> {
 
     fn owner(&self, number: u32) -> Option<u16> {
         let header = self.records.get(number).header();
-        (header.state() != State::None).then(|| header.owner())
+        (header.state() != SlabState::None).then(|| header.owner())
     }
 
     fn has_remote(&self, number: u32) -> bool {
@@ -219,7 +224,7 @@ impl<'m> Inboxes<'m> for Held<'m> {
             }
             slab.free(word).store(free | freed & live, Relaxed);
         }
-        if header.state() != State::Current {
+        if header.state() != SlabState::Current {
             self.settle(number);
         }
     }

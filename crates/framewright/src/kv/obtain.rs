@@ -3,7 +3,7 @@
 //! The [policy](crate::policy::next_step) chooses the next step; this file carries out each of
 //! them. Every step is taken outside a busy seat, and within the request's context (K8).
 
-use super::class::Class;
+use super::class::SizeClass;
 use super::drain::Missed;
 use super::kmalloc::order_of;
 use super::kvmalloc::addr_of;
@@ -11,15 +11,15 @@ use super::seat::Count;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, MapError, Relax, Relief, Zero};
-use crate::policy::{SpillFacts, Step, Tried, next_step};
+use crate::policy::{SpillFacts, SpillStep, Tried, next_step};
 use crate::units::{Addr, Order, Page};
 use crate::vrange::{AreaRequest, FrameSource, RangeError};
 
 /// What memory will do for a request; at least one kind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Need {
+pub(super) struct MemoryNeed {
     /// A slot of that class, or else a block,
-    pub(super) class: Option<Class>,
+    pub(super) class: Option<SizeClass>,
     /// of that order.
     pub(super) order: Option<Order>,
     /// Or that many mapped pages.
@@ -42,7 +42,7 @@ where
         &mut self,
         request: &KvRequest,
         may_be_mapped: bool,
-    ) -> Result<Need, KvError> {
+    ) -> Result<MemoryNeed, KvError> {
         request.check()?;
         let &KvRequest {
             bytes, align_bytes, ..
@@ -57,14 +57,14 @@ where
         let is_aligned = self.kv.direct & (align_bytes - 1) == 0;
         let order = order_of(bytes, align_bytes).filter(has_block);
         let order = order.filter(|_| is_aligned);
-        let class = order.and_then(|_| Class::of(bytes, align_bytes));
+        let class = order.and_then(|_| SizeClass::of(bytes, align_bytes));
         if may_be_mapped {
             // With its guard page.
             let pages = Some(frames).filter(|pages| *pages < self.ranges.space().pages());
             if order.is_none() && pages.is_none() {
                 return Err(KvError::TooLong { bytes });
             }
-            return Ok(Need {
+            return Ok(MemoryNeed {
                 class,
                 order,
                 pages,
@@ -72,7 +72,7 @@ where
             });
         }
         match order {
-            Some(_) => Ok(Need {
+            Some(_) => Ok(MemoryNeed {
                 class,
                 order,
                 pages: None,
@@ -86,7 +86,11 @@ where
     }
 
     /// The part of `need` that the existing frames could ever give.
-    pub(super) fn possible(&mut self, request: &KvRequest, need: &Need) -> Result<Need, KvError> {
+    pub(super) fn possible(
+        &mut self,
+        request: &KvRequest,
+        need: &MemoryNeed,
+    ) -> Result<MemoryNeed, KvError> {
         let &KvRequest {
             bytes, align_bytes, ..
         } = request;
@@ -95,7 +99,7 @@ where
         let order = need.order.filter(has_block);
         if order.is_some() || need.pages.is_some() {
             let class = need.class.filter(|_| order.is_some());
-            return Ok(Need {
+            return Ok(MemoryNeed {
                 class,
                 order,
                 ..*need
@@ -109,7 +113,11 @@ where
 
     /// An object in memory that will do, filled with zeroes if that was asked for.
     #[inline]
-    pub(super) fn obtain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
+    pub(super) fn obtain(
+        &mut self,
+        request: &KvRequest,
+        need: &MemoryNeed,
+    ) -> Result<Addr, KvError> {
         match self.look(request, need) {
             Some(addr) => Ok(addr),
             None => self.obtain_slow(request, need),
@@ -118,14 +126,14 @@ where
 
     /// A contiguous object that is there at once.
     #[inline]
-    pub(super) fn look(&mut self, request: &KvRequest, need: &Need) -> Option<Addr> {
+    pub(super) fn look(&mut self, request: &KvRequest, need: &MemoryNeed) -> Option<Addr> {
         let addr = self.at_once(need.class, need.order?)?;
         Some(self.zeroed(addr, request))
     }
 
     /// Goes on after the first look found no memory.
     #[cold]
-    fn obtain_slow(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
+    fn obtain_slow(&mut self, request: &KvRequest, need: &MemoryNeed) -> Result<Addr, KvError> {
         let &KvRequest {
             bytes,
             effort,
@@ -150,18 +158,18 @@ where
         let mut error = KvError::NotNow { bytes };
         loop {
             facts.last = match next_step(&facts) {
-                Step::Look => match self.look(request, need) {
+                SpillStep::Look => match self.look(request, need) {
                     Some(addr) => return Ok(addr),
                     None => Tried::Look,
                 },
-                Step::Collect => match self.collect(request, need) {
+                SpillStep::Collect => match self.collect(request, need) {
                     Ok(addr) => return Ok(addr),
                     Err(failed) => {
                         error = failed;
                         Tried::Collect
                     }
                 },
-                Step::Map => match self.map_or_drain(request, need) {
+                SpillStep::Map => match self.map_or_drain(request, need) {
                     Ok(addr) => return Ok(addr),
                     Err(failed) => {
                         error = KvError::Ranges(failed);
@@ -170,16 +178,16 @@ where
                         Tried::Map { for_memory }
                     }
                 },
-                Step::Compact => {
+                SpillStep::Compact => {
                     facts.compactions = facts.compactions.saturating_add(1);
                     Tried::Compact(self.compact(request, need))
                 }
-                Step::Reclaim => {
+                SpillStep::Reclaim => {
                     facts.reclaims = facts.reclaims.saturating_add(1);
                     let block = need.order.filter(|_| !facts.may_be_mapped);
                     Tried::Reclaim(self.reclaim(request, block))
                 }
-                Step::Fail => {
+                SpillStep::Fail => {
                     self.words.count(Count::Failures, 1);
                     return Err(error);
                 }
@@ -192,7 +200,7 @@ where
     ///
     /// If a stop would gain nothing, no slab keeps anything. Then the zones alone decide, unless a CPU frees or
     /// makes a slab before they have answered: so the request asks about the slabs again afterwards (K10).
-    fn collect(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, KvError> {
+    fn collect(&mut self, request: &KvRequest, need: &MemoryNeed) -> Result<Addr, KvError> {
         let bytes = request.bytes;
         let (class, order) = (need.class, need.order.ok_or(KvError::NotNow { bytes })?);
         if self.ranges.space().has_spare() {
@@ -217,7 +225,7 @@ where
     /// Mapped pages. If frames are missing and the request may wait, first collects what CPUs keep
     /// in slabs (K9), as [`collect`](Self::collect) does. Maps again after each standstill of all CPUs, because
     /// frames that lay in slabs may have come to the zones after it had asked the zones.
-    fn map_or_drain(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
+    fn map_or_drain(&mut self, request: &KvRequest, need: &MemoryNeed) -> Result<Addr, RangeError> {
         let memo = self.kv.stop_words().memo;
         for _ in 0..2 {
             let begin = memo.last();
@@ -236,7 +244,11 @@ where
         self.map(request, need)
     }
 
-    pub(super) fn map(&mut self, request: &KvRequest, need: &Need) -> Result<Addr, RangeError> {
+    pub(super) fn map(
+        &mut self,
+        request: &KvRequest,
+        need: &MemoryNeed,
+    ) -> Result<Addr, RangeError> {
         let area = AreaRequest {
             pages: request.bytes.div_ceil(Page::BYTES),
             align_bytes: request.align_bytes,
@@ -250,7 +262,7 @@ where
         Ok(addr_of(page))
     }
 
-    fn compact(&mut self, request: &KvRequest, need: &Need) -> bool {
+    fn compact(&mut self, request: &KvRequest, need: &MemoryNeed) -> bool {
         let Some(order) = need.order else {
             return false;
         };

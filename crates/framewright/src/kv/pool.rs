@@ -13,7 +13,7 @@ const BATCH_MAX: u32 = 16;
 /// in it or not, and no link leads to it: so a CPU that was off for long between two steps takes no
 /// record twice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pool<'m> {
+pub(super) struct RecordPool<'m> {
     /// The records that were given back.
     given: Tree<'m>,
     /// How often a record was given back: 64 bits.
@@ -24,7 +24,7 @@ pub(super) struct Pool<'m> {
     batch: u32,
 }
 
-impl<'m> Pool<'m> {
+impl<'m> RecordPool<'m> {
     pub(super) fn new(
         given: Tree<'m>,
         gives: &'m AtomicU64,

@@ -12,8 +12,8 @@
 //! request waits for something smaller.
 
 use super::kmalloc::order_of;
-use super::obtain::{Need, bytes_of};
-use super::table::Entry;
+use super::obtain::{MemoryNeed, bytes_of};
+use super::table::KvEntry;
 use super::{KvError, KvRequest, KvSeat};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
@@ -102,7 +102,7 @@ where
         let Some(place) = self.kv.place(addr) else {
             return had;
         };
-        let Entry::Run(order) = self.kv.table.get(place) else {
+        let KvEntry::Run(order) = self.kv.table.get(place) else {
             return had;
         };
         match order_of(bytes, 1) {
@@ -114,7 +114,13 @@ where
     }
 
     /// A much smaller object than the one of `had` bytes, if one is there at once.
-    fn smaller(&mut self, had: u64, request: &KvRequest, need: &Need, addr: Addr) -> Option<Addr> {
+    fn smaller(
+        &mut self,
+        had: u64,
+        request: &KvRequest,
+        need: &MemoryNeed,
+        addr: Addr,
+    ) -> Option<Addr> {
         let enough = had / WASTE;
         let slot = need.class.map(|class| class.bytes());
         let block = need.order.map(bytes_of);

@@ -3,7 +3,7 @@
 use super::KvError;
 use crate::policy::Effort;
 use crate::units::Context;
-use crate::vrange::Tag;
+use crate::vrange::AreaTag;
 
 /// A request for an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub struct KvRequest {
     /// What the caller may do while it waits.
     pub context: Context,
     /// The caller's tag, for listings of mapped objects.
-    pub tag: Tag,
+    pub tag: AreaTag,
 }
 
 impl KvRequest {
@@ -35,7 +35,7 @@ impl KvRequest {
             zero: false,
             effort: Effort::FailFast,
             context: Context::ANY,
-            tag: Tag(0),
+            tag: AreaTag(0),
         }
     }
 
@@ -95,7 +95,7 @@ impl KvRequest {
 
     /// The same with a tag.
     #[must_use]
-    pub const fn tagged(mut self, tag: Tag) -> Self {
+    pub const fn tagged(mut self, tag: AreaTag) -> Self {
         self.tag = tag;
         self
     }

@@ -9,9 +9,9 @@
 //! at once, and it gives blocks back.
 
 use super::Kv;
-use super::class::{Class, PLACES};
+use super::class::{PLACES, SizeClass};
 use super::held::Held;
-use super::slab::State;
+use super::slab::SlabState;
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Direct, Map, Relax, Zero};
 use crate::seats::{Taken, Turn};
@@ -95,30 +95,30 @@ impl<'m> SeatWords<'m> {
 
     /// The magazine of a class: where its word of free slots is, and the address of the first of these.
     #[inline(always)]
-    pub(super) fn magazine(self, class: Class) -> (u64, u64) {
+    pub(super) fn magazine(self, class: SizeClass) -> (u64, u64) {
         let at = MAGAZINES + 2 * class.index();
         let word = self.words[at].load(Relaxed);
         (word, self.words[at + 1].load(Relaxed))
     }
 
-    pub(super) fn set_magazine(self, class: Class, word: u64, first: u64) {
+    pub(super) fn set_magazine(self, class: SizeClass, word: u64, first: u64) {
         let at = MAGAZINES + 2 * class.index();
         self.words[at].store(word, Relaxed);
         self.words[at + 1].store(first, Relaxed);
     }
 
     /// The head of the list that slabs of that class and state are in, if they are in one.
-    pub(super) fn list(self, state: State, class: Class) -> Option<&'m AtomicU64> {
+    pub(super) fn list(self, state: SlabState, class: SizeClass) -> Option<&'m AtomicU64> {
         match state {
-            State::Partial => Some(&self.words[PARTIAL + class.index()]),
-            State::Empty => Some(&self.words[EMPTY + class.index()]),
-            State::Surplus => Some(&self.words[SURPLUS]),
-            State::None | State::Full | State::Current => None,
+            SlabState::Partial => Some(&self.words[PARTIAL + class.index()]),
+            SlabState::Empty => Some(&self.words[EMPTY + class.index()]),
+            SlabState::Surplus => Some(&self.words[SURPLUS]),
+            SlabState::None | SlabState::Full | SlabState::Current => None,
         }
     }
 
     /// The first slab of that list; 0 if it has none.
-    pub(super) fn first(self, state: State, class: Class) -> u32 {
+    pub(super) fn first(self, state: SlabState, class: SizeClass) -> u32 {
         self.list(state, class)
             .map_or(0, |head| head.load(Relaxed) as u32)
     }

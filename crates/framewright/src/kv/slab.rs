@@ -8,7 +8,7 @@
 //! Records are numbered from 1. Number 0 is no record: its words are zero for ever, so that a
 //! zeroed magazine is an empty one. Zeroed words are a record without a slab.
 
-use super::class::Class;
+use super::class::SizeClass;
 use super::layout::RECORD_WORDS;
 use crate::seats::Parcel;
 use crate::sync::{AtomicU64, Ordering::Relaxed, load_in_order};
@@ -33,7 +33,7 @@ const _: () = {
 /// Where a slab is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
-pub(super) enum State {
+pub(super) enum SlabState {
     /// Nowhere: the record has no slab.
     None = 0,
     /// In no list: no slot is free.
@@ -50,10 +50,10 @@ pub(super) enum State {
 
 /// What a slab is, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Header(u64);
+pub(super) struct SlabHeader(u64);
 
-impl Header {
-    pub(super) const fn new(class: Class, order: Order, owner: u16) -> Self {
+impl SlabHeader {
+    pub(super) const fn new(class: SizeClass, order: Order, owner: u16) -> Self {
         let slots = class.slots(order) as u64;
         Self(
             (class.index() as u64) << 3
@@ -64,24 +64,24 @@ impl Header {
     }
 
     #[inline(always)]
-    pub(super) const fn state(self) -> State {
+    pub(super) const fn state(self) -> SlabState {
         match self.0 & 7 {
-            1 => State::Full,
-            2 => State::Current,
-            3 => State::Partial,
-            4 => State::Empty,
-            5 => State::Surplus,
-            _ => State::None,
+            1 => SlabState::Full,
+            2 => SlabState::Current,
+            3 => SlabState::Partial,
+            4 => SlabState::Empty,
+            5 => SlabState::Surplus,
+            _ => SlabState::None,
         }
     }
 
-    pub(super) const fn with_state(self, state: State) -> Self {
+    pub(super) const fn with_state(self, state: SlabState) -> Self {
         Self(self.0 & !7 | state as u64)
     }
 
     #[inline(always)]
-    pub(super) const fn class(self) -> Class {
-        Class::new(self.0 >> 3 & 15)
+    pub(super) const fn class(self) -> SizeClass {
+        SizeClass::new(self.0 >> 3 & 15)
     }
 
     pub(super) const fn order(self) -> Order {
@@ -164,11 +164,11 @@ pub(super) struct Slab<'m> {
 
 impl<'m> Slab<'m> {
     #[inline(always)]
-    pub(super) fn header(self) -> Header {
-        Header(self.words[HEADER].load(Relaxed))
+    pub(super) fn header(self) -> SlabHeader {
+        SlabHeader(self.words[HEADER].load(Relaxed))
     }
 
-    pub(super) fn set_header(self, header: Header) {
+    pub(super) fn set_header(self, header: SlabHeader) {
         self.words[HEADER].store(header.0, Relaxed);
     }
 
@@ -178,7 +178,7 @@ impl<'m> Slab<'m> {
     }
 
     /// Makes it a slab with only free slots.
-    pub(super) fn begin(self, header: Header, place: usize) {
+    pub(super) fn begin(self, header: SlabHeader, place: usize) {
         self.words[PLACE].store(place as u64, Relaxed);
         for word in 0..BITMAP_WORDS {
             self.free(word).store(header.all_in(word), Relaxed);
@@ -256,16 +256,16 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        for class in Class::all() {
+        for class in SizeClass::all() {
             for order in (0..=3).filter_map(Order::new) {
                 let slots = class.slots(order);
                 if slots as usize > super::super::class::SLOTS_MAX {
                     continue;
                 }
-                let header = Header::new(class, order, 1022).with_state(State::Surplus);
+                let header = SlabHeader::new(class, order, 1022).with_state(SlabState::Surplus);
                 assert_eq!((header.class(), header.order()), (class, order));
                 assert_eq!((header.owner(), header.slots()), (1022, slots));
-                assert_eq!(header.state(), State::Surplus);
+                assert_eq!(header.state(), SlabState::Surplus);
                 assert_eq!(header.with_owner(0).owner(), 0);
                 assert_eq!(header.with_owner(0).slots(), slots);
                 let bits: u32 = (0..BITMAP_WORDS)
@@ -274,6 +274,6 @@ mod tests {
                 assert_eq!(bits, slots);
             }
         }
-        assert_eq!(Header(0).state(), State::None, "a zeroed record");
+        assert_eq!(SlabHeader(0).state(), SlabState::None, "a zeroed record");
     }
 }

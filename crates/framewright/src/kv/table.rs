@@ -5,7 +5,7 @@
 //! by compare-and-exchange, so of several CPUs one succeeds. Writes release and reads acquire: a CPU
 //! that finds a slab's entry sees the record as it was when the entry was made.
 
-use super::class::Class;
+use super::class::SizeClass;
 use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -14,7 +14,7 @@ use crate::units::{Frame, Order, Page};
 
 /// What kind of object stands at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ObjectKind {
     /// A slot of a slab.
     Slab,
     /// A block of frames.
@@ -25,13 +25,13 @@ pub enum Kind {
 
 /// The table's entry for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Entry {
+pub(super) enum KvEntry {
     /// Not `kv`'s, or inside a run.
     None,
     /// A run of that order starts here.
     Run(Order),
     /// The frame belongs to a slab.
-    Slab(Part),
+    Slab(SlabFrame),
 }
 
 // The bits of an entry: its kind, and for a slab the owner, the class, which frame of the slab it
@@ -45,11 +45,11 @@ const NTH_SHIFT: u32 = 16;
 
 /// A frame of a slab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Part(u64);
+pub(super) struct SlabFrame(u64);
 
-impl Part {
+impl SlabFrame {
     /// The `nth` frame, from 0, of the slab with that record.
-    pub(super) const fn new(record: u32, class: Class, owner: u16, nth: usize) -> Self {
+    pub(super) const fn new(record: u32, class: SizeClass, owner: u16, nth: usize) -> Self {
         Self(
             SLAB | (owner as u64) << OWNER_SHIFT
                 | (class.index() as u64) << CLASS_SHIFT
@@ -64,8 +64,8 @@ impl Part {
     }
 
     #[inline(always)]
-    pub(super) const fn class(self) -> Class {
-        Class::new(self.0 >> CLASS_SHIFT & 15)
+    pub(super) const fn class(self) -> SizeClass {
+        SizeClass::new(self.0 >> CLASS_SHIFT & 15)
     }
 
     #[inline(always)]
@@ -80,11 +80,11 @@ impl Part {
     }
 }
 
-impl Entry {
+impl KvEntry {
     #[inline(always)]
     fn of(word: u64) -> Self {
         match word & KIND {
-            SLAB => Self::Slab(Part(word)),
+            SLAB => Self::Slab(SlabFrame(word)),
             RUN => Order::new((word >> 2 & 31) as u8).map_or(Self::None, Self::Run),
             _ => Self::None,
         }
@@ -102,12 +102,12 @@ impl Entry {
 
 /// A word for each frame that objects can lie in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Table<'m> {
+pub(super) struct KvTable<'m> {
     words: &'m [AtomicU64],
     start: u64,
 }
 
-impl<'m> Table<'m> {
+impl<'m> KvTable<'m> {
     pub(super) const fn new(words: &'m [AtomicU64], start: Frame) -> Self {
         Self {
             words,
@@ -142,27 +142,27 @@ impl<'m> Table<'m> {
     }
 
     #[inline(always)]
-    pub(super) fn get(self, place: usize) -> Entry {
+    pub(super) fn get(self, place: usize) -> KvEntry {
         // Acquire pairs with the Release in `set`, `change` and `replace`.
-        Entry::of(self.words[place].load(Acquire))
+        KvEntry::of(self.words[place].load(Acquire))
     }
 
     /// Sets the entry of a frame that had none.
     #[inline(always)]
-    pub(super) fn set(self, place: usize, entry: Entry) {
+    pub(super) fn set(self, place: usize, entry: KvEntry) {
         debug_assert!(self.words[place].load(Relaxed) == 0, "K1");
         self.words[place].store(entry.word(), Release);
     }
 
     /// Changes the entry of a slab's frame. The caller is the slab's owner or has claimed its seat.
-    pub(super) fn change(self, place: usize, entry: Entry) {
+    pub(super) fn change(self, place: usize, entry: KvEntry) {
         self.words[place].store(entry.word(), Release);
     }
 
     /// Changes the entry of a frame if it is still `from`: if several CPUs try, one succeeds. With
     /// `alone` there is only one CPU.
     #[inline(always)]
-    pub(super) fn replace(self, place: usize, from: Entry, to: Entry, alone: bool) -> bool {
+    pub(super) fn replace(self, place: usize, from: KvEntry, to: KvEntry, alone: bool) -> bool {
         let word = &self.words[place];
         if alone {
             let same = word.load(Relaxed) == from.word();
@@ -177,8 +177,8 @@ impl<'m> Table<'m> {
 
     /// Clears the entry of a frame, in the same way.
     #[inline(always)]
-    pub(super) fn clear(self, place: usize, entry: Entry, alone: bool) -> bool {
-        self.replace(place, entry, Entry::None, alone)
+    pub(super) fn clear(self, place: usize, entry: KvEntry, alone: bool) -> bool {
+        self.replace(place, entry, KvEntry::None, alone)
     }
 }
 
@@ -188,19 +188,19 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_as_it_was_written() {
-        for class in Class::all() {
+        for class in SizeClass::all() {
             for owner in [0, 1, 1022] {
                 for nth in [0, 7] {
-                    let part = Part::new(u32::MAX, class, owner, nth);
+                    let part = SlabFrame::new(u32::MAX, class, owner, nth);
                     assert_eq!((part.class(), part.owner()), (class, owner));
                     assert_eq!((part.nth(), part.record()), (nth as u64, u32::MAX));
-                    let entry = Entry::Slab(part);
-                    assert_eq!(Entry::of(entry.word()), entry);
+                    let entry = KvEntry::Slab(part);
+                    assert_eq!(KvEntry::of(entry.word()), entry);
                 }
             }
         }
-        let run = Entry::Run(Order::MAX);
-        assert_eq!(Entry::of(run.word()), run);
-        assert_eq!(Entry::of(0), Entry::None, "a zeroed table");
+        let run = KvEntry::Run(Order::MAX);
+        assert_eq!(KvEntry::of(run.word()), run);
+        assert_eq!(KvEntry::of(0), KvEntry::None, "a zeroed table");
     }
 }

@@ -1,10 +1,10 @@
 //! The slow check of the invariants, and the slow count of objects and slabs, with all CPUs stopped.
 
 use super::Kv;
-use super::class::Class;
+use super::class::SizeClass;
 use super::held::Held;
-use super::slab::{BITMAP_WORDS, Header, Records, State};
-use super::table::{Entry, Part};
+use super::slab::{BITMAP_WORDS, Records, SlabHeader, SlabState};
+use super::table::{KvEntry, SlabFrame};
 use crate::platform::{Barrier, Relax};
 use crate::sync::Ordering::Relaxed;
 use crate::units::Frame;
@@ -12,14 +12,14 @@ use core::fmt;
 
 /// An invariant that does not hold: its letter, and the frame in question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Broken {
+pub struct BrokenObjects {
     /// The invariant's name in the [module's description](super).
     pub invariant: &'static str,
     /// The frame, or the first frame of the slab; frame 0 if it is about no frame.
     pub at: Frame,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenObjects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -29,11 +29,11 @@ impl fmt::Display for Broken {
     }
 }
 
-impl core::error::Error for Broken {}
+impl core::error::Error for BrokenObjects {}
 
 /// All objects and slabs, counted anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Recount {
+pub struct KvRecount {
     /// Slabs.
     pub slabs: u64,
     /// Frames in slabs.
@@ -56,7 +56,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     ///
     /// # Errors
     /// The first one that does not hold.
-    pub fn verify(&self) -> Result<(), Broken> {
+    pub fn verify(&self) -> Result<(), BrokenObjects> {
         let _stopped = self.stop();
         let mut place = 0;
         while place < self.table.frames() {
@@ -81,27 +81,27 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 
     /// Checks the entry at a place of the table. Returns how many frames it covers.
-    fn verify_frame(&self, place: usize) -> Result<usize, Broken> {
+    fn verify_frame(&self, place: usize) -> Result<usize, BrokenObjects> {
         let at = self.table.frame(place).0;
         let part = match self.table.get(place) {
-            Entry::None => return Ok(1),
-            Entry::Run(order) => {
+            KvEntry::None => return Ok(1),
+            KvEntry::Run(order) => {
                 let frames = order.frames() as usize;
                 let inside = place + frames <= self.table.frames();
                 check("K1: a run ends in memory", at, inside)?;
                 let is_one =
-                    (place + 1..place + frames).all(|place| self.table.get(place) == Entry::None);
+                    (place + 1..place + frames).all(|place| self.table.get(place) == KvEntry::None);
                 check("K1: nothing else is in a run", at, is_one)?;
                 return Ok(frames);
             }
-            Entry::Slab(part) => part,
+            KvEntry::Slab(part) => part,
         };
         let exists = part.record() != 0 && part.record() <= self.records.count();
         check("K1: a slab has a record", at, exists)?;
         let slab = self.records.get(part.record());
         let header = slab.header();
         let nth = part.nth() as usize;
-        let same = header.state() != State::None
+        let same = header.state() != SlabState::None
             && slab.place() + nth == place
             && (nth as u64) < header.order().frames()
             && part.class() == header.class()
@@ -111,13 +111,13 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 
     /// Checks the lists of a seat. Returns how many records without a slab it has.
-    fn verify_seat(&self, seat: Held<'_>) -> Result<u64, Broken> {
+    fn verify_seat(&self, seat: Held<'_>) -> Result<u64, BrokenObjects> {
         let most = self.records.count();
-        for class in Class::all() {
+        for class in SizeClass::all() {
             let current = Records::named_by(seat.words.magazine(class).0);
             if current != 0 {
                 let header = self.records.get(current).header();
-                let same = header.state() == State::Current
+                let same = header.state() == SlabState::Current
                     && header.class() == class
                     && header.owner() == seat.cpu;
                 check(
@@ -126,24 +126,33 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
                     same,
                 )?;
             }
-            for state in [State::Partial, State::Empty] {
+            for state in [SlabState::Partial, SlabState::Empty] {
                 self.verify_list(seat, state, class)?;
             }
         }
-        self.verify_list(seat, State::Surplus, Class::new(0))?;
+        self.verify_list(seat, SlabState::Surplus, SizeClass::new(0))?;
         let (mut next, count) = seat.words.records();
         for _ in 0..count {
             let is_one = next != 0 && next <= most;
             check("K3: a seat's list of records", 0, is_one)?;
             let state = self.records.get(next).header().state();
-            check("K3: a listed record is no slab's", 0, state == State::None)?;
+            check(
+                "K3: a listed record is no slab's",
+                0,
+                state == SlabState::None,
+            )?;
             next = self.records.get(next).next();
         }
         check("K3: a seat's count of records", 0, next == 0)?;
         Ok(u64::from(count))
     }
 
-    fn verify_list(&self, seat: Held<'_>, state: State, class: Class) -> Result<(), Broken> {
+    fn verify_list(
+        &self,
+        seat: Held<'_>,
+        state: SlabState,
+        class: SizeClass,
+    ) -> Result<(), BrokenObjects> {
         let (mut prev, mut next) = (0, seat.words.first(state, class));
         let mut left = self.records.count();
         while next != 0 {
@@ -151,7 +160,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
             let header = slab.header();
             let same = header.state() == state
                 && header.owner() == seat.cpu
-                && (state == State::Surplus || header.class() == class);
+                && (state == SlabState::Surplus || header.class() == class);
             let is_one = same && slab.prev() == prev && left != 0;
             check(
                 "K4: a list is of its seat, class and state",
@@ -165,10 +174,10 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 
     /// Checks a record. Returns whether it has a slab.
-    fn verify_slab(&self, number: u32) -> Result<u64, Broken> {
+    fn verify_slab(&self, number: u32) -> Result<u64, BrokenObjects> {
         let slab = self.records.get(number);
         let header = slab.header();
-        if header.state() == State::None {
+        if header.state() == SlabState::None {
             return Ok(0);
         }
         let at = self.at(number);
@@ -183,8 +192,8 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
             place + frames <= self.table.frames(),
         )?;
         for nth in 0..frames {
-            let part = Part::new(number, header.class(), header.owner(), nth);
-            let named = self.table.get(place + nth) == Entry::Slab(part);
+            let part = SlabFrame::new(number, header.class(), header.owner(), nth);
+            let named = self.table.get(place + nth) == KvEntry::Slab(part);
             check("K1: the table names a slab's frames", at, named)?;
         }
         for word in 0..BITMAP_WORDS {
@@ -201,16 +210,18 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 
     /// Checks that a slab is in the list, or the magazine, that it says it is in.
-    fn check_state(&self, number: u32, header: Header) -> Result<(), Broken> {
+    fn check_state(&self, number: u32, header: SlabHeader) -> Result<(), BrokenObjects> {
         let seat = self.held(header.owner());
         let slab = self.records.get(number);
         let has_free = slab.first_free_word().is_some();
         let fits = match header.state() {
-            State::Full => !has_free,
-            State::Current => Records::named_by(seat.words.magazine(header.class()).0) == number,
-            State::Partial => has_free && !slab.is_empty(),
-            State::Empty | State::Surplus => slab.is_empty(),
-            State::None => false,
+            SlabState::Full => !has_free,
+            SlabState::Current => {
+                Records::named_by(seat.words.magazine(header.class()).0) == number
+            }
+            SlabState::Partial => has_free && !slab.is_empty(),
+            SlabState::Empty | SlabState::Surplus => slab.is_empty(),
+            SlabState::None => false,
         };
         check(
             "K4: a slab is where its free slots belong",
@@ -230,11 +241,11 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     /// Counts all objects and slabs anew. Stops all CPUs; blocks are counted exactly only if no CPU
     /// allocates or frees any meanwhile. O(frames + slabs).
     #[must_use]
-    pub fn recount(&self) -> Recount {
+    pub fn recount(&self) -> KvRecount {
         let _stopped = self.stop();
-        let mut all = Recount::default();
+        let mut all = KvRecount::default();
         for place in 0..self.table.frames() {
-            if let Entry::Run(order) = self.table.get(place) {
+            if let KvEntry::Run(order) = self.table.get(place) {
                 all.runs += 1;
                 all.run_frames += order.frames();
             }
@@ -242,7 +253,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
         for number in 1..=self.records.count() {
             let slab = self.records.get(number);
             let header = slab.header();
-            if header.state() == State::None {
+            if header.state() == SlabState::None {
                 continue;
             }
             all.slabs += 1;
@@ -265,10 +276,10 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 }
 
-fn check(invariant: &'static str, at: u64, holds: bool) -> Result<(), Broken> {
+fn check(invariant: &'static str, at: u64, holds: bool) -> Result<(), BrokenObjects> {
     if holds {
         return Ok(());
     }
     let at = Frame(at);
-    Err(Broken { invariant, at })
+    Err(BrokenObjects { invariant, at })
 }

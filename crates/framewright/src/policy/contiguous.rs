@@ -5,7 +5,7 @@ use super::ConfigError;
 /// Which place a contiguous run is tried at first, among those that have no owner and that no
 /// reservation needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum FirstPlace {
     /// The lowest; then the next one behind it, wherever the obstacle was: as Linux's `cma_alloc`.
     FirstFit,
     /// The one with the fewest frames in use, as counted in the emptiest pageblocks or, for runs
@@ -18,7 +18,7 @@ pub enum Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContigConfig {
     /// Where the run is tried.
-    pub place: Place,
+    pub place: FirstPlace,
     /// The most places tried for one request, at least 1.
     pub places_max: u32,
     /// Blocks that are dropped or moved together, 1 to 64.
@@ -48,7 +48,7 @@ impl ContigConfig {
     /// which `migrate_pages` goes over its list ten times, until the area is exhausted, one owner at a
     /// time (`cma_mutex`).
     pub const LINUX: Self = Self {
-        place: Place::FirstFit,
+        place: FirstPlace::FirstFit,
         places_max: u32::MAX,
         batch: 32,
         tries: 5,
@@ -92,7 +92,7 @@ impl Default for ContigConfig {
     /// blocks as Linux makes; a pinned block is a reason to go elsewhere at once.
     fn default() -> Self {
         Self {
-            place: Place::Cheapest,
+            place: FirstPlace::Cheapest,
             batch: 64,
             passes: 1,
             retries_pinned: false,

@@ -34,14 +34,14 @@ pub(crate) use class::SHARE_SETTLED;
 pub use class::{BlockFacts, Class, Classes, Label, ZoneFacts};
 pub use compaction::{Deferral, compaction_cost, is_settled, takes_contents};
 pub use config::{Config, ConfigError, Fallback};
-pub use contiguous::{ContigConfig, Place};
+pub use contiguous::{ContigConfig, FirstPlace};
 pub use cost::{EvacuationCost, evacuation_cost};
 pub use pressure::{
     ReclaimConfig, Remedy, Targets, boost_after, boosted, gap, held_back, next_priority, quota,
     remedy, share,
 };
 pub use range::{Insert, RangeConfig};
-pub use spill::{Effort, SpillFacts, Step, Tried, next_step};
+pub use spill::{Effort, SpillFacts, SpillStep, Tried, next_step};
 pub use watermark::{Level, Watermarks};
 
 use crate::units::{Mobility, Order};

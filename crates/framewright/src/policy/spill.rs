@@ -96,7 +96,7 @@ pub enum Tried {
 
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
+pub enum SpillStep {
     /// Look for a block that is there at once.
     Look,
     /// Collect what all CPUs keep unused, and then look for a block.
@@ -127,31 +127,31 @@ pub enum Step {
 /// no Reclaim. A single frame is not compacted for. So no request goes on for ever, unless other
 /// requests take each time the memory that it had reclaimed.
 #[must_use]
-pub const fn next_step(facts: &SpillFacts) -> Step {
+pub const fn next_step(facts: &SpillFacts) -> SpillStep {
     match facts.last {
-        Tried::Nothing if facts.may_be_block => Step::Look,
+        Tried::Nothing if facts.may_be_block => SpillStep::Look,
         Tried::Nothing => facts.map_or_fail(),
         Tried::Look if facts.may_be_mapped => {
             let compacts = facts.effort.compacts(facts.context) && facts.compactions == 0;
             if compacts && facts.can_fragment {
-                Step::Compact
+                SpillStep::Compact
             } else {
-                Step::Map
+                SpillStep::Map
             }
         }
         Tried::Look => facts.collect_or_fail(),
         Tried::Collect => facts.relieve_for_block(),
-        Tried::Compact(true) if facts.may_be_mapped => Step::Look,
-        Tried::Compact(true) => Step::Collect,
-        Tried::Compact(false) if facts.may_be_mapped => Step::Map,
+        Tried::Compact(true) if facts.may_be_mapped => SpillStep::Look,
+        Tried::Compact(true) => SpillStep::Collect,
+        Tried::Compact(false) if facts.may_be_mapped => SpillStep::Map,
         Tried::Compact(false) => facts.reclaim_or_fail(),
         Tried::Map { for_memory: true } => facts.reclaim_or_fail(),
         // An object that could not be mapped may still be contiguous.
         Tried::Map { for_memory: false } => facts.collect_or_fail(),
-        Tried::Reclaim(0) => Step::Fail,
-        Tried::Reclaim(_) if !facts.may_be_mapped => Step::Collect,
-        Tried::Reclaim(_) if facts.may_be_block && facts.is_last_resort() => Step::Look,
-        Tried::Reclaim(_) => Step::Map,
+        Tried::Reclaim(0) => SpillStep::Fail,
+        Tried::Reclaim(_) if !facts.may_be_mapped => SpillStep::Collect,
+        Tried::Reclaim(_) if facts.may_be_block && facts.is_last_resort() => SpillStep::Look,
+        Tried::Reclaim(_) => SpillStep::Map,
     }
 }
 
@@ -160,26 +160,26 @@ impl SpillFacts {
         matches!(self.effort, Effort::MustSucceed)
     }
 
-    const fn map_or_fail(&self) -> Step {
+    const fn map_or_fail(&self) -> SpillStep {
         if self.may_be_mapped {
-            Step::Map
+            SpillStep::Map
         } else {
-            Step::Fail
+            SpillStep::Fail
         }
     }
 
-    const fn collect_or_fail(&self) -> Step {
+    const fn collect_or_fail(&self) -> SpillStep {
         let is_fast = matches!(self.effort, Effort::FailFast);
         if self.may_be_block && self.context.may_block && !is_fast {
-            Step::Collect
+            SpillStep::Collect
         } else {
-            Step::Fail
+            SpillStep::Fail
         }
     }
 
     /// There is no block anywhere, and mapped pages will not do: tries the cheaper kind of relief
     /// first.
-    const fn relieve_for_block(&self) -> Step {
+    const fn relieve_for_block(&self) -> SpillStep {
         let may = self.context.may_block && self.context.may_reclaim;
         let compacts = match self.effort {
             Effort::FailFast => false,
@@ -188,17 +188,17 @@ impl SpillFacts {
             Effort::MustSucceed => may && self.compactions <= self.reclaims,
         };
         if compacts && self.can_fragment {
-            Step::Compact
+            SpillStep::Compact
         } else {
             self.reclaim_or_fail()
         }
     }
 
-    const fn reclaim_or_fail(&self) -> Step {
+    const fn reclaim_or_fail(&self) -> SpillStep {
         if self.effort.reclaims(self.context, self.reclaims) {
-            Step::Reclaim
+            SpillStep::Reclaim
         } else {
-            Step::Fail
+            SpillStep::Fail
         }
     }
 }
@@ -227,29 +227,29 @@ mod tests {
 
     /// The steps of a request that never gets its object, where reclaim gives something `gifts`
     /// times.
-    fn steps(mut facts: SpillFacts, mut gifts: u32, for_memory: bool) -> Vec<Step> {
+    fn steps(mut facts: SpillFacts, mut gifts: u32, for_memory: bool) -> Vec<SpillStep> {
         let mut steps = vec![];
         loop {
             let step = next_step(&facts);
             steps.push(step);
             facts.last = match step {
-                Step::Look => Tried::Look,
-                Step::Collect => Tried::Collect,
-                Step::Compact => {
+                SpillStep::Look => Tried::Look,
+                SpillStep::Collect => Tried::Collect,
+                SpillStep::Compact => {
                     facts.compactions += 1;
                     Tried::Compact(true)
                 }
-                Step::Map => {
+                SpillStep::Map => {
                     facts.may_be_mapped = for_memory;
                     Tried::Map { for_memory }
                 }
-                Step::Reclaim => {
+                SpillStep::Reclaim => {
                     facts.reclaims += 1;
                     let given = gifts.min(1);
                     gifts -= given;
                     Tried::Reclaim(u64::from(given))
                 }
-                Step::Fail => return steps,
+                SpillStep::Fail => return steps,
             };
             assert!(steps.len() < 100, "it ends: {steps:?}");
         }
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_table_of_steps_is_as_it_is_written() {
-        use Step::{Collect, Compact, Fail, Look, Map, Reclaim};
+        use SpillStep::{Collect, Compact, Fail, Look, Map, Reclaim};
         let spilling = |effort| steps(facts(effort, Context::ANY), 2, true);
         assert_eq!(spilling(Effort::FailFast), [Look, Map, Fail]);
         let compacting = [Look, Compact, Look, Map, Reclaim, Map, Fail];
@@ -300,7 +300,7 @@ mod tests {
                         let steps = steps(facts, 5, for_memory);
                         let count =
                             |step| steps.iter().filter(|taken| **taken == step).count() as u32;
-                        let relieved = (count(Step::Compact), count(Step::Reclaim));
+                        let relieved = (count(SpillStep::Compact), count(SpillStep::Reclaim));
                         let may = context.may_block && context.may_reclaim;
                         match effort {
                             Effort::FailFast => assert_eq!(relieved, (0, 0)),
@@ -308,10 +308,10 @@ mod tests {
                             Effort::MustSucceed => assert!(relieved.1 <= 6),
                         }
                         assert!(may || relieved == (0, 0));
-                        assert!(context.may_block || count(Step::Collect) == 0);
-                        assert!(facts.may_be_mapped || count(Step::Map) == 0);
-                        let looks = count(Step::Look) + count(Step::Collect);
-                        assert!(facts.may_be_block || looks + count(Step::Compact) == 0);
+                        assert!(context.may_block || count(SpillStep::Collect) == 0);
+                        assert!(facts.may_be_mapped || count(SpillStep::Map) == 0);
+                        let looks = count(SpillStep::Look) + count(SpillStep::Collect);
+                        assert!(facts.may_be_block || looks + count(SpillStep::Compact) == 0);
                         assert!(facts.can_fragment || relieved.0 == 0);
                         if effort == Effort::MustSucceed && may && for_memory {
                             let possible = facts.may_be_block || facts.may_be_mapped;

@@ -37,7 +37,7 @@ pub enum Background {
 }
 
 /// What the next step of the background is to work on.
-enum Standing {
+enum BackgroundStep {
     /// Below the high target in frames, by so many.
     Frames(u64),
     /// Below that in pageblocks.
@@ -75,22 +75,22 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let mut left = budget.max(1);
         let is_reached = loop {
             let used = match self.standing(self.targets()) {
-                Standing::Frames(missing) if self.may_ask() => {
+                BackgroundStep::Frames(missing) if self.may_ask() => {
                     self.ask_once(frames, clients, missing, left)
                 }
-                Standing::Pageblocks if self.may_empty() => {
+                BackgroundStep::Pageblocks if self.may_empty() => {
                     let whole = self.zone().pageblock_order();
                     self.empty_one(frames, clients, whole, Lack::Pageblocks)
                 }
-                Standing::Stock(id, free) => self.restock(frames, clients, id, free),
-                Standing::Ordinary => {
+                BackgroundStep::Stock(id, free) => self.restock(frames, clients, id, free),
+                BackgroundStep::Ordinary => {
                     let piece = piece_of(self.zone().pageblock_order());
                     self.empty_one(frames, clients, piece, Lack::Ordinary)
                 }
                 // A CPU that woke it while it worked wants more than it saw, so it looks once more.
                 // A CPU that wakes it after this finds it wanted when it rests.
                 _ if self.word(word::WOKEN).swap(0, AcqRel) != 0 => 1,
-                Standing::Reached => break true,
+                BackgroundStep::Reached => break true,
                 _ => break false,
             };
             // Each step counts as at least one look, so that the loop ends.
@@ -110,7 +110,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
             WORKS => return true,
             NAPS if woken => self.count(Counter::LowHitQuickly, 1),
             NAPS => {
-                if matches!(self.standing(self.targets()), Standing::Reached) {
+                if matches!(self.standing(self.targets()), BackgroundStep::Reached) {
                     phase.store(SLEEPS, Relaxed);
                     return false;
                 }
@@ -142,7 +142,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
 
     /// What to work on first: frames for requests, and for compaction to have room; then
     /// pageblocks, as long as any can be emptied; then the other targets that the zone misses.
-    fn standing(&self, targets: Targets) -> Standing {
+    fn standing(&self, targets: Targets) -> BackgroundStep {
         let zone = self.zone();
         let (marks, free) = (zone.watermarks(), zone.free_in_pageblocks());
         let whole = zone.pageblock_order();
@@ -158,19 +158,19 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let held_back = held_back(settled.free, &targets);
         let free = free.saturating_sub(held_back);
         if free < first && self.may_ask() {
-            return Standing::Frames(first - free);
+            return BackgroundStep::Frames(first - free);
         }
         let ordinary = zone.free_frames_for(Mobility::Unmovable);
         if ordinary < marks.high && !self.has_given_up(Lack::Ordinary) {
-            return Standing::Ordinary;
+            return BackgroundStep::Ordinary;
         }
         if settled.free < targets.stock.high && !self.has_given_up(Lack::Stock) {
             match settled.fullest {
                 Some((id, movable)) if settled.room > movable => {
-                    return Standing::Stock(id, settled.free);
+                    return BackgroundStep::Stock(id, settled.free);
                 }
                 Some((_, movable)) if self.may_ask() => {
-                    return Standing::Frames(movable + 1 - settled.room);
+                    return BackgroundStep::Frames(movable + 1 - settled.room);
                 }
                 _ => {}
             }
@@ -178,12 +178,12 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let high = targets.pageblocks.high;
         let lacks_pageblocks = zone.free_pageblocks_up_to(high) < high;
         if lacks_pageblocks && self.may_empty() {
-            return Standing::Pageblocks;
+            return BackgroundStep::Pageblocks;
         }
         match targets.frames.high.saturating_sub(free) {
-            0 if lacks_pageblocks => Standing::Pageblocks,
-            0 => Standing::Reached,
-            missing => Standing::Frames(missing),
+            0 if lacks_pageblocks => BackgroundStep::Pageblocks,
+            0 => BackgroundStep::Reached,
+            missing => BackgroundStep::Frames(missing),
         }
     }
 

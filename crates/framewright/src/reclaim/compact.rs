@@ -11,9 +11,9 @@
 //! each window is looked at once, and skip bits are dropped once (R3).
 
 use super::Migrate;
-use super::moving::{Emptying, Tally, cheapest_block};
+use super::moving::{Emptying, MoveTally, cheapest_block};
 use super::state::{Counter, Reclaim, word};
-use crate::frame::{NotApart, Room, Seat};
+use crate::frame::{NotApart, Seat, TargetRoom};
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Deferral, Label, compaction_cost, gap, takes_contents};
 use crate::sync::Ordering::Relaxed;
@@ -104,7 +104,7 @@ impl Candidates {
 const SETTLED: usize = 2;
 
 /// Where a block may be made: numbered by its first pageblock.
-struct Places {
+struct CompactPlaces {
     first: usize,
     /// Pageblocks of one place.
     run: usize,
@@ -160,12 +160,12 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
             seat,
             movers,
             room: if mobility.is_movable() && is_direct {
-                Room::Below(order)
+                TargetRoom::Below(order)
             } else {
-                Room::BelowOrLent(order)
+                TargetRoom::BelowOrLent(order)
             },
             holes: false,
-            tally: Tally::default(),
+            tally: MoveTally::default(),
         };
         let result = self.try_places(&mut emptying, order, mobility, effort);
         self.count_all(&emptying.tally);
@@ -219,7 +219,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         }
     }
 
-    pub(super) fn count_all(&self, tally: &Tally) {
+    pub(super) fn count_all(&self, tally: &MoveTally) {
         self.count(Counter::MigrateScanned, tally.migrate_scanned);
         self.count(Counter::FreeScanned, tally.free_scanned);
         self.count(Counter::Isolated, tally.isolated);
@@ -227,14 +227,14 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         self.count(Counter::NotMigrated, tally.stayed);
     }
 
-    fn places(&self, order: Order) -> Places {
+    fn places(&self, order: Order) -> CompactPlaces {
         let zone = self.zone();
         let (first, run) = if order > zone.pageblock_order() {
             zone.alignment(order)
         } else {
             (0, 1)
         };
-        Places {
+        CompactPlaces {
             first,
             run,
             count: zone.pageblocks().saturating_sub(first) / run,
@@ -242,7 +242,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     }
 
     /// How many places to choose the cheapest from.
-    fn window(&self, places: &Places, order: Order, mobility: Mobility) -> usize {
+    fn window(&self, places: &CompactPlaces, order: Order, mobility: Mobility) -> usize {
         // A small block is emptied with a few copies nearly anywhere: a longer search costs more
         // than it could spare. Unmovable contents are worth a search for a place that they do not
         // contaminate.
@@ -331,7 +331,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
     fn candidates(
         &self,
         emptying: &mut Emptying<'_, '_, 'm, P>,
-        places: &Places,
+        places: &CompactPlaces,
         begin: usize,
         nths: Range<usize>,
         (order, mobility): (Order, Mobility),
@@ -340,7 +340,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let pageblock_order = zone.pageblock_order();
         let mut found = Candidates::NONE;
         // Then lent pageblocks are room, and not to be emptied.
-        let is_for_all = matches!(emptying.room, Room::BelowOrLent(_));
+        let is_for_all = matches!(emptying.room, TargetRoom::BelowOrLent(_));
         let takes_pure = emptying.room.takes_pure(pageblock_order) && !zone.is_labelled();
         for nth in nths {
             let id = places.first + (begin + nth) % places.count * places.run;
@@ -387,7 +387,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let area = if order < zone.pageblock_order() {
             let looks = &mut emptying.tally.migrate_scanned;
             // For all users, or for frames of a kind, a block that is free already is no gain.
-            let another = matches!(emptying.room, Room::BelowOrLent(_));
+            let another = matches!(emptying.room, TargetRoom::BelowOrLent(_));
             let Some(area) = cheapest_block(zone, ids.start, order, another, looks) else {
                 self.skip(ids.start, order);
                 return None;

@@ -8,9 +8,9 @@
 //!     └────────────── tries ──────────────┴──▶ stays ──▶ the place is given up
 //! ```
 
-use super::moving::{BATCH, Batch, Emptying, InTheWay, Obstacle, Tally, answer_for};
+use super::moving::{BATCH, Emptying, InTheWay, MoveBatch, MoveTally, Obstacle, answer_for};
 use super::{Clients, Discard, EvacuateError, Move, MoveState, Reclaim};
-use crate::frame::{Apart, NotApart, RangeError, Room, Seat};
+use crate::frame::{Apart, NotApart, RunError, Seat, TargetRoom};
 use crate::platform::{Barrier, Patience, Relax};
 use crate::policy::ContigConfig;
 use crate::units::{Frame, Mobility, Order, Run};
@@ -44,7 +44,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// run's. Time: O(frames of the pageblocks), and for each frame in use the time of its client.
     ///
     /// # Errors
-    /// What is in the way, or what is wrong with the run: [`RangeError::Isolation`] if another CPU
+    /// What is in the way, or what is wrong with the run: [`RunError::Isolation`] if another CPU
     /// is emptying one of its pageblocks. Nothing is taken and nothing isolated then; contents that
     /// have moved stay moved, and those dropped are gone.
     ///
@@ -108,7 +108,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         let frame_in = |id: usize| zone.frame_at(zone.offsets_of(&(id..id)).start.max(area.start));
         let in_the_way = |frame, why| EvacuateError::InTheWay { frame, why };
         let apart = apart.map_err(|refused| match refused {
-            NotApart::Isolated(id) => EvacuateError::Range(RangeError::Isolation(frame_in(id))),
+            NotApart::Isolated(id) => EvacuateError::Range(RunError::Isolation(frame_in(id))),
             NotApart::Pinned(id) => in_the_way(frame_in(id), Obstacle::Pinned),
             NotApart::Reserved(id) => in_the_way(frame_in(id), Obstacle::Unmovable),
         })?;
@@ -118,13 +118,13 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
                 seat,
                 movers: clients.migrate,
                 room: if config.lent_last {
-                    Room::LentLast
+                    TargetRoom::LentLast
                 } else {
-                    Room::Anywhere
+                    TargetRoom::Anywhere
                 },
                 // A frame that does not exist cannot be taken.
                 holes: false,
-                tally: Tally::default(),
+                tally: MoveTally::default(),
             },
             clients,
             config,
@@ -187,7 +187,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
     }
 
     /// Drops or moves one batch. After the last try, returns the block that stays.
-    fn clear(&mut self, apart: &Apart<'_, 'm, P>, batch: &mut Batch) -> Result<(), InTheWay> {
+    fn clear(&mut self, apart: &Apart<'_, 'm, P>, batch: &mut MoveBatch) -> Result<(), InTheWay> {
         let mut stays = None;
         for _ in 0..self.config.tries {
             if batch.len == 0 {
@@ -223,7 +223,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
     }
 
     /// Has clients drop clean contents, and frees their frames. The rest is to be moved.
-    fn discard(&mut self, batch: &mut Batch) {
+    fn discard(&mut self, batch: &mut MoveBatch) {
         let none = Discard {
             frame: Frame(0),
             order: Order::ZERO,
@@ -268,7 +268,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
     fn find_targets(
         &mut self,
         apart: &Apart<'_, 'm, P>,
-        batch: &mut Batch,
+        batch: &mut MoveBatch,
     ) -> Result<(), InTheWay> {
         let zone = self.reclaim.zone();
         let sizes = || batch.moves().iter().map(|of| of.order);
@@ -307,7 +307,7 @@ impl<'m, P: Relax + Barrier> Taking<'_, '_, 'm, P> {
 
     /// Keeps only blocks that stayed and are still there, to be offered again. In a pageblock apart
     /// nothing new can have come to their place.
-    fn keep_those_that_stay(&self, batch: &mut Batch) {
+    fn keep_those_that_stay(&self, batch: &mut MoveBatch) {
         let zone = self.reclaim.zone();
         batch.keep(|of| {
             let offset = zone.offset_of(of.from);

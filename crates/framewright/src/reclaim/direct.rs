@@ -12,7 +12,7 @@ use crate::units::{Context, Frame, Mobility, Order, Run};
 
 /// A request for a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct BlockRequest {
     pub(super) order: Order,
     pub(super) mobility: Mobility,
     pub(super) context: Context,
@@ -91,10 +91,10 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     pub(super) fn obtain(
         &self,
         frames: &mut Seat<'z, 'm, P>,
-        request: &Request,
+        request: &BlockRequest,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> Result<Frame, AllocError> {
-        let &Request {
+        let &BlockRequest {
             order, mobility, ..
         } = request;
         if order > self.zone().max_order() {
@@ -150,7 +150,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 
     /// How many frames are missing for the request to leave the min watermark free.
-    fn lacking(&self, request: &Request) -> u64 {
+    fn lacking(&self, request: &BlockRequest) -> u64 {
         let needed = self.zone().watermarks().min + request.order.frames();
         let free = self.zone().free_frames_for(request.mobility);
         needed.saturating_sub(free)
@@ -158,12 +158,12 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
 
     fn next(
         &self,
-        request: &Request,
+        request: &BlockRequest,
         lacking: u64,
         efforts: &Efforts,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> Next {
-        let &Request {
+        let &BlockRequest {
             order, mobility, ..
         } = request;
         let (zone, config) = (self.zone(), self.config());
@@ -222,8 +222,8 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// Whether a small block for unmovable contents would have to be made in a pageblock whose
     /// contents all move. Then it is better to empty the whole of the cheapest pageblock, which
     /// serves later requests too. Time: O(pageblocks), where a request has to wait anyway.
-    fn would_compact_in_clean(&self, request: &Request) -> bool {
-        let &Request {
+    fn would_compact_in_clean(&self, request: &BlockRequest) -> bool {
+        let &BlockRequest {
             order, mobility, ..
         } = request;
         let zone = self.zone();
@@ -264,7 +264,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     fn reclaim_some(
         &self,
         frames: &mut Seat<'z, 'm, P>,
-        request: &Request,
+        request: &BlockRequest,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         mut wanted: u64,
         efforts: &mut Efforts,
@@ -301,7 +301,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> u64 {
         let mut efforts = Efforts::new(self.config().priority_first);
-        let request = Request {
+        let request = BlockRequest {
             order,
             mobility: Mobility::Movable,
             context: Context::ANY,
@@ -386,7 +386,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     pub(super) fn make_room(
         &self,
         frames: &mut Seat<'z, 'm, P>,
-        request: &Request,
+        request: &BlockRequest,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> Option<Frame> {
         let whole = self.zone().pageblock_order();

@@ -1,8 +1,8 @@
 //! Empties whole pageblocks and leaves them isolated.
 
-use super::moving::{Emptying, Obstacle, Tally};
+use super::moving::{Emptying, MoveTally, Obstacle};
 use super::{Migrate, Reclaim};
-use crate::frame::{NotApart, RangeError, Room, Seat};
+use crate::frame::{NotApart, RunError, Seat, TargetRoom};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Frame, Run};
 use core::fmt;
@@ -19,7 +19,7 @@ pub struct Evacuated {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EvacuateError {
     /// It is not a run of whole pageblocks, or one of them is isolated already.
-    Range(RangeError),
+    Range(RunError),
     /// Something is in the way.
     InTheWay {
         /// The first frame of the block that stays, or of the pageblock with the pin.
@@ -70,7 +70,7 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let area = zone.offsets_of(&ids);
         let first_of = |id: usize| zone.frame_at(zone.offsets_of(&(id..id)).start);
         let apart = zone.set_apart(ids).map_err(|refused| match refused {
-            NotApart::Isolated(id) => EvacuateError::Range(RangeError::Isolation(first_of(id))),
+            NotApart::Isolated(id) => EvacuateError::Range(RunError::Isolation(first_of(id))),
             NotApart::Pinned(id) => EvacuateError::InTheWay {
                 frame: first_of(id),
                 why: Obstacle::Pinned,
@@ -83,9 +83,9 @@ impl<'m, P: Relax + Barrier> Reclaim<'_, 'm, P> {
         let mut emptying = Emptying {
             seat,
             movers,
-            room: Room::Anywhere,
+            room: TargetRoom::Anywhere,
             holes: true,
-            tally: Tally::default(),
+            tally: MoveTally::default(),
         };
         let result = emptying.empty(&apart, area);
         let tally = emptying.tally;

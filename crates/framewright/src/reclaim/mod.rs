@@ -17,7 +17,7 @@
 //! Clients register by trait and are handed in with each call: [`Shrink`] gives frames back,
 //! [`Migrate`] moves the contents of a frame to another. `Reclaim` is what a zone remembers of all
 //! this: where the migrate scanner was, what to pass over, how long to leave off, and the counters.
-//! A `Seat` serves a CPU's requests with it: from the frames' own seat as long as that has any,
+//! A `ReclaimSeat` serves a CPU's requests with it: from the frames' own seat as long as that has any,
 //! then by the watermarks. The background is a function that a thread or a CPU of its own calls;
 //! the engine has neither.
 //!
@@ -114,5 +114,5 @@ pub use contig::RunEffort;
 pub use evacuate::{EvacuateError, Evacuated};
 pub use moving::Obstacle;
 pub use relief::ReclaimRelief;
-pub use seat::Seat;
+pub use seat::ReclaimSeat;
 pub use state::Reclaim;

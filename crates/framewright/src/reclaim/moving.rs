@@ -1,7 +1,7 @@
 //! Empties a range of frames: its contents move elsewhere, in batches.
 
 use super::{Migrate, Move, MoveState};
-use crate::frame::{Apart, Beyond, Content, NotApart, Room, Seat, Zone};
+use crate::frame::{Apart, ApartContent, Beyond, NotApart, Seat, TargetRoom, Zone};
 use crate::platform::{Barrier, Relax};
 use crate::units::{Frame, Mobility, Order};
 use core::fmt;
@@ -47,7 +47,7 @@ pub(super) struct InTheWay {
 
 /// What was looked at and moved, in frames except for looks at descriptors.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Tally {
+pub(super) struct MoveTally {
     pub(super) migrate_scanned: u64,
     pub(super) free_scanned: u64,
     pub(super) isolated: u64,
@@ -60,19 +60,19 @@ pub(super) struct Emptying<'e, 'z, 'm, P> {
     pub(super) seat: &'e mut Seat<'z, 'm, P>,
     pub(super) movers: &'e [&'e dyn Migrate],
     /// Where contents may go.
-    pub(super) room: Room,
+    pub(super) room: TargetRoom,
     /// Whether frames that do not exist count as empty.
     pub(super) holes: bool,
-    pub(super) tally: Tally,
+    pub(super) tally: MoveTally,
 }
 
 /// Moves to be offered together.
-pub(super) struct Batch {
+pub(super) struct MoveBatch {
     pub(super) moves: [Move; BATCH],
     pub(super) len: usize,
 }
 
-impl Batch {
+impl MoveBatch {
     pub(super) const EMPTY: Self = Self {
         moves: [Move {
             from: Frame(0),
@@ -225,19 +225,19 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         self.tally.migrate_scanned += area.len() as u64;
         let mut at = area.start;
         loop {
-            let mut batch = Batch::EMPTY;
+            let mut batch = MoveBatch::EMPTY;
             while batch.len < BATCH
                 && let Some(offset) = zone.next_taken(at..area.end)
             {
                 at = match zone.content(offset) {
-                    Content::Block(order, mobility) => {
+                    ApartContent::Block(order, mobility) => {
                         if mobility.is_movable() && order < zone.pageblock_order() {
                             batch.add(zone.frame_at(offset), order);
                         }
                         offset + order.frames() as usize
                     }
-                    Content::Cached(order) => offset + order.frames() as usize,
-                    Content::Absent | Content::Unknown => offset + 1,
+                    ApartContent::Cached(order) => offset + order.frames() as usize,
+                    ApartContent::Absent | ApartContent::Unknown => offset + 1,
                 };
             }
             if batch.len == 0 || self.find_targets(&mut batch).is_err() {
@@ -253,7 +253,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
     pub(super) fn keep_unpinned<'z>(
         &self,
         apart: &Apart<'z, 'm, P>,
-        batch: &Batch,
+        batch: &MoveBatch,
     ) -> Result<Option<Beyond<'z, 'm, P>>, InTheWay> {
         let zone = self.seat.zone();
         let offset_of = |of: &Move| zone.offset_of(of.from);
@@ -284,20 +284,20 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         let stays = |offset, why| Err(InTheWay { offset, why });
         while let Some(offset) = zone.next_taken(*at..area.end) {
             let (start, order, mobility) = match zone.content(offset) {
-                Content::Block(order, mobility) => (offset, order, mobility),
-                Content::Cached(order) => {
+                ApartContent::Block(order, mobility) => (offset, order, mobility),
+                ApartContent::Cached(order) => {
                     *at = offset + order.frames() as usize;
                     continue;
                 }
-                Content::Absent if !self.holes => return stays(offset, Obstacle::Unmovable),
-                Content::Unknown if offset == area.start => match zone.block_around(offset) {
+                ApartContent::Absent if !self.holes => return stays(offset, Obstacle::Unmovable),
+                ApartContent::Unknown if offset == area.start => match zone.block_around(offset) {
                     Some(block) => block,
                     None => {
                         *at = offset + 1;
                         continue;
                     }
                 },
-                Content::Absent | Content::Unknown => {
+                ApartContent::Absent | ApartContent::Unknown => {
                     *at = offset + 1;
                     continue;
                 }
@@ -309,7 +309,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
             if order > zone.pageblock_order() && zone.is_pinned(start..*at) {
                 return stays(start, Obstacle::Pinned);
             }
-            if matches!(self.room, Room::Below(made) if order >= made) {
+            if matches!(self.room, TargetRoom::Below(made) if order >= made) {
                 return stays(start, Obstacle::NoRoom);
             }
             return Ok(Some((start, order)));
@@ -322,7 +322,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         let zone = self.seat.zone();
         let mut at = area.start;
         while let Some(offset) = zone.next_taken(at..area.end) {
-            if !self.holes || zone.content(offset) != Content::Absent {
+            if !self.holes || zone.content(offset) != ApartContent::Absent {
                 return Some(offset);
             }
             at = offset + 1;
@@ -336,9 +336,9 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
         area: &Range<usize>,
         at: &mut usize,
         most: usize,
-    ) -> Result<Batch, InTheWay> {
+    ) -> Result<MoveBatch, InTheWay> {
         let zone = self.seat.zone();
-        let mut batch = Batch::EMPTY;
+        let mut batch = MoveBatch::EMPTY;
         while batch.len < most.min(BATCH)
             && let Some((start, order)) = self.next_block(area, at)?
         {
@@ -349,7 +349,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
 
     /// Takes a target for each move, of which none has one yet: for all, or for none. A larger
     /// block is one allocation, so it is not moved in pieces.
-    pub(super) fn find_targets(&mut self, batch: &mut Batch) -> Result<(), InTheWay> {
+    pub(super) fn find_targets(&mut self, batch: &mut MoveBatch) -> Result<(), InTheWay> {
         let mut targets = [Frame(0); BATCH];
         let mut orders = batch
             .moves()
@@ -391,7 +391,7 @@ impl<'m, P: Relax + Barrier> Emptying<'_, '_, 'm, P> {
     /// Frees the sources of moves that succeeded, and the targets of those that did not (R2).
     /// Returns a block that stays and is still there, if there is one: rather one that stays for
     /// good.
-    pub(super) fn settle(&mut self, batch: &Batch) -> Option<InTheWay> {
+    pub(super) fn settle(&mut self, batch: &MoveBatch) -> Option<InTheWay> {
         let zone = self.seat.zone();
         let mut stays: Option<InTheWay> = None;
         for of in batch.moves() {
@@ -465,12 +465,14 @@ fn look_at<P>(zone: &Zone<'_, P>, block: &Range<usize>, order: Order) -> Result<
     let mut at = block.start;
     while let Some(offset) = zone.next_taken(at..block.end) {
         at = match zone.content(offset) {
-            Content::Block(size, Mobility::Movable) | Content::Cached(size) if size < order => {
+            ApartContent::Block(size, Mobility::Movable) | ApartContent::Cached(size)
+                if size < order =>
+            {
                 offset + size.frames() as usize
             }
             // The last block: one that is larger and cached ends outside.
-            Content::Cached(_) => return Ok(()),
-            Content::Block(..) | Content::Absent | Content::Unknown => {
+            ApartContent::Cached(_) => return Ok(()),
+            ApartContent::Block(..) | ApartContent::Absent | ApartContent::Unknown => {
                 return Err((offset - block.start) as u64 + 1);
             }
         };

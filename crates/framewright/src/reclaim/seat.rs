@@ -5,7 +5,7 @@
 //! little free, reclaims if it may; any other one first takes a block that is there. Clients are
 //! handed the frames' own seat, so they cannot come back here (R4).
 
-use super::direct::Request;
+use super::direct::BlockRequest;
 use super::state::Reclaim;
 use super::{Clients, watch::Lack};
 use crate::frame::{AllocError, FreeError, Seat as FrameSeat, Spread};
@@ -20,7 +20,7 @@ use crate::units::{Context, Frame, Mobility, Order};
 /// more subtraction. After some frames, at most `quota_frames`, and for every large block, the seat looks
 /// at the zone's watermarks.
 #[derive(Debug)]
-pub struct Seat<'r, 'z, 'm, P> {
+pub struct ReclaimSeat<'r, 'z, 'm, P> {
     reclaim: &'r Reclaim<'z, 'm, P>,
     frames: FrameSeat<'z, 'm, P>,
     /// Frames that the seat may hand out before its next look at the watermarks.
@@ -33,12 +33,12 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// # Panics
     /// If `frames` is a seat in another zone.
     #[must_use]
-    pub fn seat<'r>(&'r self, frames: FrameSeat<'z, 'm, P>) -> Seat<'r, 'z, 'm, P> {
+    pub fn seat<'r>(&'r self, frames: FrameSeat<'z, 'm, P>) -> ReclaimSeat<'r, 'z, 'm, P> {
         assert!(
             core::ptr::eq(self.zone(), frames.zone()),
             "a seat in another zone than the one that is reclaimed"
         );
-        Seat {
+        ReclaimSeat {
             reclaim: self,
             frames,
             left: 0,
@@ -46,7 +46,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     }
 }
 
-impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
+impl<'r, 'z, 'm, P: Relax + Barrier> ReclaimSeat<'r, 'z, 'm, P> {
     /// Allocates a block of `order` for contents of `mobility`.
     ///
     /// Mostly as [the frames' own](FrameSeat::alloc). Near the low watermark it wakes the background.
@@ -84,7 +84,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
             self.left -= frames as u32;
             return Ok(frame);
         }
-        let request = Request {
+        let request = BlockRequest {
             order,
             mobility,
             context,
@@ -97,10 +97,10 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
     #[inline(never)]
     fn alloc_slow(
         &mut self,
-        request: &Request,
+        request: &BlockRequest,
         clients: &Clients<'_, FrameSeat<'z, 'm, P>>,
     ) -> Result<Frame, AllocError> {
-        let &Request {
+        let &BlockRequest {
             order,
             mobility,
             context,
@@ -156,7 +156,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> Seat<'r, 'z, 'm, P> {
 
     /// Looks at the watermarks, and may wake the background. Returns whether the request would leave fewer
     /// free frames than the min watermark.
-    fn look(&mut self, request: &Request) -> bool {
+    fn look(&mut self, request: &BlockRequest) -> bool {
         let reclaim = self.reclaim;
         let min = reclaim.watch().targets.frames.min;
         let zone = reclaim.zone();

@@ -6,11 +6,11 @@
 //! like the stock of entirely free pageblocks, and in the same way: contents are moved, to
 //! pageblocks that have not settled.
 
-use super::direct::Request;
-use super::moving::{Emptying, Tally};
+use super::direct::BlockRequest;
+use super::moving::{Emptying, MoveTally};
 use super::state::{Counter, Reclaim};
 use super::{Clients, watch::Lack};
-use crate::frame::{Room, Seat};
+use crate::frame::{Seat, TargetRoom};
 use crate::platform::{Barrier, Relax};
 use crate::policy::{Label, is_settled};
 
@@ -82,18 +82,18 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         frames: &mut Seat<'z, 'm, P>,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         id: usize,
-    ) -> Tally {
+    ) -> MoveTally {
         let Ok(apart) = self.zone().set_apart(id..id + 1) else {
             // It is pinned, or another CPU has set it apart.
             self.skip_when_settled(id);
-            return Tally::default();
+            return MoveTally::default();
         };
         let mut emptying = Emptying {
             seat: frames,
             movers: clients.migrate,
-            room: Room::Unsettled,
+            room: TargetRoom::Unsettled,
             holes: true,
-            tally: Tally::default(),
+            tally: MoveTally::default(),
         };
         emptying.move_out(&apart);
         let tally = emptying.tally;
@@ -135,7 +135,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     pub(super) fn make_room_where_settled(
         &self,
         frames: &mut Seat<'z, 'm, P>,
-        request: &Request,
+        request: &BlockRequest,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) {
         if !self.keeps_stock() || request.order.get() > ORDER_MAX || clients.migrate.is_empty() {
@@ -148,7 +148,7 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         if settled.room < movable.min(ROOM_MIN) {
             return;
         }
-        let Tally { moved, stayed, .. } = self.move_out(frames, clients, id);
+        let MoveTally { moved, stayed, .. } = self.move_out(frames, clients, id);
         if moved + stayed > 0 {
             self.count(Counter::CompactStall, 1);
             self.count(

@@ -1,6 +1,6 @@
 //! What a zone's reclaim remembers between calls: hints, counters and skip bits.
 
-use crate::frame::{SetupError, Zone};
+use crate::frame::{Zone, ZoneSetupError};
 use crate::platform::{Barrier, Relax};
 use crate::policy::ReclaimConfig;
 use crate::raw::atomic_words;
@@ -124,11 +124,11 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         zone: &'z Zone<'m, P>,
         config: &ReclaimConfig,
         memory: &'m mut [u64],
-    ) -> Result<Self, SetupError> {
-        config.check().map_err(SetupError::Config)?;
+    ) -> Result<Self, ZoneSetupError> {
+        config.check().map_err(ZoneSetupError::Config)?;
         let (found, needed) = (memory.len(), Self::words_needed(zone));
         let Some(memory) = memory.get_mut(..needed) else {
-            return Err(SetupError::Memory { found, needed });
+            return Err(ZoneSetupError::Memory { found, needed });
         };
         memory.fill(0);
         let (words, rest) = atomic_words(memory).split_at(word::COUNT);

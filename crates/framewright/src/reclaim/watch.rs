@@ -44,13 +44,13 @@ impl Lack {
 
 /// What a look at the zone saw.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ZoneSeen {
     /// Free frames; cached blocks do not count.
     pub(super) free: u64,
     pub(super) targets: Targets,
 }
 
-impl Seen {
+impl ZoneSeen {
     pub(super) const fn lacks_frames(&self, mark: u64) -> bool {
         self.free < mark
     }
@@ -69,10 +69,10 @@ impl<P> Reclaim<'_, '_, P> {
 
     /// Looks where the zone stands, and wakes the background if it is below its low targets. First
     /// raises these if a fallback has polluted since the last look. Time: O(CPUs).
-    pub(super) fn watch(&self) -> Seen {
+    pub(super) fn watch(&self) -> ZoneSeen {
         self.raise_for_pollution();
         let zone = self.zone();
-        let seen = Seen {
+        let seen = ZoneSeen {
             free: zone.free_in_pageblocks(),
             targets: self.targets(),
         };

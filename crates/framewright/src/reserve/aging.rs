@@ -1,7 +1,7 @@
 //! For models: a reserve as it is after more work than a test can wait for.
 
 use super::Reserve;
-use super::table::{BLOCK, FREE, State};
+use super::table::{BLOCK, FREE, FrameState};
 use crate::platform::{Contents, Relax};
 use crate::sync::Ordering::SeqCst;
 
@@ -22,7 +22,7 @@ impl<P: Relax + Contents> Reserve<'_, P> {
                 let id = nth * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 let word = self.table.state(id);
-                if word.state() == State::Free {
+                if word.state() == FrameState::Free {
                     self.table.set_shut(id, word.aged(generations));
                 }
             }

@@ -1,12 +1,12 @@
 //! The reserve as a whole: its memory, its seats, its pools.
 
 use super::counters::{OWN_WORDS, OWNERS_LOCK, count};
-use super::index::{BUCKET_WORDS, Index};
-use super::order::{Order, SHARD_WORDS};
+use super::index::{BUCKET_WORDS, PageIndex};
+use super::order::{EvictionOrder, SHARD_WORDS};
 use super::pool::{KINDS, POOL_WORDS, PoolConfig, PoolId, Pools};
 use super::reservations::Reservations;
-use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, Table};
-use super::{Guest, SetupError};
+use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, FrameTable};
+use super::{Guest, ReserveSetupError};
 use crate::platform::{Awaited, Contents, Patience, Relax};
 use crate::raw::atomic_words;
 use crate::sync::{AtomicU64, Lock};
@@ -54,20 +54,20 @@ const FRAMES_MAX: u64 = 1 << 30;
 const VALUES_MAX: u32 = 1 << 29;
 
 impl Shape {
-    fn new(layout: &ReserveLayout) -> Result<Self, SetupError> {
+    fn new(layout: &ReserveLayout) -> Result<Self, ReserveSetupError> {
         let frames = layout.run.frames();
         if frames == 0 || frames > FRAMES_MAX {
-            return Err(SetupError::Frames(frames));
+            return Err(ReserveSetupError::Frames(frames));
         }
         if layout.values > VALUES_MAX || layout.ordinary > VALUES_MAX - layout.values {
             let values = u64::from(layout.values) + u64::from(layout.ordinary);
-            return Err(SetupError::Values(values));
+            return Err(ReserveSetupError::Values(values));
         }
         if layout.cpus == 0 || layout.cpus > 1023 {
-            return Err(SetupError::Cpus(layout.cpus));
+            return Err(ReserveSetupError::Cpus(layout.cpus));
         }
         if layout.pools == 0 || layout.pools > 256 {
-            return Err(SetupError::Pools(layout.pools));
+            return Err(ReserveSetupError::Pools(layout.pools));
         }
         let frames = frames as usize;
         let rounded = frames.next_multiple_of(BLOCK);
@@ -79,7 +79,8 @@ impl Shape {
         let ids = ordinary + layout.ordinary as usize;
         let blocks = ids.div_ceil(BLOCK);
         let frame_blocks = rounded / BLOCK;
-        let shards = [frame_blocks, values.div_ceil(BLOCK)].map(|b| Order::shards(layout.cpus, b));
+        let shards =
+            [frame_blocks, values.div_ceil(BLOCK)].map(|b| EvictionOrder::shards(layout.cpus, b));
         // One in eight pages is in an object of its own; more objects share generations.
         let objects = ids.div_ceil(8);
         let pools = usize::from(layout.pools * KINDS);
@@ -92,7 +93,7 @@ impl Shape {
             (shards[0] + shards[1]) * SHARD_WORDS,
             usize::from(layout.cpus) * seat_words,
             blocks * BLOCK_WORDS,
-            Index::buckets(ids) * BUCKET_WORDS,
+            PageIndex::buckets(ids) * BUCKET_WORDS,
             ids,
             ids * DESC_WORDS + objects,
         ];
@@ -144,7 +145,7 @@ impl ReserveLayout {
     ///
     /// # Errors
     /// If the layout is not one a reserve can have.
-    pub fn words_needed(&self) -> Result<usize, SetupError> {
+    pub fn words_needed(&self) -> Result<usize, ReserveSetupError> {
         Ok(Shape::new(self)?.words)
     }
 }
@@ -162,10 +163,10 @@ pub struct Reserve<'m, P> {
     pub(super) reservations: Reservations<'m>,
     pub(super) pools: Pools<'m>,
     /// Of frames, and of pages without one.
-    pub(super) orders: [Order<'m>; 2],
+    pub(super) orders: [EvictionOrder<'m>; 2],
     seats: &'m [AtomicU64],
-    pub(super) table: Table<'m>,
-    pub(super) index: Index<'m>,
+    pub(super) table: FrameTable<'m>,
+    pub(super) index: PageIndex<'m>,
 }
 
 impl<'m, P: Relax + Contents> Reserve<'m, P> {
@@ -178,10 +179,10 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         layout: &ReserveLayout,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, ReserveSetupError> {
         let shape = Shape::new(layout)?;
         if memory.len() < shape.words {
-            return Err(SetupError::Memory {
+            return Err(ReserveSetupError::Memory {
                 found: memory.len(),
                 needed: shape.words,
             });
@@ -220,9 +221,9 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             lost,
             reservations: Reservations::new(reservations),
             pools: Pools::new(pools, objects),
-            orders: [Order::new(of_frames), Order::new(of_values)],
+            orders: [EvictionOrder::new(of_frames), EvictionOrder::new(of_values)],
             seats,
-            table: Table::new(
+            table: FrameTable::new(
                 states,
                 descs,
                 blocks,
@@ -230,7 +231,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                 shape.frames,
                 shape.ordinary,
             ),
-            index: Index::new(index),
+            index: PageIndex::new(index),
         };
         let values = shape.frames.next_multiple_of(BLOCK);
         let descriptors = (0..shape.frames).chain(values..values + shape.values);

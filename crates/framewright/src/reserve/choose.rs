@@ -2,7 +2,7 @@
 
 use super::area::Reserve;
 use super::counters::CURSOR;
-use super::places::{Cost, Places};
+use super::places::{Cost, RunPlaces};
 use super::table::{DIRTY, FREE, KEPT, MOVABLE, OWNED, VISITED};
 use crate::platform::{Contents, Relax};
 use crate::sync::Ordering::Relaxed;
@@ -94,7 +94,7 @@ impl<P: Relax + Contents> Reserve<'_, P> {
 
     /// The cheapest run that can be taken.
     pub(super) fn cheapest(&self, frames: u64, align: u64, put_back: bool) -> Option<Range<usize>> {
-        let places = Places::new(self.run(), frames, align)?;
+        let places = RunPlaces::new(self.run(), frames, align)?;
         if frames == 1 && align == 1 {
             let movable = || {
                 let lanes = (0..self.table.frames().div_ceil(64)).filter(|_| put_back);

@@ -1,8 +1,8 @@
 //! Where a put gets a descriptor: a free one, or that of the page which the hand evicts.
 
 use super::counters::count;
-use super::order::{Order, Shard};
-use super::table::{BLOCK, FREE, InsideFrom, KEPT, State, Word};
+use super::order::{EvictionOrder, OrderShard};
+use super::table::{BLOCK, FREE, FrameState, InsideFrom, KEPT, StateWord};
 use super::{Guest, PoolId};
 use crate::platform::{Contents, Relax};
 use crate::sync::Ordering::Relaxed;
@@ -11,9 +11,9 @@ use crate::sync::Ordering::Relaxed;
 const HAND_STEPS: usize = 64;
 
 /// A page on its way in: a descriptor in state Filling, with its gate held open.
-pub(super) struct Claim<'m> {
+pub(super) struct ClaimedPage<'m> {
     pub(super) id: usize,
-    pub(super) word: Word,
+    pub(super) word: StateWord,
     pub(super) inside: InsideFrom<'m>,
 }
 
@@ -23,17 +23,17 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
         &mut self,
         pool: PoolId,
         is_value: bool,
-        state: State,
-    ) -> Option<Claim<'m>> {
+        state: FrameState,
+    ) -> Option<ClaimedPage<'m>> {
         let order = self.reserve().orders[usize::from(is_value)];
         let shards = order.len();
         self.next_shard = (self.next_shard + 1) % shards;
         let start = self.next_shard;
         let round = || (start..shards).chain(0..start);
-        let wanted = Wanted {
+        let wanted = PutWants {
             pool,
             is_value,
-            is_dirty: state == State::Dirty,
+            is_dirty: state == FrameState::Dirty,
         };
         let is_full = self.is_at_most(pool);
         for nth in round().filter(|_| !is_full) {
@@ -71,11 +71,11 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
 
     fn claim_free(
         &self,
-        order: &Order<'m>,
-        shard: &Shard<'_>,
+        order: &EvictionOrder<'m>,
+        shard: &OrderShard<'_>,
         nth: usize,
-        wanted: &Wanted,
-    ) -> Option<Claim<'m>> {
+        wanted: &PutWants,
+    ) -> Option<ClaimedPage<'m>> {
         let table = &self.reserve().table;
         let blocks = self.reserve().blocks_of(wanted.is_value);
         let of_shard = (blocks.len() + order.len() - 1 - nth) / order.len();
@@ -112,7 +112,12 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
     }
 
     /// Evicts the next page in the order of eviction.
-    fn evict(&self, shard: &Shard<'_>, wanted: &Wanted, own: bool) -> Option<Claim<'m>> {
+    fn evict(
+        &self,
+        shard: &OrderShard<'_>,
+        wanted: &PutWants,
+        own: bool,
+    ) -> Option<ClaimedPage<'m>> {
         let reserve = self.reserve();
         let table = &reserve.table;
         for _ in 0..HAND_STEPS {
@@ -120,10 +125,10 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
             let word = table.state(id);
             let is_dead = word.has_page() && reserve.is_dead(id, word);
             match word.state() {
-                State::Cached => {}
+                FrameState::Cached => {}
                 // A dead page: no get and no device waits for it.
-                State::Dirty if is_dead => {}
-                State::Free => {
+                FrameState::Dirty if is_dead => {}
+                FrameState::Free => {
                     shard.unlink(table, id);
                     continue;
                 }
@@ -154,16 +159,16 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
 
     fn claimed(
         &self,
-        shard: &Shard<'_>,
+        shard: &OrderShard<'_>,
         id: usize,
-        word: Word,
+        word: StateWord,
         inside: InsideFrom<'m>,
-    ) -> Claim<'m> {
+    ) -> ClaimedPage<'m> {
         let table = &self.reserve().table;
         table.before_writing();
         self.hold(word.pool(), 1);
         shard.push(table, id);
-        Claim { id, word, inside }
+        ClaimedPage { id, word, inside }
     }
 
     /// Whether the shares let `pool` evict a page of `from`.
@@ -177,15 +182,15 @@ impl<'m, P: Relax + Contents> Guest<'_, 'm, P> {
 }
 
 /// What a put wants a descriptor for.
-struct Wanted {
+struct PutWants {
     pool: PoolId,
     is_value: bool,
     is_dirty: bool,
 }
 
-impl Wanted {
+impl PutWants {
     /// The state of a claimed descriptor whose state was `word` before.
-    fn filling(&self, word: Word) -> Word {
-        word.next(State::Filling, usize::from(self.pool.0))
+    fn filling(&self, word: StateWord) -> StateWord {
+        word.next(FrameState::Filling, usize::from(self.pool.0))
     }
 }

@@ -1,7 +1,7 @@
 //! Write-back: writes pages that are on no device yet to their device.
 
 use super::counters::{CLEAN_CURSOR, CLEANER};
-use super::table::{DIRTY, INDEX, OBJECT, State, Word};
+use super::table::{DIRTY, FrameState, INDEX, OBJECT, StateWord};
 use super::{Guest, Key, PoolId};
 use crate::platform::{Contents, Relax};
 use crate::sync::{Lock, Ordering::Relaxed};
@@ -75,8 +75,8 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
             return;
         };
         let word = table.state(id);
-        let writing = word.with_state(State::Writing);
-        if word.state() != State::Dirty || !table.change(id, word, writing) {
+        let writing = word.with_state(FrameState::Writing);
+        if word.state() != FrameState::Dirty || !table.change(id, word, writing) {
             return;
         }
         let desc = table.desc(id);
@@ -88,7 +88,7 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
         let is_dead = reserve.is_dead(id, word);
         // The DIRTY bit stays: no owner takes the frame, so no owner waits for the device (C3).
         drop(inside);
-        let mut end = End {
+        let mut end = EndWriting {
             guest: self,
             id,
             writing,
@@ -101,69 +101,69 @@ impl<P: Relax + Contents> Guest<'_, '_, P> {
             Some(reserve.frame(id))
         };
         if !is_dead && frame.is_some_and(|frame| write(&key, frame)) {
-            end.after = word.with_state(State::Cached);
+            end.after = word.with_state(FrameState::Cached);
         }
         let written = end.after != word;
         match end.finish() {
-            Ended::Stays if written => cleaned.written += 1,
-            Ended::Stays => cleaned.failed += 1,
-            Ended::Gone => cleaned.overtaken += 1,
+            WritingEnded::Stays if written => cleaned.written += 1,
+            WritingEnded::Stays => cleaned.failed += 1,
+            WritingEnded::Gone => cleaned.overtaken += 1,
         }
     }
 }
 
 /// A page that is being written. Dropping this ends the writing.
-struct End<'g, 'r, 'm, P: Relax + Contents> {
+struct EndWriting<'g, 'r, 'm, P: Relax + Contents> {
     guest: &'g Guest<'r, 'm, P>,
     id: usize,
-    writing: Word,
-    after: Word,
+    writing: StateWord,
+    after: StateWord,
 }
 
-enum Ended {
+enum WritingEnded {
     Stays,
     Gone,
 }
 
-impl<P: Relax + Contents> End<'_, '_, '_, P> {
-    fn finish(self) -> Ended {
+impl<P: Relax + Contents> EndWriting<'_, '_, '_, P> {
+    fn finish(self) -> WritingEnded {
         let ended = self.end();
         core::mem::forget(self);
         ended
     }
 
-    fn end(&self) -> Ended {
+    fn end(&self) -> WritingEnded {
         let reserve = self.guest.reserve();
         let table = &reserve.table;
         let inside = table.enter_from(self.id, self.guest.words(), &reserve.platform);
         let is_dead = reserve.is_dead(self.id, self.writing);
-        let stays_dirty = self.after.state() == State::Dirty;
+        let stays_dirty = self.after.state() == FrameState::Dirty;
         if !stays_dirty {
             // Clears the bit before the page can be dropped and the frame hold another dirty page.
             table.set_clean(self.id);
         }
         if !is_dead && !stays_dirty && table.is_ordinary(self.id) {
             // A page that a device has does not stay in ordinary memory.
-            let gone = self.writing.next(State::Filling, self.writing.pool());
+            let gone = self.writing.next(FrameState::Filling, self.writing.pool());
             if table.change(self.id, self.writing, gone) {
                 reserve.pools.end_dirty(self.writing.pool());
                 self.guest.release(self.id, gone, &inside);
-                return Ended::Stays;
+                return WritingEnded::Stays;
             }
         } else if !is_dead && table.change(self.id, self.writing, self.after) {
             if !stays_dirty {
                 reserve.pools.end_dirty(self.writing.pool());
             }
-            return Ended::Stays;
+            return WritingEnded::Stays;
         }
         // The page was forgotten meanwhile: the CPU that dropped it left the frame to us.
         reserve.dirty_no_more(self.id, self.writing.pool());
         self.guest.release(self.id, table.state(self.id), &inside);
-        Ended::Gone
+        WritingEnded::Gone
     }
 }
 
-impl<P: Relax + Contents> Drop for End<'_, '_, '_, P> {
+impl<P: Relax + Contents> Drop for EndWriting<'_, '_, '_, P> {
     fn drop(&mut self) {
         self.end();
     }

@@ -8,7 +8,7 @@ use core::fmt;
 
 /// What an area does with its frames while no owner has them, and so what an owner may rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum AreaKind {
+pub enum ContiguousKind {
     /// The frames are lent to movable memory, and an owner gets a run by moving what lies in it
     /// (Linux's CMA). That takes as long as it takes, and fails where something cannot be moved.
     Migrate,
@@ -18,13 +18,13 @@ pub enum AreaKind {
 }
 
 /// An area of frames from which owners take contiguous runs: the same calls for either
-/// [kind](AreaKind).
+/// [kind](ContiguousKind).
 ///
 /// It is one CPU's access to the area: for the kinds that move memory, a seat is part of it. Several
 /// may be in use at the same time; owners wait for each other inside.
 pub trait Contiguous {
     /// What becomes of idle frames.
-    fn kind(&self) -> AreaKind;
+    fn kind(&self) -> ContiguousKind;
 
     /// A run of `frames` frames, the first at a multiple of `align` frames, from the frames that no
     /// reservation needs. It is the caller's until it is [released](Self::release).
@@ -56,8 +56,8 @@ pub trait Contiguous {
         align: u64,
     ) -> Result<Reservation, ReservationError>;
 
-    /// Takes a reservation. In a [guaranteed](AreaKind::Guaranteed) area that fails only if it is
-    /// taken already. In a [migrating](AreaKind::Migrate) one no other request can break it up, but
+    /// Takes a reservation. In a [guaranteed](ContiguousKind::Guaranteed) area that fails only if it is
+    /// taken already. In a [migrating](ContiguousKind::Migrate) one no other request can break it up, but
     /// the take fails, like any request, if something in it cannot be moved.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ pub trait Contiguous {
     fn take(&mut self, reservation: Reservation) -> Result<Run, ContigError>;
 
     /// [Takes](Self::take) a reservation, unless others are in the way for longer than `rounds`
-    /// calls of the [platform](Relax::relax). In a [migrating](AreaKind::Migrate) area the bound holds
+    /// calls of the [platform](Relax::relax). In a [migrating](ContiguousKind::Migrate) area the bound holds
     /// until contents begin to move: moving takes as long as the clients take, and it fails where
     /// something stays. An area without a bound does as `take`.
     ///
@@ -100,7 +100,7 @@ pub enum ContigError {
     /// [wait](Contiguous::try_take).
     WouldWait,
     /// Every place had something in it that did not go away (`-EBUSY`): in the last one the block
-    /// at `frame`. Only where contents are [moved](AreaKind::Migrate); trying again may help.
+    /// at `frame`. Only where contents are [moved](ContiguousKind::Migrate); trying again may help.
     Busy {
         /// The first frame of the block that stays, or of the pageblock with the pin.
         frame: Frame,
@@ -108,7 +108,7 @@ pub enum ContigError {
         why: Obstacle,
     },
     /// Contents in the way find no room elsewhere (`-ENOMEM`); this block was the first of them.
-    /// Only where contents are [moved](AreaKind::Migrate), or put back: no other place would do
+    /// Only where contents are [moved](ContiguousKind::Migrate), or put back: no other place would do
     /// better.
     NoMemory(Frame),
 }
@@ -179,8 +179,8 @@ impl<'r, 'm, P> Guaranteed<'r, 'm, P> {
 }
 
 impl<P: Relax + Contents> Contiguous for Guaranteed<'_, '_, P> {
-    fn kind(&self) -> AreaKind {
-        AreaKind::Guaranteed
+    fn kind(&self) -> ContiguousKind {
+        ContiguousKind::Guaranteed
     }
 
     fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {

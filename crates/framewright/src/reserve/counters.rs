@@ -1,8 +1,8 @@
 //! Which word counts what: the reserve's own words, and those of a guest's seat, by kind.
 
 use super::pool::KINDS;
-use super::table::{KEPT, OWNED, State};
-use super::{PoolId, PoolKind, Refused, Reserve};
+use super::table::{FrameState, KEPT, OWNED};
+use super::{PoolId, PoolKind, PutRefused, Reserve};
 use crate::stats::{GuestStats, Occupancy, REFUSALS, ReserveStats};
 use crate::sync::Ordering::Relaxed;
 
@@ -31,7 +31,7 @@ const _: () = assert!(OPENED + KINDS as usize <= OWN_WORDS);
 
 /// The words of a guest's seat, on cache lines of its own: only that seat writes them.
 pub(super) mod count {
-    use super::{KINDS, Refused};
+    use super::{KINDS, PutRefused};
     pub(in crate::reserve) const TAKEN: usize = 0;
     /// The block whose gate the seat is inside of, plus one.
     pub(in crate::reserve) const INSIDE: usize = 1;
@@ -47,7 +47,7 @@ pub(super) mod count {
     pub(in crate::reserve) const INVALIDATE_FAILED: usize = 7;
     pub(in crate::reserve) const REFUSED: usize = 8;
     /// Words of a kind: whole cache lines.
-    const OF_KIND: usize = (REFUSED + Refused::COUNT).next_multiple_of(8);
+    const OF_KIND: usize = (REFUSED + PutRefused::COUNT).next_multiple_of(8);
     /// The first kind's first word.
     const KIND: usize = 8;
 
@@ -61,7 +61,7 @@ pub(super) mod count {
     }
 }
 
-const _: () = assert!(Refused::COUNT == REFUSALS.len());
+const _: () = assert!(PutRefused::COUNT == REFUSALS.len());
 
 impl<P> Reserve<'_, P> {
     /// Under the owners' lock.
@@ -130,12 +130,12 @@ impl<P> Reserve<'_, P> {
                 continue;
             }
             match table.state(id).state() {
-                State::Free => occupancy.free += 1,
-                State::Filling => occupancy.filling += 1,
-                State::Cached => occupancy.cached += 1,
-                State::Loading => occupancy.loading += 1,
-                State::Dirty => occupancy.dirty += 1,
-                State::Writing => occupancy.writing += 1,
+                FrameState::Free => occupancy.free += 1,
+                FrameState::Filling => occupancy.filling += 1,
+                FrameState::Cached => occupancy.cached += 1,
+                FrameState::Loading => occupancy.loading += 1,
+                FrameState::Dirty => occupancy.dirty += 1,
+                FrameState::Writing => occupancy.writing += 1,
             }
         }
         for id in table.frame_blocks() * super::table::BLOCK..self.ids() {

@@ -5,7 +5,7 @@ use core::fmt;
 
 /// Why a reserve was not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SetupError {
+pub enum ReserveSetupError {
     /// No frame, or more than 2^30.
     Frames(u64),
     /// More than 2^29 pages without a frame of the reserve.
@@ -23,7 +23,7 @@ pub enum SetupError {
     },
 }
 
-impl fmt::Display for SetupError {
+impl fmt::Display for ReserveSetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Frames(n) => write!(f, "a reserve of {n} frames, expected 1 to {}", 1u64 << 30),
@@ -41,7 +41,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-impl core::error::Error for SetupError {}
+impl core::error::Error for ReserveSetupError {}
 
 /// Why a reservation was not placed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +137,7 @@ impl core::error::Error for ReleaseError {}
 /// Why a page was not stored. No version of it is in the reserve then (C5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Refused {
+pub enum PutRefused {
     /// The pool is not there, or takes no such pages: dirty ones only if it was opened for them.
     NoPool,
     /// No frame is free and no page could be evicted: owners have the frames, or the shares forbid
@@ -151,7 +151,7 @@ pub enum Refused {
     DirtyFull,
 }
 
-impl Refused {
+impl PutRefused {
     /// How many reasons there are.
     pub const COUNT: usize = 5;
 }

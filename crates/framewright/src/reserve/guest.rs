@@ -1,12 +1,12 @@
 //! A CPU's way into the reserve for guests: put, get, invalidate.
 
-use super::Refused;
+use super::PutRefused;
 use super::area::Reserve;
-use super::claim::Claim;
+use super::claim::ClaimedPage;
 use super::counters::count;
-use super::index::{Bucket, Entry, Locked, Ticket};
+use super::index::{Bucket, LockedBucket, PageEntry, Ticket};
 use super::pool::{Born, Debt, PoolId};
-use super::table::{BORN, INDEX, InsideFrom, OBJECT, State, VALUE, Word};
+use super::table::{BORN, FrameState, INDEX, InsideFrom, OBJECT, StateWord, VALUE};
 use crate::platform::{Contents, PageWords, Relax};
 use crate::raw::soon_written;
 use crate::sync::{
@@ -22,7 +22,7 @@ use core::marker::PhantomData;
 /// Its place in the index is a hash without a secret. A guest that chooses its keys can choose
 /// eight that share a bucket of seven entries, and one of its own clean pages is then dropped for
 /// another. Where the pages in the bucket are dirty, a further put there is
-/// [refused](Refused::IndexFull), even that of another guest. A guest that lets strangers choose
+/// [refused](PutRefused::IndexFull), even that of another guest. A guest that lets strangers choose
 /// objects or indices must hash them with a secret key first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
@@ -51,13 +51,13 @@ const fn mixed(n: u64) -> u64 {
 /// A page by the whole generation of its descriptor, which tells it from the pages before and after
 /// it. An entry of the index remembers less.
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct PageVersion {
     id: usize,
     generation: u64,
 }
 
 /// What became of a put.
-pub type Put = Result<(), Refused>;
+pub type Put = Result<(), PutRefused>;
 
 /// Cache lines of the caller's page that a get fetches before it knows whether there is anything to
 /// copy. More would get in the way of the search.
@@ -134,20 +134,20 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     /// # Errors
     /// Why it was refused. No version of the page is in the reserve then.
     pub fn put(&mut self, key: Key, page: &PageWords) -> Put {
-        self.put_as(key, page, State::Cached)
+        self.put_as(key, page, FrameState::Cached)
     }
 
     /// Stores a page that is on no device yet: it stays until it is [cleaned](Self::clean), got
     /// away or invalidated. Never in a reservation (C3).
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refused::NoPool`] where the pool was not opened for dirty pages;
-    /// [`Refused::DirtyFull`] above [its bound](super::PoolConfig::dirty_pages_max).
+    /// As [`put`](Self::put); [`PutRefused::NoPool`] where the pool was not opened for dirty pages;
+    /// [`PutRefused::DirtyFull`] above [its bound](super::PoolConfig::dirty_pages_max).
     pub fn put_dirty(&mut self, key: Key, page: &PageWords) -> Put {
-        self.put_as(key, page, State::Dirty)
+        self.put_as(key, page, FrameState::Dirty)
     }
 
-    fn put_as(&mut self, key: Key, page: &PageWords, state: State) -> Put {
+    fn put_as(&mut self, key: Key, page: &PageWords, state: FrameState) -> Put {
         let result = self.try_put(key, page, state);
         let counter = match result {
             Ok(()) => count::STORED,
@@ -157,7 +157,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         result
     }
 
-    fn try_put(&mut self, key: Key, page: &PageWords, state: State) -> Put {
+    fn try_put(&mut self, key: Key, page: &PageWords, state: FrameState) -> Put {
         let reserve = self.reserve;
         let table = &reserve.table;
         let object_hash = key.object_hash();
@@ -168,22 +168,22 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         let ticket = self.make_way(bucket, &key);
         let walks = reserve.pools.walks(key.pool);
         let born = reserve.pools.now(key.pool, object_hash);
-        let born = born.ok_or(Refused::NoPool)?;
-        if state == State::Dirty && !reserve.pools.may_be_dirty(key.pool) {
-            return Err(Refused::NoPool);
+        let born = born.ok_or(PutRefused::NoPool)?;
+        if state == FrameState::Dirty && !reserve.pools.may_be_dirty(key.pool) {
+            return Err(PutRefused::NoPool);
         }
         let debt = match state {
-            State::Dirty => {
+            FrameState::Dirty => {
                 let debt = reserve.pools.begin_dirty(key.pool);
-                Some(debt.ok_or(Refused::DirtyFull)?)
+                Some(debt.ok_or(PutRefused::DirtyFull)?)
             }
             _ => None,
         };
         // A dirty page always has a frame, because that is what the cleaner hands to the device.
-        let value = repeated(page).filter(|_| state == State::Cached);
+        let value = repeated(page).filter(|_| state == FrameState::Cached);
         let claim = value.and_then(|_| self.claim(key.pool, true, state));
         let claim = claim.or_else(|| self.claim(key.pool, false, state));
-        let claim = claim.ok_or(Refused::Full)?;
+        let claim = claim.ok_or(PutRefused::Full)?;
         let desc = table.desc(claim.id);
         desc[OBJECT].store(key.object, Relaxed);
         desc[INDEX].store(key.index, Relaxed);
@@ -196,16 +196,16 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         if locked.ticket() != ticket || reserve.pools.walks_after_claim(key.pool) != walks {
             drop(locked);
             self.give_back(&claim);
-            return Err(Refused::Overtaken);
+            return Err(PutRefused::Overtaken);
         }
-        let entry = Entry::new(claim.id, claim.word.generation());
+        let entry = PageEntry::new(claim.id, claim.word.generation());
         let mut displaced = None;
         if !locked.insert(entry, table) {
             displaced = self.give_up_one(&mut locked);
             if displaced.is_none() || !locked.insert(entry, table) {
                 drop(locked);
                 self.give_back(&claim);
-                return Err(Refused::IndexFull);
+                return Err(PutRefused::IndexFull);
             }
         }
         locked.change();
@@ -249,7 +249,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     /// Makes the copied page visible, unless it was forgotten meanwhile.
-    fn arrive(&self, claim: &Claim<'_>, state: State, debt: Option<Debt<'_>>) -> Put {
+    fn arrive(&self, claim: &ClaimedPage<'_>, state: FrameState, debt: Option<Debt<'_>>) -> Put {
         let table = &self.reserve.table;
         let there = claim.word.with_state(state);
         if let Some(debt) = debt {
@@ -269,7 +269,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             return Ok(());
         }
         self.give_back(claim);
-        Err(Refused::Overtaken)
+        Err(PutRefused::Overtaken)
     }
 
     /// Copies the page of `key` into `page`, if it is there. In an exclusive pool the page then
@@ -325,21 +325,21 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     /// The get of an exclusive pool: copies the page and takes it away.
-    fn take_away(&self, id: usize, word: Word, page: &mut PageWords) -> Option<()> {
+    fn take_away(&self, id: usize, word: StateWord, page: &mut PageWords) -> Option<()> {
         let table = &self.reserve.table;
         let inside = table.enter_from(id, self.words, &self.reserve.platform);
         let mut now = word;
         loop {
             match now.state() {
-                State::Cached | State::Dirty => {
-                    let loading = now.with_state(State::Loading);
+                FrameState::Cached | FrameState::Dirty => {
+                    let loading = now.with_state(FrameState::Loading);
                     if table.change(id, now, loading) {
                         let undo = Undo(|| self.stop_loading(id, loading, now, &inside));
                         self.copy(id, page);
                         undo.disarm();
                         // A CPU that forgot the page meanwhile has moved its generation on (C6):
                         // `drop_page`.
-                        let gone = loading.next(State::Filling, loading.pool());
+                        let gone = loading.next(FrameState::Filling, loading.pool());
                         let is_mine = table.change(id, loading, gone);
                         if now.is_dirty() {
                             self.reserve.dirty_no_more(id, now.pool());
@@ -350,9 +350,9 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 }
                 // The CPU that is also copying it gives the frame back when it is done:
                 // `drop_page`.
-                State::Writing => {
+                FrameState::Writing => {
                     self.copy(id, page);
-                    if table.change(id, now, now.next(State::Writing, now.pool())) {
+                    if table.change(id, now, now.next(FrameState::Writing, now.pool())) {
                         return Some(());
                     }
                 }
@@ -367,7 +367,13 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
 
     /// Puts the page of an unfinished get back where it was, unless it was forgotten meanwhile.
     #[cold]
-    fn stop_loading(&self, id: usize, loading: Word, before: Word, inside: &InsideFrom<'_>) {
+    fn stop_loading(
+        &self,
+        id: usize,
+        loading: StateWord,
+        before: StateWord,
+        inside: &InsideFrom<'_>,
+    ) {
         let table = &self.reserve.table;
         if !table.change(id, loading, before) {
             if before.is_dirty() {
@@ -426,7 +432,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         // Puts that are under way from here on are overtaken; the walk finds those that are done.
         pools.begin_walk(pool);
         let table = &self.reserve.table;
-        let is_of = |word: Word| word.pool() == usize::from(pool.0);
+        let is_of = |word: StateWord| word.pool() == usize::from(pool.0);
         for id in 0..self.reserve.ids() {
             let mut word = table.state(id);
             let mut attempt = 0;
@@ -434,14 +440,17 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             // the walk. When the generation has moved on, that put has ended; a later put began
             // after the walk did.
             let generation = word.generation();
-            while is_of(word) && word.state() == State::Filling && word.generation() == generation {
+            while is_of(word)
+                && word.state() == FrameState::Filling
+                && word.generation() == generation
+            {
                 self.reserve.platform.relax(attempt);
                 attempt = attempt.saturating_add(1);
                 word = table.state(id);
             }
             if is_of(word) && word.has_page() && table.desc(id)[OBJECT].load(Relaxed) == object {
                 let generation = word.generation();
-                self.drop_page(Page { id, generation });
+                self.drop_page(PageVersion { id, generation });
             }
         }
     }
@@ -465,19 +474,19 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
 
     /// Where the page of `entry` is, if it is `key`'s and has arrived.
     #[inline]
-    pub(super) fn page_of(&self, entry: Entry, key: &Key) -> Option<(usize, Word)> {
+    pub(super) fn page_of(&self, entry: PageEntry, key: &Key) -> Option<(usize, StateWord)> {
         let word = self.reserve.table.state(entry.id());
         (word.has_page() && self.is_of_state(entry, word, key)).then_some((entry.id(), word))
     }
 
     /// Whether a page of `entry` is `key`'s, already there or on its way in.
     #[inline]
-    fn is_of(&self, entry: Entry, key: &Key) -> bool {
+    fn is_of(&self, entry: PageEntry, key: &Key) -> bool {
         self.is_of_state(entry, self.reserve.table.state(entry.id()), key)
     }
 
     #[inline]
-    fn is_of_state(&self, entry: Entry, word: Word, key: &Key) -> bool {
+    fn is_of_state(&self, entry: PageEntry, word: StateWord, key: &Key) -> bool {
         if !entry.is_of(word.generation()) || word.pool() != usize::from(key.pool.0) {
             return false;
         }
@@ -486,18 +495,22 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     /// Takes the entry of `key` out of its bucket.
-    fn forget(&self, locked: &mut Locked<'_>, key: &Key) -> Option<Page> {
+    fn forget(&self, locked: &mut LockedBucket<'_>, key: &Key) -> Option<PageVersion> {
         self.remove(locked, |entry, word| self.is_of_state(entry, word, key))
     }
 
     /// Takes an entry out of a full bucket, one whose page may be dropped to make room.
-    fn give_up_one(&self, locked: &mut Locked<'_>) -> Option<Page> {
-        self.remove(locked, |_, word| word.state() == State::Cached)
+    fn give_up_one(&self, locked: &mut LockedBucket<'_>) -> Option<PageVersion> {
+        self.remove(locked, |_, word| word.state() == FrameState::Cached)
     }
 
     /// Takes the first entry for which `is` holds, given its descriptor's state, out of its bucket.
     /// Returns the page that it names.
-    fn remove(&self, locked: &mut Locked<'_>, is: impl Fn(Entry, Word) -> bool) -> Option<Page> {
+    fn remove(
+        &self,
+        locked: &mut LockedBucket<'_>,
+        is: impl Fn(PageEntry, StateWord) -> bool,
+    ) -> Option<PageVersion> {
         let mut generation = 0;
         let entry = locked.find(|entry| {
             let word = self.reserve.table.state(entry.id());
@@ -506,12 +519,12 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
         })?;
         locked.remove(entry);
         let id = entry.id();
-        Some(Page { id, generation })
+        Some(PageVersion { id, generation })
     }
 
     /// Drops a page whose entry has left the index, if the page is still there. Not for a caller
     /// inside a gate.
-    fn drop_page(&self, Page { id, generation }: Page) {
+    fn drop_page(&self, PageVersion { id, generation }: PageVersion) {
         let table = &self.reserve.table;
         let inside = table.enter_from(id, self.words, &self.reserve.platform);
         loop {
@@ -521,7 +534,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
             }
             if matches!(
                 word.state(),
-                State::Writing | State::Loading | State::Filling
+                FrameState::Writing | FrameState::Loading | FrameState::Filling
             ) {
                 // The CPU that is copying it gives the frame back when it is done.
                 if table.change(id, word, word.next(word.state(), word.pool())) {
@@ -529,7 +542,7 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
                 }
             } else if !word.has_page() {
                 return;
-            } else if table.change(id, word, word.next(State::Filling, word.pool())) {
+            } else if table.change(id, word, word.next(FrameState::Filling, word.pool())) {
                 if word.is_dirty() {
                     self.reserve.dirty_no_more(id, word.pool());
                 }
@@ -540,17 +553,17 @@ impl<'r, 'm, P: Relax + Contents> Guest<'r, 'm, P> {
     }
 
     /// Frees a descriptor that this CPU holds in a state of transit.
-    pub(super) fn release(&self, id: usize, word: Word, _inside: &InsideFrom<'_>) {
+    pub(super) fn release(&self, id: usize, word: StateWord, _inside: &InsideFrom<'_>) {
         let reserve = self.reserve;
         reserve
             .table
-            .publish(id, word.next(State::Free, word.pool()));
+            .publish(id, word.next(FrameState::Free, word.pool()));
         self.hold(word.pool(), 1u64.wrapping_neg());
         reserve.table.set_free(id);
         reserve.tell_free(id);
     }
 
-    fn give_back(&self, claim: &Claim<'_>) {
+    fn give_back(&self, claim: &ClaimedPage<'_>) {
         // The word may differ from the claimed one: a CPU that forgot the page has moved the
         // generation on.
         let word = self.reserve.table.state(claim.id);
@@ -570,7 +583,7 @@ impl<'m, P> Reserve<'m, P> {
     }
 
     /// Whether the page's object or pool was invalidated.
-    pub(super) fn is_dead(&self, id: usize, word: Word) -> bool {
+    pub(super) fn is_dead(&self, id: usize, word: StateWord) -> bool {
         let desc = self.table.desc(id);
         let key = Key {
             pool: PoolId(word.pool() as u16),

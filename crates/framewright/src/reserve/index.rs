@@ -10,7 +10,7 @@
 //! earlier page left behind in the same bucket. So an entry that matches, in the bucket of its
 //! descriptor's key, is the one that the page there was put with.
 
-use super::table::Table;
+use super::table::FrameTable;
 use crate::platform::Relax;
 use crate::raw::soon_written;
 use crate::sync::{
@@ -29,13 +29,13 @@ const CHANGE: u64 = 2;
 
 /// An entry of the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry(u64);
+pub(super) struct PageEntry(u64);
 
 /// How much of a generation an entry remembers: in a model next to nothing, so that stale entries
 /// look valid as often as can be.
 const REMEMBERED: u64 = if cfg!(shuttle) { 1 } else { 0xffff_ffff };
 
-impl Entry {
+impl PageEntry {
     const NONE: Self = Self(0);
 
     pub(super) const fn new(id: usize, generation: u64) -> Self {
@@ -59,11 +59,11 @@ impl Entry {
 
 /// All buckets, a power of two of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Index<'m> {
+pub(super) struct PageIndex<'m> {
     words: &'m [AtomicU64],
 }
 
-impl<'m> Index<'m> {
+impl<'m> PageIndex<'m> {
     /// How many buckets that many pages have: two pages a bucket at most, so that one in a thousand
     /// buckets is full when all frames are (Poisson: more than 7 where 2 are expected).
     pub(super) const fn buckets(pages: usize) -> usize {
@@ -99,11 +99,11 @@ pub(super) struct Bucket<'m> {
 impl<'m> Bucket<'m> {
     /// Its entries, without the lock: each may be stale.
     #[inline]
-    pub(super) fn entries(self) -> impl Iterator<Item = Entry> {
-        // Acquire pairs with the Release in `Locked::set`: the state word is published.
+    pub(super) fn entries(self) -> impl Iterator<Item = PageEntry> {
+        // Acquire pairs with the Release in `LockedBucket::set`: the state word is published.
         let entries = self.words[1..].iter();
-        let entries = entries.map(|word| Entry(word.load(Acquire)));
-        entries.filter(|entry| *entry != Entry::NONE)
+        let entries = entries.map(|word| PageEntry(word.load(Acquire)));
+        entries.filter(|entry| *entry != PageEntry::NONE)
     }
 
     /// Whether it is the same one.
@@ -113,7 +113,7 @@ impl<'m> Bucket<'m> {
 
     /// Whether `entry` still stands in it.
     #[inline]
-    pub(super) fn has(self, entry: Entry) -> bool {
+    pub(super) fn has(self, entry: PageEntry) -> bool {
         self.entries().any(|other| other == entry)
     }
 
@@ -141,7 +141,7 @@ impl<'m> Bucket<'m> {
 
     /// Locks it, for a few loads and stores: no holder waits for anything.
     #[inline]
-    pub(super) fn lock(self, platform: &impl Relax) -> Locked<'m> {
+    pub(super) fn lock(self, platform: &impl Relax) -> LockedBucket<'m> {
         let lock = &self.words[0];
         let mut attempt = 0;
         loop {
@@ -151,7 +151,7 @@ impl<'m> Bucket<'m> {
                     .compare_exchange_weak(seen, seen | LOCKED, Acquire, Relaxed)
                     .is_ok()
             {
-                return Locked {
+                return LockedBucket {
                     words: self.words,
                     changes: seen,
                 };
@@ -164,7 +164,7 @@ impl<'m> Bucket<'m> {
 
 /// A bucket under its lock.
 #[derive(Debug)]
-pub(super) struct Locked<'m> {
+pub(super) struct LockedBucket<'m> {
     words: &'m [AtomicU64],
     changes: u64,
 }
@@ -173,7 +173,7 @@ pub(super) struct Locked<'m> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ticket(u64);
 
-impl Locked<'_> {
+impl LockedBucket<'_> {
     /// How often it has changed.
     pub(super) const fn ticket(&self) -> Ticket {
         Ticket(self.changes)
@@ -185,33 +185,33 @@ impl Locked<'_> {
     }
 
     /// The first entry for which `is` holds; `is` must tell stale ones.
-    pub(super) fn find(&self, mut is: impl FnMut(Entry) -> bool) -> Option<Entry> {
+    pub(super) fn find(&self, mut is: impl FnMut(PageEntry) -> bool) -> Option<PageEntry> {
         let entries = self.words[1..].iter();
-        let mut entries = entries.map(|word| Entry(word.load(Relaxed)));
-        entries.find(|entry| *entry != Entry::NONE && is(*entry))
+        let mut entries = entries.map(|word| PageEntry(word.load(Relaxed)));
+        entries.find(|entry| *entry != PageEntry::NONE && is(*entry))
     }
 
     /// Forgets `entry`.
-    pub(super) fn remove(&mut self, entry: Entry) {
+    pub(super) fn remove(&mut self, entry: PageEntry) {
         if let Some(word) = self.words[1..]
             .iter()
             .find(|word| word.load(Relaxed) == entry.0)
         {
-            word.store(Entry::NONE.0, Relaxed);
+            word.store(PageEntry::NONE.0, Relaxed);
         }
     }
 
     /// Whether `entry` still stands in it.
-    pub(super) fn has(&self, entry: Entry) -> bool {
+    pub(super) fn has(&self, entry: PageEntry) -> bool {
         self.words[1..]
             .iter()
             .any(|word| word.load(Relaxed) == entry.0)
     }
 
     /// Puts `new` in the place of `entry`, which stands in it: a reader finds one of the two.
-    pub(super) fn replace(&mut self, entry: Entry, new: Entry) {
+    pub(super) fn replace(&mut self, entry: PageEntry, new: PageEntry) {
         if let Some(left) = self.beside(new) {
-            left.store(Entry::NONE.0, Relaxed);
+            left.store(PageEntry::NONE.0, Relaxed);
         }
         let mut words = self.words[1..].iter();
         if let Some(word) = words.find(|word| word.load(Relaxed) == entry.0) {
@@ -221,20 +221,20 @@ impl Locked<'_> {
     }
 
     /// The entry that an earlier page of the same descriptor left, if any.
-    fn beside(&self, entry: Entry) -> Option<&AtomicU64> {
+    fn beside(&self, entry: PageEntry) -> Option<&AtomicU64> {
         let mut words = self.words[1..].iter();
-        words.find(|word| Entry(word.load(Relaxed)).is_beside(entry))
+        words.find(|word| PageEntry(word.load(Relaxed)).is_beside(entry))
     }
 
     /// Puts `entry`, whose descriptor the caller has claimed, in the place of an earlier entry of
     /// the descriptor, or in an empty place, or in that of a stale entry. Returns whether there was
     /// such a place.
-    pub(super) fn insert(&mut self, entry: Entry, table: &Table<'_>) -> bool {
+    pub(super) fn insert(&mut self, entry: PageEntry, table: &FrameTable<'_>) -> bool {
         // Leaving a state always moves the generation on, so the entry of a page that is still on
         // its way in is not stale.
         let is_stale = |word: &&AtomicU64| {
-            let old = Entry(word.load(Relaxed));
-            old == Entry::NONE || !old.is_of(table.state(old.id()).generation())
+            let old = PageEntry(word.load(Relaxed));
+            old == PageEntry::NONE || !old.is_of(table.state(old.id()).generation())
         };
         const { assert!(ENTRIES > 0) };
         let left = self.beside(entry);
@@ -249,7 +249,7 @@ impl Locked<'_> {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedBucket<'_> {
     fn drop(&mut self) {
         // Release: the entries.
         self.words[0].store(self.changes & !LOCKED, Release);

@@ -114,12 +114,12 @@ mod tests;
 
 pub use area::{Reserve, ReserveLayout};
 pub use clean::Cleaned;
-pub use contiguous::{AreaKind, ContigError, Contiguous, Guaranteed};
+pub use contiguous::{ContigError, Contiguous, ContiguousKind, Guaranteed};
 pub use contract::Store;
-pub use error::{Refused, ReleaseError, ReservationError, SetupError, TakeError};
+pub use error::{PutRefused, ReleaseError, ReservationError, ReserveSetupError, TakeError};
 pub use guest::{Guest, Key, Put};
 pub use migrate::{AreaError, MigrateArea, Migrating};
 pub use pool::{PoolConfig, PoolId, PoolKind};
 pub use reservations::Reservation;
 pub use supply::Supply;
-pub use verify::Broken;
+pub use verify::BrokenReserve;

@@ -5,7 +5,7 @@
 //! get moves nothing in the list, so it takes no lock. A page that an owner discards or a get takes
 //! away stays in the list until the hand meets it there.
 
-use super::table::{LINKS, Table};
+use super::table::{FrameTable, LINKS};
 use crate::platform::Relax;
 use crate::sync::{
     AtomicU64, Lock, LockGuard,
@@ -34,11 +34,11 @@ const MASK: u64 = (1 << HALF) - 1;
 
 /// All shards.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order<'m> {
+pub(super) struct EvictionOrder<'m> {
     words: &'m [AtomicU64],
 }
 
-impl<'m> Order<'m> {
+impl<'m> EvictionOrder<'m> {
     pub(super) const fn new(words: &'m [AtomicU64]) -> Self {
         Self { words }
     }
@@ -63,16 +63,16 @@ impl<'m> Order<'m> {
     }
 
     /// Locks a shard. Waits for its holder, for some steps of its hand at most.
-    pub(super) fn lock(&self, shard: usize, platform: &impl Relax) -> Shard<'m> {
+    pub(super) fn lock(&self, shard: usize, platform: &impl Relax) -> OrderShard<'m> {
         let words = self.shard(shard);
         let _lock = Lock::new(&words[LOCK]).lock(|attempt| platform.relax(attempt));
-        Shard { words, _lock }
+        OrderShard { words, _lock }
     }
 
-    pub(super) fn try_lock(&self, shard: usize) -> Option<Shard<'m>> {
+    pub(super) fn try_lock(&self, shard: usize) -> Option<OrderShard<'m>> {
         let words = self.shard(shard);
         let _lock = Lock::new(&words[LOCK]).try_lock()?;
-        Some(Shard { words, _lock })
+        Some(OrderShard { words, _lock })
     }
 
     /// Records that something in the shard became free.
@@ -87,12 +87,12 @@ impl<'m> Order<'m> {
 
 /// A shard under its lock.
 #[derive(Debug)]
-pub(super) struct Shard<'m> {
+pub(super) struct OrderShard<'m> {
     words: &'m [AtomicU64],
     _lock: LockGuard<'m>,
 }
 
-impl Shard<'_> {
+impl OrderShard<'_> {
     fn get(&self, word: usize) -> Option<usize> {
         (self.words[word].load(Relaxed) as usize).checked_sub(1)
     }
@@ -122,20 +122,20 @@ impl Shard<'_> {
         self.words[MAY_HAVE_FREE].store(1, Relaxed);
     }
 
-    fn links(table: &Table<'_>, id: usize) -> Option<(Option<usize>, Option<usize>)> {
+    fn links(table: &FrameTable<'_>, id: usize) -> Option<(Option<usize>, Option<usize>)> {
         let links = table.desc(id)[LINKS].load(Relaxed);
         let part = |part: u64| ((part & MASK) as usize).checked_sub(1);
         (links & LINKED != 0).then(|| (part(links >> HALF), part(links)))
     }
 
-    fn set_links(table: &Table<'_>, id: usize, older: Option<usize>, younger: Option<usize>) {
+    fn set_links(table: &FrameTable<'_>, id: usize, older: Option<usize>, younger: Option<usize>) {
         let part = |id: Option<usize>| id.map_or(0, |id| id as u64 + 1);
         let links = LINKED | part(older) << HALF | part(younger);
         table.desc(id)[LINKS].store(links, Relaxed);
     }
 
     /// Puts `id` at the head: it is the youngest now.
-    pub(super) fn push(&self, table: &Table<'_>, id: usize) {
+    pub(super) fn push(&self, table: &FrameTable<'_>, id: usize) {
         self.unlink(table, id);
         let head = self.get(HEAD);
         Self::set_links(table, id, head, None);
@@ -150,7 +150,7 @@ impl Shard<'_> {
     }
 
     /// Takes `id` out of the list, if it stands there.
-    pub(super) fn unlink(&self, table: &Table<'_>, id: usize) {
+    pub(super) fn unlink(&self, table: &FrameTable<'_>, id: usize) {
         let Some((older, younger)) = Self::links(table, id) else {
             return;
         };
@@ -176,7 +176,7 @@ impl Shard<'_> {
 
     /// Moves the hand on, from the oldest to the youngest and round, and returns the page that it
     /// was at.
-    pub(super) fn step(&self, table: &Table<'_>) -> Option<usize> {
+    pub(super) fn step(&self, table: &FrameTable<'_>) -> Option<usize> {
         let at = self.get(HAND).or_else(|| self.get(TAIL))?;
         let (_, younger) = Self::links(table, at).unwrap_or_default();
         self.set(HAND, younger);

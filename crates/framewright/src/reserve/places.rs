@@ -17,7 +17,7 @@ pub(super) trait Cost: Copy + Default + Add<Output = Self> + Sub<Output = Self> 
 
 /// The places of a run in an area, as numbers of its frames.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct RunPlaces {
     /// The area's first frame, from which the alignment counts.
     start: u64,
     /// Frames of the area.
@@ -27,7 +27,7 @@ pub(super) struct Places {
     align: u64,
 }
 
-impl Places {
+impl RunPlaces {
     /// The places of runs of `frames` frames, the first at a multiple of `align`; `None` if `area`
     /// is too short to have any.
     #[inline]

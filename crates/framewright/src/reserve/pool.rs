@@ -48,7 +48,7 @@ pub struct PoolConfig {
     /// objects of the pool have no generation, and invalidating one walks over all frames.
     pub may_be_dirty: bool,
     /// How many of its pages may be on no device yet, exactly (write-back under a budget). Above
-    /// it, a put of one is [refused](super::Refused::DirtyFull) until some are
+    /// it, a put of one is [refused](super::PutRefused::DirtyFull) until some are
     /// [cleaned](super::Guest::clean).
     pub dirty_pages_max: u64,
     /// A page that is on no device yet does not keep an owner from its frame. It is first copied

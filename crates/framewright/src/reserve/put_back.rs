@@ -25,11 +25,11 @@
 
 use super::area::Reserve;
 use super::counters::PUT_BACK;
-use super::index::Entry;
+use super::index::PageEntry;
 use super::places::{first_of, words_of};
 use super::pool::PoolId;
 use super::table::{
-    BORN, DIRTY, FREE, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, State, VALUE, Word,
+    BORN, DIRTY, FREE, FrameState, INDEX, KEPT, MOVABLE, OBJECT, OWNED, STOCKED, StateWord, VALUE,
 };
 use super::{Guest, Key, Supply, TakeError};
 use crate::platform::{Contents, PageWords, Relax};
@@ -57,21 +57,21 @@ enum Stays {
 /// the end: none is left there that is free with a frame, or free without one. So clearing takes
 /// time by the pages of the run, not by pages times words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Looked {
+struct SearchedWords {
     stocked: usize,
     empty: usize,
 }
 
 /// A run that is kept for one owner while it clears the run. Dropping this ends that.
-struct Window<'r, 'm, P: Relax + Contents> {
+struct KeptRun<'r, 'm, P: Relax + Contents> {
     reserve: &'r Reserve<'m, P>,
     ids: Range<usize>,
 }
 
 /// What a search for a run has led to.
-enum Plan<'r, 'm, P: Relax + Contents> {
+enum ClearPlan<'r, 'm, P: Relax + Contents> {
     Taken(Run),
-    Clear(Window<'r, 'm, P>),
+    Clear(KeptRun<'r, 'm, P>),
     Again,
     Nothing,
 }
@@ -106,8 +106,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         let mut lacking = None;
         for attempt in 0..TRIES {
             match self.plan(frames, align) {
-                Plan::Taken(run) => return Ok(run),
-                Plan::Clear(window) => match window.clear(supply) {
+                ClearPlan::Taken(run) => return Ok(run),
+                ClearPlan::Clear(window) => match window.clear(supply) {
                     Ok(()) => {
                         if let Some(run) = window.take() {
                             return Ok(run);
@@ -119,8 +119,8 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                         break;
                     }
                 },
-                Plan::Again => {}
-                Plan::Nothing => break,
+                ClearPlan::Again => {}
+                ClearPlan::Nothing => break,
             }
         }
         // Tries without putting any page back, perhaps at the cost of more clean ones.
@@ -196,17 +196,17 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     }
 
     /// Chooses a run and keeps it, or takes it at once if it has no page to put back.
-    fn plan(&self, frames: u64, align: u64) -> Plan<'_, 'm, P> {
+    fn plan(&self, frames: u64, align: u64) -> ClearPlan<'_, 'm, P> {
         let _owners = self.lock_owners();
         let Some(ids) = self.cheapest(frames, align, true) else {
-            return Plan::Nothing;
+            return ClearPlan::Nothing;
         };
         self.drop_dead(&ids);
         if self.first_of(&ids, &[DIRTY]).is_none() {
             if self.discard(&ids, &[OWNED, DIRTY, KEPT]) {
-                return Plan::Taken(self.run_at(&ids));
+                return ClearPlan::Taken(self.run_at(&ids));
             }
-            return Plan::Again;
+            return ClearPlan::Again;
         }
         self.set_kept(&ids, true);
         // Dirty pages that came before the run was kept are visible now.
@@ -214,9 +214,9 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             |(nth, mask)| self.bits(nth, &[DIRTY]) & !self.bits(nth, &[MOVABLE]) & mask != 0;
         if self.first_of(&ids, &[OWNED]).is_some() || words_of(&ids).any(stays) {
             self.set_kept(&ids, false);
-            return Plan::Again;
+            return ClearPlan::Again;
         }
-        Plan::Clear(Window { reserve: self, ids })
+        ClearPlan::Clear(KeptRun { reserve: self, ids })
     }
 
     /// A descriptor with an ordinary frame, in state Filling.
@@ -224,13 +224,13 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         &self,
         pool: usize,
         supply: &mut (impl Supply + ?Sized),
-        looked: &mut Looked,
-    ) -> Result<(usize, Word), Stays> {
+        looked: &mut SearchedWords,
+    ) -> Result<(usize, StateWord), Stays> {
         let table = &self.table;
         let mut found = self.stocked_descriptor(supply, looked);
         if found == Ok(None) {
             // Descriptors may have become free behind the search: look from the start.
-            *looked = Looked::default();
+            *looked = SearchedWords::default();
             found = self.stocked_descriptor(supply, looked);
         }
         let found = found.or_else(|stays| {
@@ -240,7 +240,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             id.map(Some).ok_or(stays)
         })?;
         let id = found.ok_or(Stays::NoMemory)?;
-        let word = table.state(id).next(State::Filling, pool);
+        let word = table.state(id).next(FrameState::Filling, pool);
         table.publish(id, word);
         table.before_writing();
         Ok((id, word))
@@ -251,7 +251,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     fn stocked_descriptor(
         &self,
         supply: &mut (impl Supply + ?Sized),
-        looked: &mut Looked,
+        looked: &mut SearchedWords,
     ) -> Result<Option<usize>, Stays> {
         let table = &self.table;
         if let Some(id) = self.claim_free_ordinary(true, &mut looked.stocked) {
@@ -310,19 +310,19 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         &self,
         id: usize,
         supply: &mut (impl Supply + ?Sized),
-        looked: &mut Looked,
+        looked: &mut SearchedWords,
     ) -> Result<(), Stays> {
         let table = &self.table;
         let word = table.state(id);
-        if word.state() != State::Dirty {
-            let is_written = word.state() == State::Writing;
+        if word.state() != FrameState::Dirty {
+            let is_written = word.state() == FrameState::Writing;
             return if is_written { Err(Stays::Busy) } else { Ok(()) };
         }
         let (to, to_word) = self.claim_ordinary(word.pool(), supply, looked)?;
-        let mut moving = Moving {
+        let mut moving = MovingPage {
             reserve: self,
             from: id,
-            writing: word.with_state(State::Writing),
+            writing: word.with_state(FrameState::Writing),
             to,
             to_word,
             is_begun: false,
@@ -348,16 +348,16 @@ impl<P> Reserve<'_, P> {
 }
 
 /// A page on its way. Dropping this leaves the page where it was, unless it has been switched.
-struct Moving<'r, 'm, P: Relax + Contents> {
+struct MovingPage<'r, 'm, P: Relax + Contents> {
     reserve: &'r Reserve<'m, P>,
     from: usize,
-    writing: Word,
+    writing: StateWord,
     to: usize,
-    to_word: Word,
+    to_word: StateWord,
     is_begun: bool,
 }
 
-impl<P: Relax + Contents> Moving<'_, '_, P> {
+impl<P: Relax + Contents> MovingPage<'_, '_, P> {
     /// Makes the page visible in its new place, if it has not been forgotten meanwhile.
     fn switch(self) {
         let reserve = self.reserve;
@@ -371,27 +371,27 @@ impl<P: Relax + Contents> Moving<'_, '_, P> {
             object: from[OBJECT].load(Relaxed),
             index: from[INDEX].load(Relaxed),
         };
-        let entry = Entry::new(self.from, self.writing.generation());
+        let entry = PageEntry::new(self.from, self.writing.generation());
         let inside = table.enter(self.from, &reserve.platform);
         let mut locked = reserve
             .bucket(&key, key.object_hash())
             .lock(&reserve.platform);
         // A CPU that takes the page away or drops it does so before this, or finds it in the new
         // place.
-        let gone = self.writing.next(State::Filling, self.writing.pool());
+        let gone = self.writing.next(FrameState::Filling, self.writing.pool());
         if !locked.has(entry) || !table.change(self.from, self.writing, gone) {
             // The page was forgotten meanwhile.
             drop((locked, inside));
             return;
         }
         table.set_dirty(self.to, true);
-        table.publish(self.to, self.to_word.with_state(State::Dirty));
-        locked.replace(entry, Entry::new(self.to, self.to_word.generation()));
+        table.publish(self.to, self.to_word.with_state(FrameState::Dirty));
+        locked.replace(entry, PageEntry::new(self.to, self.to_word.generation()));
         // A get that looks without the lock may have seen neither entry.
         locked.change();
         drop(locked);
         table.set_clean(self.from);
-        table.publish(self.from, gone.next(State::Free, gone.pool()));
+        table.publish(self.from, gone.next(FrameState::Free, gone.pool()));
         table.set_free(self.from);
         reserve.tell_free(self.from);
         reserve.own[PUT_BACK].fetch_add(1, Relaxed);
@@ -399,16 +399,19 @@ impl<P: Relax + Contents> Moving<'_, '_, P> {
     }
 }
 
-impl<P: Relax + Contents> Drop for Moving<'_, '_, P> {
+impl<P: Relax + Contents> Drop for MovingPage<'_, '_, P> {
     fn drop(&mut self) {
         let reserve = self.reserve;
         let table = &reserve.table;
-        table.publish(self.to, self.to_word.next(State::Free, self.to_word.pool()));
+        table.publish(
+            self.to,
+            self.to_word.next(FrameState::Free, self.to_word.pool()),
+        );
         table.set_free(self.to);
         if !self.is_begun {
             return;
         }
-        let dirty = self.writing.with_state(State::Dirty);
+        let dirty = self.writing.with_state(FrameState::Dirty);
         if table.change(self.from, self.writing, dirty) {
             return;
         }
@@ -418,17 +421,17 @@ impl<P: Relax + Contents> Drop for Moving<'_, '_, P> {
         let word = table.state(self.from);
         reserve.dirty_no_more(self.from, word.pool());
         reserve.count_lost(word.pool());
-        table.publish(self.from, word.next(State::Free, word.pool()));
+        table.publish(self.from, word.next(FrameState::Free, word.pool()));
         table.set_free(self.from);
         reserve.tell_free(self.from);
     }
 }
 
-impl<P: Relax + Contents> Window<'_, '_, P> {
+impl<P: Relax + Contents> KeptRun<'_, '_, P> {
     /// Moves every dirty page out of it.
     fn clear(&self, supply: &mut (impl Supply + ?Sized)) -> Result<(), (Stays, Frame)> {
         let reserve = self.reserve;
-        let mut looked = Looked::default();
+        let mut looked = SearchedWords::default();
         let mut at = self.ids.start;
         let mut attempt = 0;
         while let Some(id) = reserve.first_of(&(at..self.ids.end), &[DIRTY]) {
@@ -463,7 +466,7 @@ impl<P: Relax + Contents> Window<'_, '_, P> {
     }
 }
 
-impl<P: Relax + Contents> Drop for Window<'_, '_, P> {
+impl<P: Relax + Contents> Drop for KeptRun<'_, '_, P> {
     fn drop(&mut self) {
         let _owners = self.reserve.lock_owners();
         self.reserve.set_kept(&self.ids, false);

@@ -36,7 +36,7 @@ pub(super) struct Reservations<'m> {
 
 /// A reservation that exists.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'m> {
+pub(super) struct ReservationEntry<'m> {
     words: &'m [AtomicU64],
 }
 
@@ -62,29 +62,29 @@ impl<'m> Reservations<'m> {
     }
 
     /// The first that exists, from the `nth` on, with its number.
-    pub(super) fn next(self, nth: usize) -> Option<(usize, Entry<'m>)> {
+    pub(super) fn next(self, nth: usize) -> Option<(usize, ReservationEntry<'m>)> {
         let mut slots = self.words.chunks_exact(WORDS).enumerate().skip(nth);
         let (nth, words) = slots.find(|(_, words)| words[SERIAL].load(Relaxed) & 1 != 0)?;
-        Some((nth, Entry { words }))
+        Some((nth, ReservationEntry { words }))
     }
 
     /// All that exist.
-    pub(super) fn all(self) -> impl Iterator<Item = Entry<'m>> {
+    pub(super) fn all(self) -> impl Iterator<Item = ReservationEntry<'m>> {
         self.words
             .chunks_exact(WORDS)
             .filter(|words| words[SERIAL].load(Relaxed) & 1 != 0)
-            .map(|words| Entry { words })
+            .map(|words| ReservationEntry { words })
     }
 
     /// The reservation that a handle names, if it still exists.
-    pub(super) fn get(self, reservation: Reservation) -> Option<Entry<'m>> {
+    pub(super) fn get(self, reservation: Reservation) -> Option<ReservationEntry<'m>> {
         let words = self
             .words
             .chunks_exact(WORDS)
             .nth(reservation.slot.into())?;
         let is_same =
             reservation.area == self.area() && reservation.serial == words[SERIAL].load(Relaxed);
-        is_same.then_some(Entry { words })
+        is_same.then_some(ReservationEntry { words })
     }
 
     /// How many there can be.
@@ -121,7 +121,7 @@ impl<'m> Reservations<'m> {
     }
 }
 
-impl Entry<'_> {
+impl ReservationEntry<'_> {
     pub(super) fn run(self) -> Run {
         let start = Frame(self.words[START].load(Relaxed));
         Run::new(start, self.words[FRAMES].load(Relaxed)).expect("it is inside its area")
@@ -141,12 +141,12 @@ impl Entry<'_> {
     }
 
     /// A copy of all that a listing says of it.
-    pub(super) fn listed(self) -> Listed {
+    pub(super) fn listed(self) -> ListedReservation {
         let mut name = [0; 16];
         for (word, bytes) in self.words[NAME..].iter().zip(name.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
         }
-        Listed {
+        ListedReservation {
             name,
             run: self.run(),
             is_taken: self.is_taken(),
@@ -156,13 +156,13 @@ impl Entry<'_> {
 
 /// What a listing says of a reservation, copied out of its area: so its lock is not held while the listing is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
+pub(super) struct ListedReservation {
     name: [u8; 16],
     pub(super) run: Run,
     pub(super) is_taken: bool,
 }
 
-impl Listed {
+impl ListedReservation {
     /// The name, as much of it as is kept.
     pub(super) fn name(&self) -> &str {
         let len = self.name.iter().position(|&b| b == 0).unwrap_or(16);

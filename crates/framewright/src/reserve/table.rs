@@ -19,7 +19,7 @@ pub(super) const BLOCK: usize = if cfg!(shuttle) { 64 } else { 512 };
 /// What a frame is. That an owner has it stands in a bitmap, and the state word says `Free` then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum FrameState {
     /// It holds no page.
     Free = 0,
     /// A put is copying into it.
@@ -40,21 +40,22 @@ const POOL_BITS: u32 = 9;
 /// again and again moves it on by three in 0.2 us, so it comes round after nine years
 /// (docs/generations.md).
 const GENERATION: u32 = STATE_BITS + POOL_BITS;
-const _: () = assert!(POOLS_MAX <= 1 << POOL_BITS && (State::Writing as u64) < 1 << STATE_BITS);
+const _: () =
+    assert!(POOLS_MAX <= 1 << POOL_BITS && (FrameState::Writing as u64) < 1 << STATE_BITS);
 
 /// A state word: generation, pool, state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Word(pub(super) u64);
+pub(super) struct StateWord(pub(super) u64);
 
-impl Word {
-    pub(super) const fn state(self) -> State {
+impl StateWord {
+    pub(super) const fn state(self) -> FrameState {
         match self.0 & ((1 << STATE_BITS) - 1) {
-            0 => State::Free,
-            1 => State::Filling,
-            2 => State::Cached,
-            3 => State::Loading,
-            4 => State::Dirty,
-            _ => State::Writing,
+            0 => FrameState::Free,
+            1 => FrameState::Filling,
+            2 => FrameState::Cached,
+            3 => FrameState::Loading,
+            4 => FrameState::Dirty,
+            _ => FrameState::Writing,
         }
     }
 
@@ -67,12 +68,12 @@ impl Word {
     }
 
     /// The same generation and pool in another state.
-    pub(super) const fn with_state(self, state: State) -> Self {
+    pub(super) const fn with_state(self, state: FrameState) -> Self {
         Self(self.0 >> STATE_BITS << STATE_BITS | state as u64)
     }
 
     /// The next generation, in that state, of that pool.
-    pub(super) const fn next(self, state: State, pool: usize) -> Self {
+    pub(super) const fn next(self, state: FrameState, pool: usize) -> Self {
         Self((self.generation() + 1) << GENERATION | (pool as u64) << STATE_BITS | state as u64)
     }
 
@@ -83,12 +84,12 @@ impl Word {
 
     /// Whether it holds a page that a get may find, or may have found.
     pub(super) const fn has_page(self) -> bool {
-        !matches!(self.state(), State::Free | State::Filling)
+        !matches!(self.state(), FrameState::Free | FrameState::Filling)
     }
 
     /// Whether the page is not on its device.
     pub(super) const fn is_dirty(self) -> bool {
-        matches!(self.state(), State::Dirty | State::Writing)
+        matches!(self.state(), FrameState::Dirty | FrameState::Writing)
     }
 }
 
@@ -142,7 +143,7 @@ const SHUT: u64 = 1 << 63;
 /// The frames of a reserve, by number; after them descriptors without a frame, and descriptors for
 /// ordinary frames.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Table<'m> {
+pub(super) struct FrameTable<'m> {
     states: &'m [AtomicU64],
     descs: &'m [AtomicU64],
     blocks: &'m [AtomicU64],
@@ -155,7 +156,7 @@ pub(super) struct Table<'m> {
     ordinary: usize,
 }
 
-impl<'m> Table<'m> {
+impl<'m> FrameTable<'m> {
     pub(super) const fn new(
         states: &'m [AtomicU64],
         descs: &'m [AtomicU64],
@@ -207,20 +208,20 @@ impl<'m> Table<'m> {
     }
 
     #[inline]
-    pub(super) fn state(&self, id: usize) -> Word {
+    pub(super) fn state(&self, id: usize) -> StateWord {
         // Acquire pairs with the Release of the CPU that published it: the descriptor and the
         // contents.
-        Word(self.states[id].load(Acquire))
+        StateWord(self.states[id].load(Acquire))
     }
 
     /// The state word once more, after a copy: if it has not changed, the copy is of that
     /// generation.
     #[inline]
-    pub(super) fn state_after_reading(&self, id: usize) -> Word {
+    pub(super) fn state_after_reading(&self, id: usize) -> StateWord {
         // Acquire: the reads before it are not delayed past it. A reader that saw a byte of the
         // next generation sees its state word, too (the fence in `before_writing`).
         crate::sync::fence(Acquire);
-        Word(self.states[id].load(Relaxed))
+        StateWord(self.states[id].load(Relaxed))
     }
 
     /// Fetches the state word and the descriptor ahead of their use.
@@ -234,7 +235,7 @@ impl<'m> Table<'m> {
     }
 
     #[inline]
-    pub(super) fn change(&self, id: usize, from: Word, to: Word) -> bool {
+    pub(super) fn change(&self, id: usize, from: StateWord, to: StateWord) -> bool {
         self.states[id]
             .compare_exchange(from.0, to.0, AcqRel, Relaxed)
             .is_ok()
@@ -242,14 +243,14 @@ impl<'m> Table<'m> {
 
     /// Only for a CPU that has the descriptor in a state of transit, inside its gate.
     #[inline]
-    pub(super) fn publish(&self, id: usize, to: Word) {
+    pub(super) fn publish(&self, id: usize, to: StateWord) {
         // Release: descriptor and contents before it.
         self.states[id].store(to.0, Release);
     }
 
     /// Only for an owner, with the gate shut.
     #[inline]
-    pub(super) fn set_shut(&self, id: usize, to: Word) {
+    pub(super) fn set_shut(&self, id: usize, to: StateWord) {
         // Relaxed: a fence follows before anything is written (`before_writing`).
         self.states[id].store(to.0, Relaxed);
     }
@@ -313,7 +314,7 @@ impl<'m> Table<'m> {
 
     #[inline]
     pub(super) fn set_free(&self, id: usize) {
-        // SeqCst: see `Shard::expect_no_free`.
+        // SeqCst: see `OrderShard::expect_no_free`.
         self.lane(id / 64)[FREE].fetch_or(1 << (id % 64), SeqCst);
     }
 
@@ -346,7 +347,7 @@ impl<'m> Table<'m> {
     #[inline]
     pub(super) fn try_enter(&self, id: usize) -> Option<Inside<'m>> {
         let gate = &self.block(id / BLOCK)[GATE];
-        // Acquire pairs with the Release in `Shut::drop`.
+        // Acquire pairs with the Release in `ShutGate::drop`.
         if gate.fetch_add(1, Acquire) & SHUT == 0 {
             return Some(Inside { gate });
         }
@@ -389,7 +390,7 @@ impl<'m> Table<'m> {
         // SeqCst, here and in `shut`: either this finds the gate shut, or the owner finds us inside.
         mine.swap(block as u64 + 1, SeqCst);
         model_fence();
-        // Acquire, too, pairs with the Release in `Shut::drop`.
+        // Acquire, too, pairs with the Release in `ShutGate::drop`.
         if gate.load(SeqCst) & SHUT == 0 {
             return Some(InsideFrom { mine });
         }
@@ -415,7 +416,7 @@ impl<'m> Table<'m> {
     }
 
     /// Shuts a block's gate and waits until every guest has left. For one owner at a time.
-    pub(super) fn shut(&self, block: usize, platform: &impl Relax) -> Shut<'m> {
+    pub(super) fn shut(&self, block: usize, platform: &impl Relax) -> ShutGate<'m> {
         loop {
             if let Some(shut) = self.try_shut(block, platform, &mut Patience::Endless) {
                 return shut;
@@ -429,9 +430,9 @@ impl<'m> Table<'m> {
         block: usize,
         platform: &impl Relax,
         patience: &mut Patience,
-    ) -> Option<Shut<'m>> {
+    ) -> Option<ShutGate<'m>> {
         let gate = &self.block(block)[GATE];
-        let shut = Shut { gate };
+        let shut = ShutGate { gate };
         // SeqCst: as in `try_enter_from`.
         let mut inside = gate.fetch_or(SHUT, SeqCst);
         model_fence();
@@ -486,11 +487,11 @@ impl Drop for InsideFrom<'_> {
 
 /// A shut gate: only its owner changes a state in the block.
 #[derive(Debug)]
-pub(super) struct Shut<'m> {
+pub(super) struct ShutGate<'m> {
     gate: &'m AtomicU64,
 }
 
-impl Drop for Shut<'_> {
+impl Drop for ShutGate<'_> {
     fn drop(&mut self) {
         // Release pairs with the Acquire in `try_enter`.
         self.gate.fetch_and(!SHUT, Release);

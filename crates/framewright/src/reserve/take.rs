@@ -2,9 +2,9 @@
 
 use super::area::{RESERVATIONS, Reserve};
 use super::counters::{RELEASED, TAKEN_COLD, TAKEN_FREE, TAKEN_HOT, TAKES, TAKES_FAILED};
-use super::places::{Places, first_of, words_of};
-use super::reservations::{Entry, Reservation};
-use super::table::{BLOCK, DIRTY, FREE, KEPT, OWNED, State, VISITED};
+use super::places::{RunPlaces, first_of, words_of};
+use super::reservations::{Reservation, ReservationEntry};
+use super::table::{BLOCK, DIRTY, FREE, FrameState, KEPT, OWNED, VISITED};
 use super::{ReleaseError, ReservationError, TakeError};
 use crate::platform::{Contents, Patience, Relax};
 use crate::sync::Ordering::{Relaxed, SeqCst};
@@ -218,7 +218,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         }
     }
 
-    fn reserved(&self, reservation: Reservation) -> Result<Entry<'m>, TakeError> {
+    fn reserved(&self, reservation: Reservation) -> Result<ReservationEntry<'m>, TakeError> {
         let entry = self.reservations.get(reservation);
         entry.ok_or(TakeError::Unknown)
     }
@@ -244,7 +244,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
     /// Finds a place for a reservation and keeps it, if no dirty page is there or comes meanwhile.
     /// Goes from the highest place down, each time to below the frame that was in the way.
     fn place(&self, frames: u64, align: u64) -> Result<Run, ReservationError> {
-        let places = Places::new(self.run(), frames, align).ok_or(ReservationError::NoRoom)?;
+        let places = RunPlaces::new(self.run(), frames, align).ok_or(ReservationError::NoRoom)?;
         let mut why = ReservationError::NoRoom;
         let mut end = self.table.frames();
         while let Some(at) = places.below(end) {
@@ -284,11 +284,11 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
             }
             let _shut = self.table.shut(id / BLOCK, &self.platform);
             let state = self.table.state(id);
-            if state.state() == State::Dirty
+            if state.state() == FrameState::Dirty
                 && self.is_dead(id, state)
                 && self
                     .table
-                    .change(id, state, state.next(State::Free, state.pool()))
+                    .change(id, state, state.next(FrameState::Free, state.pool()))
             {
                 self.dirty_no_more(id, state.pool());
                 self.count_lost(state.pool());
@@ -365,7 +365,7 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
                     let id = nth * 64 + pages.trailing_zeros() as usize;
                     pages &= pages - 1;
                     let state = table.state(id);
-                    table.set_shut(id, state.next(State::Free, state.pool()));
+                    table.set_shut(id, state.next(FrameState::Free, state.pool()));
                     self.count_lost(state.pool());
                 }
             }

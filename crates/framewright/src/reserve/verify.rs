@@ -3,33 +3,33 @@
 use super::Key;
 use super::area::{POOLS_MAX, Reserve};
 use super::pool::PoolId;
-use super::table::{BLOCK, DIRTY, FREE, INDEX, KEPT, OBJECT, OWNED, STOCKED, State};
+use super::table::{BLOCK, DIRTY, FREE, FrameState, INDEX, KEPT, OBJECT, OWNED, STOCKED};
 use crate::sync::Ordering::Relaxed;
 use core::fmt;
 
 /// An invariant that does not hold, by its letter, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Broken {
+pub struct BrokenReserve {
     /// The invariant.
     pub invariant: &'static str,
     /// The frame's number in the reserve, or the pool's.
     pub at: usize,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenReserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} does not hold at {}", self.invariant, self.at)
     }
 }
 
-impl core::error::Error for Broken {}
+impl core::error::Error for BrokenReserve {}
 
 impl<P> Reserve<'_, P> {
     /// Checks every invariant that can be seen while no other CPU is at work. O(metadata).
     ///
     /// # Errors
     /// The first that does not hold.
-    pub fn verify(&self) -> Result<(), Broken> {
+    pub fn verify(&self) -> Result<(), BrokenReserve> {
         let table = &self.table;
         let mut held = [0u64; POOLS_MAX];
         let mut dirty_pages = [0u64; POOLS_MAX];
@@ -39,18 +39,18 @@ impl<P> Reserve<'_, P> {
                 if !self.is_descriptor(id) {
                     continue;
                 }
-                let broken = |invariant| Err(Broken { invariant, at: id });
+                let broken = |invariant| Err(BrokenReserve { invariant, at: id });
                 let [free, owned, kept, dirty] =
                     [FREE, OWNED, KEPT, DIRTY].map(|bitmap| table.has_bit(id, bitmap));
                 let word = table.state(id);
                 match word.state() {
-                    State::Filling | State::Loading => return broken("C1"),
-                    State::Free if free == owned => return broken("C2"),
-                    State::Free => {}
+                    FrameState::Filling | FrameState::Loading => return broken("C1"),
+                    FrameState::Free if free == owned => return broken("C2"),
+                    FrameState::Free => {}
                     _ if free || owned => return broken("C2"),
                     _ => held[word.pool()] += 1,
                 }
-                let is_dirty = matches!(word.state(), State::Dirty | State::Writing);
+                let is_dirty = matches!(word.state(), FrameState::Dirty | FrameState::Writing);
                 if is_dirty != dirty {
                     return broken("C7");
                 }
@@ -70,7 +70,7 @@ impl<P> Reserve<'_, P> {
             held[*pool] != self.held(*pool) || dirty_pages[*pool] != self.pools.dirty(*pool)
         };
         match (0..self.pools.len()).find(is_wrong) {
-            Some(at) => Err(Broken {
+            Some(at) => Err(BrokenReserve {
                 invariant: "pages held",
                 at,
             }),
@@ -80,10 +80,10 @@ impl<P> Reserve<'_, P> {
 
     /// Checks that no two entries of a bucket name one descriptor, and no two valid ones the same
     /// page.
-    fn verify_index(&self) -> Result<(), Broken> {
+    fn verify_index(&self) -> Result<(), BrokenReserve> {
         let broken = |at| {
             let invariant = "C8";
-            Err(Broken { invariant, at })
+            Err(BrokenReserve { invariant, at })
         };
         let mut live = 0;
         for bucket in self.index.all() {

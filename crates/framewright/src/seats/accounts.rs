@@ -86,7 +86,7 @@ impl<P> Accounts<P> {
         lock: Lock<'m>,
         platform: &'p P,
         account: Account<'m>,
-    ) -> Watched<'p, 'm, P>
+    ) -> WatchedLock<'p, 'm, P>
     where
         P: Relax,
     {
@@ -102,11 +102,11 @@ impl<P> Accounts<P> {
         account: Account<'m>,
         waited: bool,
         guard: G,
-    ) -> Watched<'p, 'm, P, G> {
+    ) -> WatchedLock<'p, 'm, P, G> {
         if waited {
             self.contended(account);
         }
-        Watched {
+        WatchedLock {
             accounts: self,
             platform,
             account,
@@ -133,7 +133,7 @@ pub(crate) fn read(account: Account<'_>) -> LockStats {
 }
 
 /// A held lock. When its holder gives it up, its account is written.
-pub(crate) struct Watched<'p, 'm, P, G = LockGuard<'m>> {
+pub(crate) struct WatchedLock<'p, 'm, P, G = LockGuard<'m>> {
     accounts: Accounts<P>,
     platform: &'p P,
     account: Account<'m>,
@@ -142,7 +142,7 @@ pub(crate) struct Watched<'p, 'm, P, G = LockGuard<'m>> {
     pub(crate) guard: G,
 }
 
-impl<P, G> Drop for Watched<'_, '_, P, G> {
+impl<P, G> Drop for WatchedLock<'_, '_, P, G> {
     #[inline]
     fn drop(&mut self) {
         self.accounts

@@ -40,8 +40,8 @@ mod turn;
 #[path = "tests/models.rs"]
 mod models;
 
-pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, Watched, read as read_account};
+pub(crate) use accounts::{ACCOUNT_WORDS, Account, Accounts, WatchedLock, read as read_account};
 pub(crate) use inbox::{Inboxes, Parcel};
 pub(crate) use memo::{Standstill, StopMemo};
-pub(crate) use stop::{Ask, SeatSet, StopWords, Stopped};
+pub(crate) use stop::{SeatSet, StopAsk, StopWords, Stopped};
 pub(crate) use turn::{Taken, Turn};

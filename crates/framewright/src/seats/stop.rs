@@ -6,7 +6,7 @@
 //!          └─▶ Alone(StopLock) ─────┴─▶ stop ─▶ Stopped ─▶ all go on
 //! ```
 
-use super::{Account, Accounts, Standstill, StopMemo, Turn, Watched};
+use super::{Account, Accounts, Standstill, StopMemo, Turn, WatchedLock};
 use crate::platform::{Barrier, Patience, Relax, Wakes};
 use crate::sync::{AtomicU64, Lock, Ordering::SeqCst, fence};
 use core::iter;
@@ -97,12 +97,12 @@ pub(crate) trait SeatSet<'m> {
 
     /// Asks for a stop, for a request of that kind that would fail otherwise, and that began when `begin` was the
     /// last standstill. The caller is in no seat of the set.
-    fn ask(&self, kind: usize, begin: Standstill) -> Ask<'_, 'm, Self>
+    fn ask(&self, kind: usize, begin: Standstill) -> StopAsk<'_, 'm, Self>
     where
         Self: Sized,
     {
         let asked = self.ask_within(kind, begin, &mut Patience::Endless);
-        asked.unwrap_or(Ask::Vain)
+        asked.unwrap_or(StopAsk::Vain)
     }
 
     /// The same, but gives up if another CPU holds the stop lock for longer than `patience` lasts: then `None`.
@@ -111,29 +111,29 @@ pub(crate) trait SeatSet<'m> {
         kind: usize,
         begin: Standstill,
         patience: &mut Patience,
-    ) -> Option<Ask<'_, 'm, Self>>
+    ) -> Option<StopAsk<'_, 'm, Self>>
     where
         Self: Sized,
     {
         let memo = self.stop_words().memo;
         if memo.is_in_vain(kind, self.happened()) {
-            return Some(Ask::Vain);
+            return Some(StopAsk::Vain);
         }
         let lock = self.lock_stops_within(patience)?;
         // The second look serves a request that began while the stop of another one was under way.
         if memo.was_in_vain_since(kind, begin) || memo.is_in_vain(kind, self.happened()) {
-            return Some(Ask::Vain);
+            return Some(StopAsk::Vain);
         }
         Some(if memo.last() == begin {
-            Ask::Alone(lock)
+            StopAsk::Alone(lock)
         } else {
-            Ask::Meanwhile(lock)
+            StopAsk::Meanwhile(lock)
         })
     }
 }
 
 /// What a request that would fail may do: see [`SeatSet::ask`].
-pub(crate) enum Ask<'s, 'm, S: SeatSet<'m>> {
+pub(crate) enum StopAsk<'s, 'm, S: SeatSet<'m>> {
     /// It fails. At one moment since it began there was nothing for its kind, as a stop has shown.
     Vain,
     /// It looks again, and stops all CPUs if it finds nothing: another request stopped them since this one began.
@@ -145,7 +145,7 @@ pub(crate) enum Ask<'s, 'm, S: SeatSet<'m>> {
 /// The right to claim the seats of a set, until this is dropped: no other CPU claims one.
 pub(crate) struct StopLock<'s, 'm, S: SeatSet<'m>> {
     set: &'s S,
-    lock: Watched<'s, 'm, S::Platform>,
+    lock: WatchedLock<'s, 'm, S::Platform>,
     /// Last, so that the lock is free when it wakes the waiters.
     wakes: Wakes<'s, S::Platform>,
 }
@@ -200,7 +200,7 @@ impl<'s, 'm, S: SeatSet<'m>> StopLock<'s, 'm, S> {
 /// The claims of a CPU that holds the stop lock. All end when this is dropped.
 pub(crate) struct Claims<'s, 'm, S: SeatSet<'m>> {
     set: &'s S,
-    _lock: Watched<'s, 'm, S::Platform>,
+    _lock: WatchedLock<'s, 'm, S::Platform>,
     _wakes: Wakes<'s, S::Platform>,
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Why puts are refused, in the order of `reserve::Refused`.
+/// Why puts are refused, in the order of `reserve::PutRefused`.
 pub const REFUSALS: [&str; 5] = ["no_pool", "full", "overtaken", "index_full", "dirty_full"];
 
 /// What guests of one kind did to a reserve, under the names of the proposal's debugfs where it has

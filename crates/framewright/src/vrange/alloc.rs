@@ -14,8 +14,8 @@
 use super::pool::Choice;
 use super::release::RELEASES;
 use super::seat::{Count, Held, Own};
-use super::span::Bits;
-use super::{AreaKind, AreaRequest, FrameSource, Header, RangeError, RangeSeat};
+use super::span::SpanBits;
+use super::{AreaHeader, AreaKind, AreaRequest, FrameSource, RangeError, RangeSeat};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::Inboxes;
 use crate::sync::{clear_bits, set_bits};
@@ -32,7 +32,7 @@ const WORTH_A_FLUSH: u64 = 512;
 
 /// The pages and the alignment that a request needs, guard page included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Need {
+pub(super) struct PageNeed {
     pub(super) pages: u32,
     /// A power of two.
     pub(super) align_pages: u64,
@@ -76,7 +76,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let pages = request.pages as u32 + 1;
             if cursor + pages <= self.words.page(Own::End) {
                 self.words.set(Own::Cursor, u64::from(cursor + pages));
-                let header = Header::live(kind, pages, request.tag.0);
+                let header = AreaHeader::live(kind, pages, request.tag.0);
                 self.held().finish(cursor, header);
                 self.exit();
                 return Ok(self.space.page(cursor));
@@ -95,7 +95,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Err(error @ RangeError::NoSpace { .. }) => return Err(self.failed(error)),
             Err(error) => return Err(error),
         };
-        let header = Header::live(kind, need.pages, request.tag.0);
+        let header = AreaHeader::live(kind, need.pages, request.tag.0);
         let begin = self.space.last_standstill();
         self.enter()?;
         let found = self.held().alloc_entered(&need, header, &mut self.frames);
@@ -131,7 +131,7 @@ impl<P> super::Space<'_, P> {
     ///
     /// # Errors
     /// The window could not serve it even if all of it were free.
-    pub(super) fn need(&self, request: &AreaRequest) -> Result<Need, RangeError> {
+    pub(super) fn need(&self, request: &AreaRequest) -> Result<PageNeed, RangeError> {
         let &AreaRequest {
             pages, align_bytes, ..
         } = request;
@@ -151,7 +151,7 @@ impl<P> super::Space<'_, P> {
         let first = self.start().0.checked_add(below);
         let end = first.and_then(|first| (first & !below).checked_add(pages + 1));
         match end {
-            Some(end) if end <= self.start().0 + self.pages() => Ok(Need {
+            Some(end) if end <= self.start().0 + self.pages() => Ok(PageNeed {
                 pages: pages as u32 + 1,
                 align_pages,
                 context: request.context,
@@ -164,7 +164,7 @@ impl<P> super::Space<'_, P> {
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Makes an area in one of the seat's spans live.
     #[inline(always)]
-    pub(super) fn finish(&self, at: u32, header: Header) {
+    pub(super) fn finish(&self, at: u32, header: AreaHeader) {
         self.space.table.set_header(at, header);
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
@@ -177,7 +177,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     }
 
     /// Makes an area of the arena live.
-    pub(super) fn finish_in_arena(&self, at: u32, header: Header) {
+    pub(super) fn finish_in_arena(&self, at: u32, header: AreaHeader) {
         let spans = self.space.spans;
         self.space.table.set_header(at, header);
         let (number, place) = spans.place(at);
@@ -187,7 +187,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         }
         // Atomic, because other CPUs set and clear bits beside it: two areas of the arena can share
         // a span.
-        let starts = &self.span(number).bits(Bits::Starts)[(place / 64) as usize];
+        let starts = &self.span(number).bits(SpanBits::Starts)[(place / 64) as usize];
         set_bits(starts, 1 << (place % 64), P::ALONE);
         self.words.count(count_of_alloc(header.kind()), 1);
         self.words.add(Own::Live, u64::from(header.pages()));
@@ -196,15 +196,15 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Clears the start of an area of the arena, which has ended.
     pub(super) fn clear_arena_start(&self, at: u32) {
         let (number, place) = self.space.spans.place(at);
-        let starts = &self.span(number).bits(Bits::Starts)[(place / 64) as usize];
+        let starts = &self.span(number).bits(SpanBits::Starts)[(place / 64) as usize];
         clear_bits(starts, 1 << (place % 64), P::ALONE);
     }
 
     /// Everything that can be done without stopping others.
     pub(super) fn alloc_entered(
         &self,
-        need: &Need,
-        header: Header,
+        need: &PageNeed,
+        header: AreaHeader,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
         // A CPU that frees relieves the bound itself; here it does so only for pages that other
@@ -263,7 +263,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     fn alloc_in_spans(
         &self,
-        need: &Need,
+        need: &PageNeed,
         align: u32,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
@@ -307,7 +307,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// tree and be found there again.
     ///
     /// Only for requests that no span serves, and not where first fit should pack closely.
-    fn take_waiting(&self, need: &Need, frames: &mut impl FrameSource) -> Option<u32> {
+    fn take_waiting(&self, need: &PageNeed, frames: &mut impl FrameSource) -> Option<u32> {
         let space = self.space;
         let all = u64::from(space.spans.pages());
         let is_for_spans = need.pages <= space.small_max && need.align_pages <= all;
@@ -347,7 +347,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     pub(super) fn alloc_in_arena(
         &self,
-        need: &Need,
+        need: &PageNeed,
         gives: usize,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {

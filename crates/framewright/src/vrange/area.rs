@@ -2,8 +2,8 @@
 
 use super::purge::sum;
 use super::seat::{Count, Own};
-use super::span::Bits;
-use super::{Space, Tag};
+use super::span::SpanBits;
+use super::{AreaTag, Space};
 use crate::platform::{Barrier, Map, Relax};
 use crate::stats::{FitCounts, RangeStats};
 use crate::sync::Ordering::Relaxed;
@@ -67,7 +67,7 @@ pub struct AreaInfo {
     /// The state in which it was found.
     pub state: AreaState,
     /// The tag of the request; 0 when it is lazy.
-    pub tag: Tag,
+    pub tag: AreaTag,
 }
 
 impl AreaInfo {
@@ -108,7 +108,13 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     pub fn for_each_area(&self, mut sink: impl FnMut(AreaInfo)) {
         for number in 0..self.spans.count() {
             let first = self.spans.first(number);
-            for (word, starts) in self.spans.get(number).bits(Bits::Starts).iter().enumerate() {
+            for (word, starts) in self
+                .spans
+                .get(number)
+                .bits(SpanBits::Starts)
+                .iter()
+                .enumerate()
+            {
                 let mut left = starts.load(Relaxed);
                 while left != 0 {
                     let at = first + word as u32 * 64 + left.trailing_zeros();
@@ -132,8 +138,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             kind: header.kind(),
             state: header.state(),
             tag: match header.state() {
-                AreaState::Live => Tag(header.tag()),
-                AreaState::Kept | AreaState::Lazy => Tag(0),
+                AreaState::Live => AreaTag(header.tag()),
+                AreaState::Kept | AreaState::Lazy => AreaTag(0),
             },
         })
     }

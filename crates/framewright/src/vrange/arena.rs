@@ -1,8 +1,8 @@
 //! The arena: the free pages of a window that no CPU has, as gaps in a tree.
 
-use super::fit::{Fit, Wanted};
-use super::table::Table;
-use super::tree::{GapTree, HEIGHT_MAX, Path, Place};
+use super::fit::{Fit, WantedGap};
+use super::table::AreaTable;
+use super::tree::{GapTree, HEIGHT_MAX, Path, TreePlace};
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering::Relaxed};
 use core::fmt;
 
@@ -76,7 +76,7 @@ const WORDS: usize = 8;
 /// arena knows only gaps: the pages between them belong to the CPUs that took them.
 #[derive(Clone, Copy, Debug)]
 pub struct Arena<'m> {
-    table: Table<'m>,
+    table: AreaTable<'m>,
     /// Lock, root, free pages, gaps, the length of the gap at the window's end, and a bound on
     /// where the other gaps end.
     words: &'m [AtomicU64; WORDS],
@@ -100,7 +100,7 @@ impl<'m> Arena<'m> {
     /// # Panics
     /// If the window ends past the number range, or there are fewer words.
     #[must_use]
-    pub const fn new(table: Table<'m>, words: &'m [AtomicU64], base: u64) -> Self {
+    pub const fn new(table: AreaTable<'m>, words: &'m [AtomicU64], base: u64) -> Self {
         let words = words.first_chunk().expect("an arena has its words");
         assert!(
             base.checked_add(table.pages() as u64).is_some(),
@@ -203,7 +203,7 @@ impl ArenaGuard<'_> {
     /// A request for no pages, or with an alignment that is no power of two, returns `None`.
     #[inline]
     pub fn alloc(&mut self, pages: u32, align_pages: u64) -> Option<(u32, Fit)> {
-        let wanted = Wanted::new(pages, align_pages)?;
+        let wanted = WantedGap::new(pages, align_pages)?;
         let base = self.arena.base;
         // Refuses if no page of the window is aligned so, or too few pages follow it.
         wanted.start_in(base, 0, self.arena.table.pages())?;
@@ -309,7 +309,7 @@ impl ArenaGuard<'_> {
             return Ok(());
         }
         let tree = self.arena.tree();
-        let Place { before, after } = tree.place(start, &mut path);
+        let TreePlace { before, after } = tree.place(start, &mut path);
         let mut left = None;
         if let Some(depth) = before {
             let gap = self.gap(path.at(depth));
@@ -422,7 +422,7 @@ impl ArenaGuard<'_> {
     #[must_use]
     pub fn gap_from(&self, page: u32) -> Option<Gap> {
         let mut path = Path::new();
-        let Place { before, after } = self.arena.tree().place(page, &mut path);
+        let TreePlace { before, after } = self.arena.tree().place(page, &mut path);
         let last = self.arena.end_gap();
         before
             .filter(|&depth| path.at(depth) == page)
@@ -489,7 +489,7 @@ impl ArenaGuard<'_> {
         let tree = self.arena.tree();
         let window = self.arena.table.pages();
         let last = self.arena.end_gap();
-        let mut seen = Seen {
+        let mut seen = WalkSeen {
             tree,
             table: self.arena.table,
             limit: last.start,
@@ -511,9 +511,9 @@ impl ArenaGuard<'_> {
 }
 
 /// What a walk through the tree in order has seen.
-struct Seen<'m> {
+struct WalkSeen<'m> {
     tree: GapTree<'m>,
-    table: Table<'m>,
+    table: AreaTable<'m>,
     /// Gaps of the tree end before this page: the start of the gap at the window's end, or the
     /// window's end.
     limit: u32,
@@ -523,7 +523,7 @@ struct Seen<'m> {
     gaps: u32,
 }
 
-impl Seen<'_> {
+impl WalkSeen<'_> {
     /// The height of the subtree at `page`, if it is right and at most `most`.
     fn below(&mut self, page: u32, most: usize) -> Result<usize, u32> {
         if most == 0 || page >= self.table.pages() || !self.table.is_gap(page) {

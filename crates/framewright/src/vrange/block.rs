@@ -17,7 +17,7 @@
 
 use super::release::RELEASES;
 use super::seat::{Count, Held, Own};
-use super::span::{Bits, Link, Owner, Span};
+use super::span::{Span, SpanBits, SpanLink, SpanOwner};
 use super::{FrameSource, bits};
 use crate::platform::{Barrier, Map, Relax};
 use crate::policy::Insert;
@@ -36,9 +36,9 @@ const TRIES: usize = 16;
 /// The room in a block, packed into its record's word for lists: three numbers up to 1024, in pages
 /// from the block's beginning, and three flags. Zero is a block without room, in no list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Room(u64);
+pub(super) struct BlockRoom(u64);
 
-impl Room {
+impl BlockRoom {
     const BITS: u32 = 11;
     const MASK: u64 = (1 << Self::BITS) - 1;
     const LISTED: u64 = 1 << 63;
@@ -124,12 +124,12 @@ impl Room {
 
 impl Span<'_> {
     #[inline(always)]
-    pub(super) fn room(self) -> Room {
-        Room::from_word(self.listed())
+    pub(super) fn room(self) -> BlockRoom {
+        BlockRoom::from_word(self.listed())
     }
 
     #[inline(always)]
-    pub(super) fn set_room(self, room: Room) {
+    pub(super) fn set_room(self, room: BlockRoom) {
         self.set_listed(room.word());
     }
 }
@@ -172,7 +172,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let mut room = span.room();
         if room.cursor() + slot > room.end() {
             let recycle = self.space.config.recycle;
-            let has_more = || recycle && bits::has_any(span.bits(Bits::Free));
+            let has_more = || recycle && bits::has_any(span.bits(SpanBits::Free));
             if room.cursor() == room.end() && !has_more() {
                 self.unlist_block(number);
                 return None;
@@ -188,12 +188,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     /// Finds another run for a block, of at least `slot` pages. The rest of the old one becomes
     /// free pages. `None` if there is no such run; the block remembers that for the next time.
-    fn find_run(&self, span: Span<'_>, room: Room, slot: u32) -> Option<Room> {
+    fn find_run(&self, span: Span<'_>, room: BlockRoom, slot: u32) -> Option<BlockRoom> {
         let (cursor, end) = (room.cursor(), room.end());
         if slot > room.third() && cursor == end {
             return None;
         }
-        let free = span.bits(Bits::Free);
+        let free = span.bits(SpanBits::Free);
         bits::set(free, cursor, end - cursor);
         // The search has seen the pages before the run, so it goes on behind them.
         let from = cursor % self.space.spans.pages();
@@ -242,8 +242,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (number, _) = self.space.spans.place(first);
         let span = self.span(number);
         let pages = self.space.spans.pages();
-        span.set_owner(Owner::Block(self.cpu));
-        span.set_room(Room::default().with_run(slot, pages));
+        span.set_owner(SpanOwner::Block(self.cpu));
+        span.set_room(BlockRoom::default().with_run(slot, pages));
         self.words.count(Count::BlockTakes, 1);
         self.list_block(number);
         first
@@ -258,7 +258,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             Insert::Tail => (Own::BlockTail, Own::BlockHead),
         };
         let beside = self.words.link(near);
-        let (prev, next): (Link, Link) = match self.space.config.insert {
+        let (prev, next): (SpanLink, SpanLink) = match self.space.config.insert {
             Insert::Head => (None, beside),
             Insert::Tail => (beside, None),
         };
@@ -312,7 +312,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     /// Counts lazy pages of a span as not yet collected again.
     pub(super) fn unsoil(&self, span: Span<'_>, pages: u32) {
-        if !self.space.config.recycle && matches!(span.owner(), Owner::Block(_)) {
+        if !self.space.config.recycle && matches!(span.owner(), SpanOwner::Block(_)) {
             let room = span.room();
             span.set_room(room.with_third(room.third() - pages));
         }
@@ -333,7 +333,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         // Free pages may have joined into a run that is longer than any before.
         let room = room.with_third(pages);
         span.set_room(room);
-        let free = span.bits(Bits::Free);
+        let free = span.bits(SpanBits::Free);
         if bits::count(free) + room.end() - room.cursor() < pages {
             if !room.is_listed() {
                 self.list_block(number);
@@ -361,7 +361,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if room.cursor() == place + slot {
             span.set_room(room.with_run(place, room.end()));
         } else if self.space.config.recycle {
-            bits::set(span.bits(Bits::Free), place, slot);
+            bits::set(span.bits(SpanBits::Free), place, slot);
             span.set_room(room.with_third(pages));
         } else {
             self.soil(span, slot);
@@ -382,9 +382,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             self.unlist_block(number);
         }
         let pages = self.space.spans.pages();
-        bits::clear(span.bits(Bits::Free), 0, pages);
-        span.set_room(Room::default());
-        span.set_owner(Owner::Arena);
+        bits::clear(span.bits(SpanBits::Free), 0, pages);
+        span.set_room(BlockRoom::default());
+        span.set_owner(SpanOwner::Arena);
         let first = self.space.spans.first(number);
         self.space
             .give(self.words, core::iter::once((first, pages)));
@@ -399,12 +399,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let rests = span.is_clean();
         // When space is short, Linux gives a block back only if no slot of it is in use.
         let live = span
-            .bits(Bits::Starts)
+            .bits(SpanBits::Starts)
             .iter()
             .any(|word| word.load(Relaxed) != 0);
         if !rests || live && !self.space.config.recycle {
             span.set_room(room);
-            let more = self.space.config.recycle && bits::has_any(span.bits(Bits::Free));
+            let more = self.space.config.recycle && bits::has_any(span.bits(SpanBits::Free));
             if room.cursor() < room.end() || more {
                 self.list_block(number);
             }
@@ -413,10 +413,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         if !room.is_retired() {
             self.words.count(Count::BlockReturns, 1);
         }
-        let free = span.bits(Bits::Free);
+        let free = span.bits(SpanBits::Free);
         bits::set(free, 0, pages);
         let first = self.space.spans.first(number);
-        for (start, end) in bits::runs(span.bits(Bits::Starts), 0) {
+        for (start, end) in bits::runs(span.bits(SpanBits::Starts), 0) {
             for place in start..end {
                 bits::clear(free, place, self.header(first + place).pages());
             }

@@ -132,7 +132,7 @@ impl core::error::Error for RangeFreeError {}
 
 /// Why there is no space or no seat in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SetupError {
+pub enum RangeSetupError {
     /// A window has 1 to 2^30 - 1 pages.
     Pages(u64),
     /// The window ends past the number range.
@@ -163,7 +163,7 @@ pub enum SetupError {
     OtherFrames(CpuId),
 }
 
-impl fmt::Display for SetupError {
+impl fmt::Display for RangeSetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pages(pages) => {
@@ -198,7 +198,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-impl core::error::Error for SetupError {}
+impl core::error::Error for RangeSetupError {}
 
 #[cfg(test)]
 mod tests {
@@ -295,27 +295,30 @@ mod tests {
 
     #[test]
     fn a_space_that_cannot_be_made_says_which_number_is_wrong() {
-        let texts: [(SetupError, &[&str]); 8] = [
-            (SetupError::Pages(0), &["0 pages"]),
-            (SetupError::End(Page(0x77)), &["0x77"]),
-            (SetupError::SpanPages(3), &["3 pages a span", "4 and 1024"]),
+        let texts: [(RangeSetupError, &[&str]); 8] = [
+            (RangeSetupError::Pages(0), &["0 pages"]),
+            (RangeSetupError::End(Page(0x77)), &["0x77"]),
             (
-                SetupError::Misaligned {
+                RangeSetupError::SpanPages(3),
+                &["3 pages a span", "4 and 1024"],
+            ),
+            (
+                RangeSetupError::Misaligned {
                     start: Page(0x11),
                     span_pages: 64,
                 },
                 &["0x11", "64"],
             ),
-            (SetupError::Cpus(1024), &["1024 CPUs", "1 and 1023"]),
+            (RangeSetupError::Cpus(1024), &["1024 CPUs", "1 and 1023"]),
             (
-                SetupError::Metadata {
+                RangeSetupError::Metadata {
                     words: 5,
                     needed: 99,
                 },
                 &["5 words", "99"],
             ),
-            (SetupError::UnknownCpu(CpuId(9)), &["9"]),
-            (SetupError::SeatTaken(CpuId(8)), &["8"]),
+            (RangeSetupError::UnknownCpu(CpuId(9)), &["9"]),
+            (RangeSetupError::SeatTaken(CpuId(8)), &["8"]),
         ];
         for (error, numbers) in texts {
             let text: String = error.to_string();

@@ -130,7 +130,7 @@ impl Reach {
 
 /// A request, in the form that the tree searches for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedGap {
     pages: u32,
     /// The alignment less one: of the absolute page number.
     mask: u64,
@@ -138,7 +138,7 @@ pub(super) struct Wanted {
     least: Reach,
 }
 
-impl Wanted {
+impl WantedGap {
     /// `None` if the request makes no sense: no pages, or an alignment that is no power of two.
     #[inline]
     pub(super) const fn new(pages: u32, align_pages: u64) -> Option<Self> {
@@ -250,7 +250,7 @@ mod tests {
             for len in 1..=most {
                 for pages in 1..=len {
                     for align in 0..8 {
-                        let wanted = Wanted::new(pages, 1 << align).unwrap();
+                        let wanted = WantedGap::new(pages, 1 << align).unwrap();
                         let start = (gap..=gap + len - pages)
                             .find(|&start| (base + u64::from(start)) % (1 << align) == 0);
                         assert_eq!(wanted.start_in(base, gap, len), start);
@@ -267,11 +267,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_asked_for_is_none() {
-        assert!(Wanted::new(0, 1).is_none());
-        assert!(Wanted::new(1, 0).is_none());
-        assert!(Wanted::new(1, 3).is_none());
-        assert!(Wanted::new(PAGES_MAX + 1, 1).is_none());
-        let far = Wanted::new(1, 1 << 63).unwrap();
+        assert!(WantedGap::new(0, 1).is_none());
+        assert!(WantedGap::new(1, 0).is_none());
+        assert!(WantedGap::new(1, 3).is_none());
+        assert!(WantedGap::new(PAGES_MAX + 1, 1).is_none());
+        let far = WantedGap::new(1, 1 << 63).unwrap();
         assert_eq!(far.start_in(1, 0, PAGES_MAX), None);
         assert_eq!(far.start_in(0, 0, 1), Some(0));
     }

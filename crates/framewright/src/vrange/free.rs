@@ -11,8 +11,8 @@
 use super::alloc::GIVES;
 use super::bits;
 use super::seat::{Count, Held, Own};
-use super::span::{Bits, Owner};
-use super::{AreaKind, AreaState, FrameSource, Header, RangeFreeError, RangeSeat};
+use super::span::{SpanBits, SpanOwner};
+use super::{AreaHeader, AreaKind, AreaState, FrameSource, RangeFreeError, RangeSeat};
 use crate::platform::{Barrier, Map, Relax};
 use crate::units::Page;
 
@@ -38,7 +38,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let at = offset as u32;
             let (number, place) = self.space.spans.place(at);
             let span = self.space.spans.get(number);
-            if span.is_owned_as(Owner::Areas(self.cpu))
+            if span.is_owned_as(SpanOwner::Areas(self.cpu))
                 && span.starts_at(place)
                 && let Some(header) = self.space.table.header(at)
                 && header.is_live_of(kind)
@@ -71,7 +71,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         &mut self,
         page: Page,
         kind: AreaKind,
-        check: impl Fn(&Held<'_, '_, P>) -> Result<Header, RangeFreeError>,
+        check: impl Fn(&Held<'_, '_, P>) -> Result<AreaHeader, RangeFreeError>,
     ) -> Result<u64, RangeFreeError> {
         let mut told = 0;
         let mut helped = false;
@@ -142,13 +142,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Makes an area in one of the seat's spans lazy, if its header is still `header`; it has been
     /// reported. Returns false if the header has changed.
     #[inline(always)]
-    fn free_own(&self, at: u32, header: Header) -> bool {
+    fn free_own(&self, at: u32, header: AreaHeader) -> bool {
         if !self.becomes_lazy(at, header) {
             return false;
         }
         let (number, place) = self.space.spans.place(at);
         let pages = header.pages();
-        bits::set(self.span(number).bits(Bits::Lazy), place, pages);
+        bits::set(self.span(number).bits(SpanBits::Lazy), place, pages);
         self.note_lazy(number, pages, bits::words_of(place, pages));
         self.count_lazy(header);
         true
@@ -158,7 +158,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// CPU freed the area first: of two CPUs that free the same area at the same moment, whichever
     /// owns its span, one learns that it is free.
     #[inline(always)]
-    pub(super) fn becomes_lazy(&self, at: u32, before: Header) -> bool {
+    pub(super) fn becomes_lazy(&self, at: u32, before: AreaHeader) -> bool {
         let lazy = before.lazy(None);
         if P::ALONE {
             self.space.table.set_header(at, lazy);
@@ -169,24 +169,24 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     /// Frees an area if its header is still `header`, whichever CPU has its span. Returns false if
     /// the header has changed.
-    pub(super) fn free_checked(&self, at: u32, header: Header) -> bool {
+    pub(super) fn free_checked(&self, at: u32, header: AreaHeader) -> bool {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
         let pages = self.lazy_pages_of(at, header);
         match span.owner() {
-            Owner::Areas(cpu) if cpu == self.cpu => {
+            SpanOwner::Areas(cpu) if cpu == self.cpu => {
                 return self.free_own(at, header);
             }
-            Owner::Block(cpu) if cpu == self.cpu => {
+            SpanOwner::Block(cpu) if cpu == self.cpu => {
                 return self.free_slot(at, header, pages);
             }
-            Owner::Areas(cpu) | Owner::Block(cpu) => {
+            SpanOwner::Areas(cpu) | SpanOwner::Block(cpu) => {
                 if !self.becomes_lazy(at, header) {
                     return false;
                 }
                 self.send(cpu, number, place);
             }
-            Owner::Arena => {
+            SpanOwner::Arena => {
                 let lazy = header.lazy(self.words.link(Own::AreasLazy));
                 if !self.space.table.change_header(at, header, lazy) {
                     return false;
@@ -202,7 +202,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Counts a free of an area that had the header `before` and is lazy now. A kept area was
     /// counted when it was kept.
     #[inline(always)]
-    fn count_lazy(&self, before: Header) {
+    fn count_lazy(&self, before: AreaHeader) {
         if before.state() == AreaState::Kept {
             self.words.count(Count::Evictions, 1);
         } else {
@@ -223,7 +223,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
         let owner = match span.owner() {
-            Owner::Areas(cpu) if cpu != self.cpu => cpu,
+            SpanOwner::Areas(cpu) if cpu != self.cpu => cpu,
             _ => return None,
         };
         if !span.starts_at(place) {
@@ -248,7 +248,11 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     }
 
     /// The header of the area of that kind that starts at `page`, if there is one to be freed.
-    pub(super) fn check_free(&self, page: Page, kind: AreaKind) -> Result<Header, RangeFreeError> {
+    pub(super) fn check_free(
+        &self,
+        page: Page,
+        kind: AreaKind,
+    ) -> Result<AreaHeader, RangeFreeError> {
         let offset = self.space.offset_unchecked(page);
         if offset >= self.space.pages() {
             return Err(RangeFreeError::Outside(page));

@@ -9,8 +9,8 @@
 //! collected as a whole (V9), however long it is and wherever the CPU that frees is interrupted.
 
 use super::seat::{Count, Held};
-use super::span::{Bits, Owner};
-use super::{AreaState, Header, bits};
+use super::span::{SpanBits, SpanOwner};
+use super::{AreaHeader, AreaState, bits};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::{Inboxes, Parcel};
 use crate::sync::{
@@ -49,7 +49,7 @@ impl<'m, P: Relax + Barrier + Map> Inboxes<'m> for Held<'_, 'm, P> {
     fn collect(&self, number: u32) {
         let span = self.span(number);
         let first = self.space.spans.first(number);
-        let is_block = matches!(span.owner(), Owner::Block(_));
+        let is_block = matches!(span.owner(), SpanOwner::Block(_));
         let (mut pages, mut words) = (0, 0);
         for (word, sent) in span.sent().iter().enumerate() {
             if sent.load(SeqCst) == 0 {
@@ -66,7 +66,7 @@ impl<'m, P: Relax + Barrier + Map> Inboxes<'m> for Held<'_, 'm, P> {
                     "V9: its header came first"
                 );
                 let here = lazy_pages(header, is_block);
-                bits::set(span.bits(Bits::Lazy), place, here);
+                bits::set(span.bits(SpanBits::Lazy), place, here);
                 pages += here;
                 words |= bits::words_of(place, here);
             }
@@ -95,7 +95,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
 /// How many pages become lazy when a CPU frees an area in a span: in a vmap block its whole slot.
 #[inline(always)]
-pub(super) const fn lazy_pages(header: Header, is_block: bool) -> u32 {
+pub(super) const fn lazy_pages(header: AreaHeader, is_block: bool) -> u32 {
     if is_block {
         header.pages().next_power_of_two()
     } else {

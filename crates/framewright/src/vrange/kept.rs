@@ -16,7 +16,7 @@
 //! constructed state, one level up.
 
 use super::AreaState;
-use super::table::{Header, Table};
+use super::table::{AreaHeader, AreaTable};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// The longest area that is kept, in pages with frames.
@@ -39,13 +39,13 @@ const LOOKS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept<'m> {
     words: &'m [AtomicU64],
-    table: Table<'m>,
+    table: AreaTable<'m>,
 }
 
 impl<'m> Kept<'m> {
     /// The lists in `words`, of which there are [`KEPT_WORDS`]; zeroed words are empty lists.
     #[inline(always)]
-    pub(super) const fn new(words: &'m [AtomicU64], table: Table<'m>) -> Self {
+    pub(super) const fn new(words: &'m [AtomicU64], table: AreaTable<'m>) -> Self {
         Self { words, table }
     }
 
@@ -80,7 +80,7 @@ impl<'m> Kept<'m> {
     /// Puts a live area into its list. Returns false if it is no longer live, because another CPU
     /// freed it at the same moment.
     #[inline(always)]
-    pub(super) fn put(self, at: u32, live: Header, pages: u32, alone: bool) -> bool {
+    pub(super) fn put(self, at: u32, live: AreaHeader, pages: u32, alone: bool) -> bool {
         let list = pages - 1;
         let kept = live.kept(self.head(list));
         if alone {
@@ -94,7 +94,7 @@ impl<'m> Kept<'m> {
 
     /// Puts an area that was taken out of other lists, and that no other CPU can free, into its
     /// list.
-    pub(super) fn add(self, at: u32, header: Header) {
+    pub(super) fn add(self, at: u32, header: AreaHeader) {
         let list = header.pages() - 2;
         self.table.set_header(at, header.kept(self.head(list)));
         self.link(list, at);
@@ -235,8 +235,8 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    fn live(table: Table<'_>, at: u32, pages: u32) -> Header {
-        let header = Header::live(AreaKind::Vmalloc, pages + 1, 9);
+    fn live(table: AreaTable<'_>, at: u32, pages: u32) -> AreaHeader {
+        let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, 9);
         table.set_header(at, header);
         header
     }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn areas_come_back_by_length_latest_first_and_aligned_ones_among_the_first_few() {
         let (mut table, mut words) = (vec![0; 4096], vec![0; KEPT_WORDS]);
-        let table = Table::new(atomic_words(&mut table));
+        let table = AreaTable::new(atomic_words(&mut table));
         let kept = Kept::new(atomic_words(&mut words), table);
         assert_eq!(kept.take(1, |_| true), None);
         for (at, pages) in [(0, 1), (64, 1), (2, 64), (70, 1), (300, 2), (80, 1)] {
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn what_must_go_is_taken_from_each_length_in_turn() {
         let (mut table, mut words) = (vec![0; 4096], vec![0; KEPT_WORDS]);
-        let table = Table::new(atomic_words(&mut table));
+        let table = AreaTable::new(atomic_words(&mut table));
         let kept = Kept::new(atomic_words(&mut words), table);
         for (at, pages) in [(0, 64), (100, 64), (200, 1), (210, 1), (220, 1), (300, 5)] {
             assert!(kept.put(at, live(table, at, pages), pages, true));
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn an_area_that_somebody_else_freed_meanwhile_is_not_put_twice() {
         let (mut table, mut words) = (vec![0; 64], vec![0; 2 * KEPT_WORDS]);
-        let table = Table::new(atomic_words(&mut table));
+        let table = AreaTable::new(atomic_words(&mut table));
         let words = atomic_words(&mut words);
         let (ours, theirs) = words.split_at(KEPT_WORDS);
         let (ours, theirs) = (Kept::new(ours, table), Kept::new(theirs, table));
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_broken_list_is_noticed() {
         let (mut table, mut words) = (vec![0; 256], vec![0; KEPT_WORDS]);
-        let table = Table::new(atomic_words(&mut table));
+        let table = AreaTable::new(atomic_words(&mut table));
         let words = atomic_words(&mut words);
         let kept = Kept::new(words, table);
         assert!(kept.put(9, live(table, 9, 2), 2, true));

@@ -4,7 +4,7 @@
 //! cuts its memory in the order of `Shape::parts`, from the start of a cache line on. Seats and
 //! records are whole lines.
 
-use super::SetupError;
+use super::RangeSetupError;
 use super::seat::SEAT_WORDS;
 use super::space::SPACE_WORDS;
 use crate::units::Page;
@@ -56,7 +56,7 @@ impl SpaceLayout {
     ///
     /// # Errors
     /// If no space can have the layout.
-    pub fn words_needed(&self) -> Result<usize, SetupError> {
+    pub fn words_needed(&self) -> Result<usize, RangeSetupError> {
         Ok(Shape::new(self)?.words)
     }
 }
@@ -81,23 +81,23 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn new(layout: &SpaceLayout) -> Result<Self, SetupError> {
+    pub(super) fn new(layout: &SpaceLayout) -> Result<Self, RangeSetupError> {
         let span_pages = layout.span_pages;
         if !span_pages.is_power_of_two() || !(4..=1024).contains(&span_pages) {
-            return Err(SetupError::SpanPages(span_pages));
+            return Err(RangeSetupError::SpanPages(span_pages));
         }
         if layout.pages == 0 || layout.pages > PAGES_MAX {
-            return Err(SetupError::Pages(layout.pages));
+            return Err(RangeSetupError::Pages(layout.pages));
         }
         if layout.cpus == 0 || layout.cpus > 1023 {
-            return Err(SetupError::Cpus(layout.cpus));
+            return Err(RangeSetupError::Cpus(layout.cpus));
         }
         let end = layout.start.checked_add(layout.pages);
         if end.and_then(Page::address).is_none() {
-            return Err(SetupError::End(layout.start));
+            return Err(RangeSetupError::End(layout.start));
         }
         if !layout.start.0.is_multiple_of(u64::from(span_pages)) {
-            return Err(SetupError::Misaligned {
+            return Err(RangeSetupError::Misaligned {
                 start: layout.start,
                 span_pages,
             });

@@ -1,12 +1,12 @@
 //! An area as a line of Linux's /proc/vmallocinfo.
 
-use super::{AreaInfo, AreaKind, AreaState, Tag};
+use super::{AreaInfo, AreaKind, AreaState, AreaTag};
 use crate::units::Page;
 use core::fmt;
 
 /// An area as a line of Linux's /proc/vmallocinfo; made by [`AreaInfo::listed`].
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<C> {
+pub struct ListedArea<C> {
     area: AreaInfo,
     caller: C,
 }
@@ -25,15 +25,15 @@ impl AreaInfo {
     /// a freed area that is not yet purged has no caller, nor has a mapping of the caller's frames.
     /// An area that is kept constructed, which Linux does not know, says so behind its kind.
     #[must_use]
-    pub const fn listed<C: Fn(Tag, &mut fmt::Formatter<'_>) -> fmt::Result>(
+    pub const fn listed<C: Fn(AreaTag, &mut fmt::Formatter<'_>) -> fmt::Result>(
         self,
         caller: C,
-    ) -> Listed<C> {
-        Listed { area: self, caller }
+    ) -> ListedArea<C> {
+        ListedArea { area: self, caller }
     }
 }
 
-impl<C: Fn(Tag, &mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Listed<C> {
+impl<C: Fn(AreaTag, &mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for ListedArea<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AreaInfo {
             start,
@@ -86,10 +86,10 @@ mod tests {
             guard,
             kind,
             state,
-            tag: Tag(7),
+            tag: AreaTag(7),
         };
-        let caller = |tag: Tag, f: &mut fmt::Formatter<'_>| match tag {
-            Tag(7) => f.write_str("load_module+0x12/0x34"),
+        let caller = |tag: AreaTag, f: &mut fmt::Formatter<'_>| match tag {
+            AreaTag(7) => f.write_str("load_module+0x12/0x34"),
             tag => write!(f, "{tag}"),
         };
         area.listed(caller).to_string()

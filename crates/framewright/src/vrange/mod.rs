@@ -183,13 +183,13 @@ mod poison_tests;
 
 pub use area::{AreaInfo, AreaKind, AreaState};
 pub use arena::{Arena, ArenaError, ArenaGuard, Gap};
-pub use error::{RangeError, RangeFreeError, SetupError};
+pub use error::{RangeError, RangeFreeError, RangeSetupError};
 pub use fit::Fit;
 pub use layout::SpaceLayout;
-pub use listing::Listed;
-pub use request::{AreaRequest, Tag};
+pub use listing::ListedArea;
+pub use request::{AreaRequest, AreaTag};
 pub use seat::RangeSeat;
 pub use source::{FrameSource, NoFrames, Origin};
 pub use space::Space;
-pub use table::{Header, Table};
-pub use verify::Broken;
+pub use table::{AreaHeader, AreaTable};
+pub use verify::BrokenSpace;

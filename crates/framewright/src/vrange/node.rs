@@ -8,12 +8,12 @@ use super::fit::Reach;
 use super::table::{GAP, PAGE_BITS, PAGE_MASK};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(super) enum NodeSide {
     Left,
     Right,
 }
 
-impl Side {
+impl NodeSide {
     #[inline(always)]
     pub(super) const fn other(self) -> Self {
         match self {
@@ -34,7 +34,7 @@ impl Side {
 
 /// A node in unpacked form; the [table](super::table) shows how it is packed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct GapNode {
     pub(super) links: u64,
     pub(super) sizes: u64,
 }
@@ -48,7 +48,7 @@ const BALANCE_MASK: u64 = 3 << BALANCE_SHIFT;
 /// In `sizes`.
 const POINT_SHIFT: u32 = 2 * PAGE_BITS;
 
-impl Node {
+impl GapNode {
     /// A gap of `pages` pages without children.
     #[inline(always)]
     pub(super) fn leaf(pages: u32, reach: Reach) -> Self {
@@ -85,22 +85,22 @@ impl Node {
     }
 
     #[inline(always)]
-    pub(super) const fn child(&self, side: Side) -> Option<u32> {
+    pub(super) const fn child(&self, side: NodeSide) -> Option<u32> {
         match side {
-            Side::Left => self.left(),
-            Side::Right => self.right(),
+            NodeSide::Left => self.left(),
+            NodeSide::Right => self.right(),
         }
     }
 
     #[inline(always)]
-    pub(super) fn set_child(&mut self, side: Side, child: Option<u32>) {
+    pub(super) fn set_child(&mut self, side: NodeSide, child: Option<u32>) {
         match side {
-            Side::Left => {
+            NodeSide::Left => {
                 let link = child.map_or(0, |page| page + 1);
                 self.links &= !(PAGE_MASK << PAGE_BITS);
                 self.links |= u64::from(link) << PAGE_BITS;
             }
-            Side::Right => {
+            NodeSide::Right => {
                 self.links &= !PAGE_MASK;
                 self.links |= u64::from(child.unwrap_or(0));
             }
@@ -109,11 +109,11 @@ impl Node {
 
     /// The side that is higher by one, if one is.
     #[inline(always)]
-    pub(super) fn higher(&self) -> Option<Side> {
+    pub(super) fn higher(&self) -> Option<NodeSide> {
         match (self.links & BALANCE_MASK) >> BALANCE_SHIFT {
             0 => None,
-            1 => Some(Side::Left),
-            _ => Some(Side::Right),
+            1 => Some(NodeSide::Left),
+            _ => Some(NodeSide::Right),
         }
     }
 
@@ -121,19 +121,19 @@ impl Node {
     pub(super) fn is_balanced(&self, left: usize, right: usize) -> bool {
         let higher = match left as isize - right as isize {
             0 => None,
-            1 => Some(Side::Left),
-            -1 => Some(Side::Right),
+            1 => Some(NodeSide::Left),
+            -1 => Some(NodeSide::Right),
             _ => return false,
         };
         higher == self.higher()
     }
 
     #[inline(always)]
-    pub(super) fn set_higher(&mut self, side: Option<Side>) {
+    pub(super) fn set_higher(&mut self, side: Option<NodeSide>) {
         let bits = match side {
             None => 0,
-            Some(Side::Left) => 1,
-            Some(Side::Right) => 2,
+            Some(NodeSide::Left) => 1,
+            Some(NodeSide::Right) => 2,
         };
         self.links = self.links & !BALANCE_MASK | bits << BALANCE_SHIFT;
     }

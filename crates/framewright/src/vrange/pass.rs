@@ -5,7 +5,7 @@
 
 use super::bits;
 use super::seat::{Count, Held, Own};
-use super::span::{Bits, Marked};
+use super::span::{Marked, SpanBits};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::Inboxes;
 use crate::sync::Ordering::{Relaxed, Release};
@@ -184,12 +184,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             words: lazy.words & !looked_at,
         };
         for word in bits::places(later.words) {
-            later.pages += span.bits(Bits::Lazy)[word].load(Relaxed).count_ones();
+            later.pages += span.bits(SpanBits::Lazy)[word].load(Relaxed).count_ones();
         }
         let now = lazy.words & looked_at;
         for word in bits::places(now) {
-            let lazy = &span.bits(Bits::Lazy)[word];
-            let waiting = &span.bits(Bits::Waiting)[word];
+            let lazy = &span.bits(SpanBits::Lazy)[word];
+            let waiting = &span.bits(SpanBits::Waiting)[word];
             waiting.store(waiting.load(Relaxed) | lazy.load(Relaxed), Relaxed);
             lazy.store(0, Relaxed);
         }
@@ -220,12 +220,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         mut sink: impl FnMut(u32, u32),
     ) -> usize {
         let span = self.span(number);
-        let (lazy, free) = (span.bits(Bits::Lazy), span.bits(Bits::Free));
-        let waiting = span.bits(Bits::Waiting);
+        let (lazy, free) = (span.bits(SpanBits::Lazy), span.bits(SpanBits::Free));
+        let waiting = span.bits(SpanBits::Waiting);
         let dead = |word: usize| {
             lazy[word].load(Relaxed) | free[word].load(Relaxed) | waiting[word].load(Relaxed)
         };
-        let starts = span.bits(Bits::Starts);
+        let starts = span.bits(SpanBits::Starts);
         // V9: whether a lazy area has pages in this word and in the next one.
         let goes_on = |word: usize| {
             let next = lazy[word + 1].load(Relaxed) & !starts[word + 1].load(Relaxed);
@@ -298,10 +298,10 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             let here = (self.space.spans.pages() - place).min(end - at);
             let mut kept = 0;
             bits::for_each_part(place, here, |word, mask| {
-                let lazy = &span.bits(Bits::Lazy)[word];
+                let lazy = &span.bits(SpanBits::Lazy)[word];
                 let again = lazy.load(Relaxed) & mask;
                 lazy.store(lazy.load(Relaxed) & !again, Relaxed);
-                let starts = again & span.bits(Bits::Starts)[word].load(Relaxed);
+                let starts = again & span.bits(SpanBits::Starts)[word].load(Relaxed);
                 span.sent()[word].fetch_or(starts, Release);
                 kept += again.count_ones();
             });

@@ -29,9 +29,9 @@ impl From<Poisoned> for RangeFreeError {
 
 /// A call out that may unwind, in the middle of a change: dropping this poisons the space.
 #[must_use = "dropped at once, it poisons the space"]
-pub(super) struct CallingOut<'s, 'm, P: Relax>(&'s Space<'m, P>);
+pub(super) struct PoisonGuard<'s, 'm, P: Relax>(&'s Space<'m, P>);
 
-impl<P: Relax> CallingOut<'_, '_, P> {
+impl<P: Relax> PoisonGuard<'_, '_, P> {
     /// The call has returned.
     #[inline]
     pub(super) const fn end(self) {
@@ -39,7 +39,7 @@ impl<P: Relax> CallingOut<'_, '_, P> {
     }
 }
 
-impl<P: Relax> Drop for CallingOut<'_, '_, P> {
+impl<P: Relax> Drop for PoisonGuard<'_, '_, P> {
     #[cold]
     fn drop(&mut self) {
         self.0.poison();
@@ -48,8 +48,8 @@ impl<P: Relax> Drop for CallingOut<'_, '_, P> {
 
 impl<'m, P: Relax> Space<'m, P> {
     #[inline]
-    pub(super) const fn calling_out(&self) -> CallingOut<'_, 'm, P> {
-        CallingOut(self)
+    pub(super) const fn calling_out(&self) -> PoisonGuard<'_, 'm, P> {
+        PoisonGuard(self)
     }
 
     #[cold]

@@ -8,7 +8,7 @@
 
 use super::bits;
 use super::seat::{Count, Held, LISTS, Own};
-use super::span::{Bits, Owner, Span};
+use super::span::{Span, SpanBits, SpanOwner};
 use crate::platform::{Barrier, Map, Relax};
 
 /// Lists 0 to 10: poor spans, by the logarithm of their longest run; 11 to 21: rich ones. This one:
@@ -37,7 +37,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Puts a span into the list that it belongs to now. It is in no list, and not the current one.
     pub(super) fn list(&self, number: u32) {
         let span = self.span(number);
-        let free = span.bits(Bits::Free);
+        let free = span.bits(SpanBits::Free);
         let (longest, pages) = bits::survey(free);
         if longest == 0 {
             span.set_listed(0);
@@ -104,7 +104,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Takes an area out of the current span.
     pub(super) fn take_current(&self, pages: u32, align: u32) -> Option<u32> {
         let current = self.words.link(Own::Current)?;
-        let free = self.span(current).bits(Bits::Free);
+        let free = self.span(current).bits(SpanBits::Free);
         let (cursor, end) = (self.words.page(Own::Cursor), self.words.page(Own::End));
         let aligned = cursor.next_multiple_of(align);
         if aligned + pages <= end {
@@ -138,7 +138,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
 
     /// Makes pages of one of the seat's spans free again. They have no mapping.
     pub(super) fn put_back(&self, number: u32, at: u32, pages: u32) {
-        let free = self.span(number).bits(Bits::Free);
+        let free = self.span(number).bits(SpanBits::Free);
         if self.words.link(Own::Current) == Some(number) {
             if at + pages == self.words.page(Own::Cursor) {
                 self.words.set(Own::Cursor, u64::from(at));
@@ -170,7 +170,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         };
         let (cursor, end) = (self.words.page(Own::Cursor), self.words.page(Own::End));
         if cursor < end {
-            self.put_aside(self.span(current).bits(Bits::Free), cursor, end);
+            self.put_aside(self.span(current).bits(SpanBits::Free), cursor, end);
         }
         self.words.set(Own::Cursor, 0);
         self.words.set(Own::End, 0);
@@ -236,7 +236,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
                 }
                 if align > 1
                     && longest >= pages
-                    && bits::find(span.bits(Bits::Free), 0, pages, align).is_some()
+                    && bits::find(span.bits(SpanBits::Free), 0, pages, align).is_some()
                 {
                     return Some(number);
                 }
@@ -265,7 +265,7 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
         let (number, _) = self.space.spans.place(first);
         self.retire_current();
         self.space.add_span();
-        self.span(number).set_owner(Owner::Areas(self.cpu));
+        self.span(number).set_owner(SpanOwner::Areas(self.cpu));
         self.words.count(Count::SpanTakes, 1);
         self.words.set_link(Own::Current, Some(number));
         self.words.set(Own::Cursor, u64::from(first));
@@ -298,9 +298,9 @@ impl<'m, P: Relax + Barrier + Map> Held<'_, 'm, P> {
     /// Gives up an entirely free span: its pages are in no bitmap.
     fn unown(&self, number: u32) {
         let span = self.span(number);
-        bits::clear(span.bits(Bits::Free), 0, self.space.spans.pages());
+        bits::clear(span.bits(SpanBits::Free), 0, self.space.spans.pages());
         span.set_frames(false);
-        span.set_owner(Owner::Arena);
+        span.set_owner(SpanOwner::Arena);
         self.space.sub_span();
     }
 }

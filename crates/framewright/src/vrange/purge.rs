@@ -11,7 +11,7 @@ use crate::platform::{Barrier, Map, Relax};
 use crate::seats::Inboxes;
 
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
-    pub(super) fn header(&self, at: u32) -> super::Header {
+    pub(super) fn header(&self, at: u32) -> super::AreaHeader {
         self.space
             .table
             .header(at)

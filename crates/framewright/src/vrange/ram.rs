@@ -1,11 +1,11 @@
 //! Mapping the caller's own frames for a while.
 
-use super::alloc::{GIVES, Need};
+use super::alloc::{GIVES, PageNeed};
 use super::inbox::lazy_pages;
 use super::poison::Poisoned;
 use super::seat::{Count, Held, Own};
-use super::span::{Bits, Owner};
-use super::{AreaKind, FrameSource, Header, RangeError, RangeFreeError, RangeSeat, bits};
+use super::span::{SpanBits, SpanOwner};
+use super::{AreaHeader, AreaKind, FrameSource, RangeError, RangeFreeError, RangeSeat, bits};
 use crate::platform::{Barrier, Map, MapError, Relax};
 use crate::seats::Inboxes;
 use crate::units::{Context, Frame, Page, Run};
@@ -33,7 +33,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let slot = (pages as u32).next_power_of_two();
             let held = self.held();
             if let Some(at) = held.cut_first(slot) {
-                held.finish_ram(at, Header::live(AreaKind::Ram, pages as u32, 0));
+                held.finish_ram(at, AreaHeader::live(AreaKind::Ram, pages as u32, 0));
                 self.exit();
                 return self.map_slot(at, frames, context);
             }
@@ -117,12 +117,12 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if pages > self.space.pages() {
             return Err(RangeError::TooLong { pages });
         }
-        let need = Need {
+        let need = PageNeed {
             pages: pages as u32,
             align_pages: 1,
             context,
         };
-        let header = Header::live(AreaKind::Ram, pages as u32, 0);
+        let header = AreaHeader::live(AreaKind::Ram, pages as u32, 0);
         let begin = self.space.last_standstill();
         self.enter()?;
         let found = self.held().alloc_ram(&need, header, &mut self.frames);
@@ -280,7 +280,7 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let at = offset as u32;
             let (number, place) = self.space.spans.place(at);
             let span = self.space.spans.get(number);
-            if span.is_owned_as(Owner::Block(self.cpu))
+            if span.is_owned_as(SpanOwner::Block(self.cpu))
                 && span.starts_at(place)
                 && let Some(header) = self.space.table.header(at)
                 && header.is_live_of(AreaKind::Ram)
@@ -364,7 +364,7 @@ fn first_run(frames: &[Frame]) -> Option<Result<Run, Frame>> {
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Makes a slot in one of the seat's blocks live.
     #[inline(always)]
-    pub(super) fn finish_ram(&self, at: u32, header: Header) {
+    pub(super) fn finish_ram(&self, at: u32, header: AreaHeader) {
         self.space.table.set_header(at, header);
         let (number, place) = self.space.spans.place(at);
         self.span(number).set_start(place);
@@ -375,8 +375,8 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Everything that can be done for a slot or a longer area without stopping others.
     pub(super) fn alloc_ram(
         &self,
-        need: &Need,
-        header: Header,
+        need: &PageNeed,
+        header: AreaHeader,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
         self.collect_inbox();
@@ -395,7 +395,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         self.try_ram(need, header, frames)
     }
 
-    fn try_ram(&self, need: &Need, header: Header, frames: &mut impl FrameSource) -> Option<u32> {
+    fn try_ram(
+        &self,
+        need: &PageNeed,
+        header: AreaHeader,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
         if need.pages <= self.space.slot_max {
             let slot = need.pages.next_power_of_two();
             if let Some(at) = self.cut_slot(slot, frames) {
@@ -414,9 +419,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     /// How many pages become lazy when an area is freed: in a vmap block the whole slot.
     #[inline(always)]
-    pub(super) fn lazy_pages_of(&self, at: u32, header: Header) -> u32 {
+    pub(super) fn lazy_pages_of(&self, at: u32, header: AreaHeader) -> u32 {
         let (number, _) = self.space.spans.place(at);
-        let is_block = matches!(self.span(number).owner(), Owner::Block(_));
+        let is_block = matches!(self.span(number).owner(), SpanOwner::Block(_));
         lazy_pages(header, is_block)
     }
 
@@ -434,13 +439,13 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Makes a slot in one of the seat's blocks lazy, if its header is still `header`; it has been
     /// reported. Returns false if the header has changed.
     #[inline(always)]
-    pub(super) fn free_slot(&self, at: u32, header: Header, slot: u32) -> bool {
+    pub(super) fn free_slot(&self, at: u32, header: AreaHeader, slot: u32) -> bool {
         if !self.becomes_lazy(at, header) {
             return false;
         }
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
-        bits::set(span.bits(Bits::Lazy), place, slot);
+        bits::set(span.bits(SpanBits::Lazy), place, slot);
         self.note_lazy(number, slot, bits::words_of(place, slot));
         self.soil(span, slot);
         self.words.count(Count::UnmapRam, 1);
@@ -455,12 +460,12 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
         match span.owner() {
-            Owner::Arena => {
+            SpanOwner::Arena => {
                 self.clear_arena_start(at);
                 self.space.give(self.words, core::iter::once((at, pages)));
             }
-            Owner::Areas(_) | Owner::Block(_) => {
-                bits::clear(span.bits(Bits::Starts), place, 1);
+            SpanOwner::Areas(_) | SpanOwner::Block(_) => {
+                bits::clear(span.bits(SpanBits::Starts), place, 1);
                 self.return_slot(number, place, pages.next_power_of_two());
             }
         }

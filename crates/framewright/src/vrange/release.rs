@@ -4,7 +4,7 @@ use super::bits;
 use super::inbox::lazy_pages;
 use super::seat::{Held, Own};
 use super::space::MERGES_MAX;
-use super::span::{Bits, Marked, Owner};
+use super::span::{Marked, SpanBits, SpanOwner};
 use super::{AreaKind, FrameSource};
 use crate::platform::{Barrier, Map, Relax};
 use crate::sync::Ordering::Relaxed;
@@ -32,16 +32,16 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             self.words.set_link(Own::WaitTail, None);
         }
         let is_current = self.words.link(Own::Current) == Some(number);
-        let is_block = matches!(span.owner(), Owner::Block(_));
+        let is_block = matches!(span.owner(), SpanOwner::Block(_));
         let is_free = !is_block || self.space.config.recycle;
         if !is_current && !is_block {
             self.unlist(number);
         }
         debug_assert!(self.waits_as_a_whole(number), "V9: all of an area waits");
         for word in bits::places(span.waiting().words) {
-            let waiting = span.bits(Bits::Waiting)[word].load(Relaxed);
-            span.bits(Bits::Waiting)[word].store(0, Relaxed);
-            let starts = &span.bits(Bits::Starts)[word];
+            let waiting = span.bits(SpanBits::Waiting)[word].load(Relaxed);
+            span.bits(SpanBits::Waiting)[word].store(0, Relaxed);
+            let starts = &span.bits(SpanBits::Starts)[word];
             let mut freed = if has_frames {
                 starts.load(Relaxed) & waiting
             } else {
@@ -49,7 +49,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
             };
             starts.store(starts.load(Relaxed) & !waiting, Relaxed);
             if is_free {
-                let free = &span.bits(Bits::Free)[word];
+                let free = &span.bits(SpanBits::Free)[word];
                 free.store(free.load(Relaxed) | waiting, Relaxed);
             }
             while freed != 0 {
@@ -75,9 +75,9 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     fn waits_as_a_whole(&self, number: u32) -> bool {
         let span = self.span(number);
         let first = self.space.spans.first(number);
-        let is_block = matches!(span.owner(), Owner::Block(_));
-        let waiting = span.bits(Bits::Waiting);
-        let starts = bits::runs(span.bits(Bits::Starts), 0).flat_map(|(start, end)| start..end);
+        let is_block = matches!(span.owner(), SpanOwner::Block(_));
+        let waiting = span.bits(SpanBits::Waiting);
+        let starts = bits::runs(span.bits(SpanBits::Starts), 0).flat_map(|(start, end)| start..end);
         let mut all = true;
         for place in starts.filter(|&place| bits::has_all(waiting, place, 1)) {
             let pages = lazy_pages(self.header(first + place), is_block);

@@ -6,9 +6,9 @@ use core::fmt;
 /// The caller's name for an area: a number of the caller's own, 30 bits of it, for listings. Linux
 /// shows the caller's address there; only the caller knows what a number means.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Tag(pub u32);
+pub struct AreaTag(pub u32);
 
-impl fmt::Display for Tag {
+impl fmt::Display for AreaTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)
     }
@@ -27,7 +27,7 @@ pub struct AreaRequest {
     /// What the caller may do while it waits.
     pub context: Context,
     /// The caller's tag.
-    pub tag: Tag,
+    pub tag: AreaTag,
 }
 
 impl AreaRequest {
@@ -39,7 +39,7 @@ impl AreaRequest {
             align_bytes: Page::BYTES,
             zero: false,
             context: Context::ANY,
-            tag: Tag(0),
+            tag: AreaTag(0),
         }
     }
 
@@ -66,7 +66,7 @@ impl AreaRequest {
 
     /// The same with a tag.
     #[must_use]
-    pub const fn tagged(mut self, tag: Tag) -> Self {
+    pub const fn tagged(mut self, tag: AreaTag) -> Self {
         self.tag = tag;
         self
     }

@@ -10,8 +10,8 @@
 
 use super::kept::{KEPT_WORDS, Kept};
 use super::poison::Poisoned;
-use super::span::Link;
-use super::table::Table;
+use super::span::SpanLink;
+use super::table::AreaTable;
 use super::{FrameSource, Space};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::{Taken, Turn};
@@ -171,7 +171,7 @@ impl<'m> SeatWords<'m> {
 
     /// The lists of kept areas.
     #[inline(always)]
-    pub(super) fn kept(self, table: Table<'m>) -> Kept<'m> {
+    pub(super) fn kept(self, table: AreaTable<'m>) -> Kept<'m> {
         Kept::new(&self.words[KEPT..KEPT + KEPT_WORDS], table)
     }
 
@@ -205,19 +205,19 @@ impl<'m> SeatWords<'m> {
         self.words[MOVES_ENDED].load(Acquire)
     }
 
-    pub(super) fn link(self, word: Own) -> Link {
+    pub(super) fn link(self, word: Own) -> SpanLink {
         (self.get(word) as u32).checked_sub(1)
     }
 
-    pub(super) fn set_link(self, word: Own, link: Link) {
+    pub(super) fn set_link(self, word: Own, link: SpanLink) {
         self.set(word, link.map_or(0, |at| u64::from(at) + 1));
     }
 
-    pub(super) fn head(self, list: usize) -> Link {
+    pub(super) fn head(self, list: usize) -> SpanLink {
         (self.words[HEADS + list].load(Relaxed) as u32).checked_sub(1)
     }
 
-    pub(super) fn set_head(self, list: usize, link: Link) {
+    pub(super) fn set_head(self, list: usize, link: SpanLink) {
         let word = link.map_or(0, |span| u64::from(span) + 1);
         self.words[HEADS + list].store(word, Relaxed);
     }

@@ -1,11 +1,11 @@
 //! Work with other CPUs' seats: purging for CPUs that sleep, and the last resort before an error.
 
-use super::alloc::Need;
+use super::alloc::PageNeed;
 use super::bits;
 use super::poison::Poisoned;
 use super::seat::{Count, Held, Own};
-use super::span::{Bits, Owner};
-use super::{FrameSource, Header, RangeSeat, Space};
+use super::span::{SpanBits, SpanOwner};
+use super::{AreaHeader, FrameSource, RangeSeat, Space};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::{self, Inboxes, SeatSet, Standstill};
 use crate::sync::Ordering::Relaxed;
@@ -17,7 +17,7 @@ const LOOK_PAGES: u64 = 64;
 const DRAIN: usize = 0;
 
 /// All CPUs stand still: the caller may act in any seat.
-type Stopped<'s, 'm, P> = seats::Stopped<'s, 'm, Space<'m, P>>;
+type StoppedSpace<'s, 'm, P> = seats::Stopped<'s, 'm, Space<'m, P>>;
 
 impl<'m, P: Relax> Space<'m, P> {
     /// A seat whose owner cannot be in it: the caller's own, or one that the caller claimed.
@@ -165,8 +165,8 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     #[cold]
     pub(super) fn alloc_at_rest(
         &mut self,
-        need: &Need,
-        header: Header,
+        need: &PageNeed,
+        header: AreaHeader,
         begin: Standstill,
     ) -> Result<Option<u32>, Poisoned> {
         self.at_rest(
@@ -186,8 +186,8 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     #[cold]
     pub(super) fn alloc_ram_at_rest(
         &mut self,
-        need: &Need,
-        header: Header,
+        need: &PageNeed,
+        header: AreaHeader,
         begin: Standstill,
     ) -> Result<Option<u32>, Poisoned> {
         self.at_rest(
@@ -198,7 +198,7 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
                 let space = stopped.set;
                 if need.pages <= space.slot_max {
                     let all = space.spans.pages();
-                    let block = Need {
+                    let block = PageNeed {
                         pages: all,
                         align_pages: u64::from(all),
                         context: need.context,
@@ -224,10 +224,10 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// then.
     fn at_rest(
         &mut self,
-        need: &Need,
+        need: &PageNeed,
         begin: Standstill,
         look: impl FnOnce(&Held<'_, 'm, P>, &mut F) -> Option<u32>,
-        stopped: impl FnOnce(&Stopped<'_, 'm, P>, Held<'_, 'm, P>, &mut F) -> Option<u32>,
+        stopped: impl FnOnce(&StoppedSpace<'_, 'm, P>, Held<'_, 'm, P>, &mut F) -> Option<u32>,
     ) -> Result<Option<u32>, Poisoned> {
         let space = self.space;
         let lock = space.lock_stops();
@@ -268,7 +268,7 @@ impl<'m, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     }
 }
 
-impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
+impl<'m, P: Relax + Barrier + Map> StoppedSpace<'_, 'm, P> {
     fn seats(&self) -> impl Iterator<Item = Held<'_, 'm, P>> {
         (0..self.set.shape.cpus).map(|cpu| self.set.claimed(cpu))
     }
@@ -277,7 +277,7 @@ impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
     fn cut_drained(
         &self,
         own: Held<'_, 'm, P>,
-        need: &Need,
+        need: &PageNeed,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
         let space = self.set;
@@ -324,19 +324,19 @@ impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
         for number in 0..space.spans.count() {
             let span = space.spans.get(number);
             match span.owner() {
-                Owner::Areas(cpu) if span.is_clean() => {
+                SpanOwner::Areas(cpu) if span.is_clean() => {
                     self.dissolve(own, number);
                     space.sub_span();
                     space.claimed(cpu).words.count(Count::Dissolves, 1);
                 }
-                Owner::Block(cpu) => {
+                SpanOwner::Block(cpu) => {
                     if space.claimed(cpu).settle_block(number) {
                         self.dissolve(own, number);
                     }
                 }
                 // A span with pages that the platform could not unmap stays as it is.
-                Owner::Areas(cpu) => space.claimed(cpu).list(number),
-                Owner::Arena => {}
+                SpanOwner::Areas(cpu) => space.claimed(cpu).list(number),
+                SpanOwner::Arena => {}
             }
         }
         let longest = space.lock_arena().guard.longest();
@@ -378,10 +378,10 @@ impl<'m, P: Relax + Barrier + Map> Stopped<'_, 'm, P> {
         let space = self.set;
         let span = space.spans.get(number);
         let first = space.spans.first(number);
-        let free = span.bits(Bits::Free);
+        let free = span.bits(SpanBits::Free);
         span.set_listed(0);
         span.set_frames(false);
-        span.set_owner(Owner::Arena);
+        span.set_owner(SpanOwner::Arena);
         space.give(
             own.words,
             bits::runs(free, 0).map(|(start, end)| (first + start, end - start)),

@@ -18,13 +18,13 @@ use super::poison::Poisoned;
 use super::purge::sum;
 use super::seat::{Count, Own, SeatWords};
 use super::span::Spans;
-use super::table::Table;
-use super::{AreaKind, Fit, FrameSource, RangeSeat, SetupError, SpaceLayout};
+use super::table::AreaTable;
+use super::{AreaKind, Fit, FrameSource, RangeSeat, RangeSetupError, SpaceLayout};
 use crate::platform::{Barrier, Clock, Map, Relax};
 use crate::policy::RangeConfig;
 use crate::raw::atomic_words;
 use crate::seats::{
-    ACCOUNT_WORDS, Account, Accounts, SeatSet, StopMemo, StopWords, Turn, Watched, read_account,
+    ACCOUNT_WORDS, Account, Accounts, SeatSet, StopMemo, StopWords, Turn, WatchedLock, read_account,
 };
 use crate::stats::LockStats;
 use crate::sync::{
@@ -89,7 +89,7 @@ pub struct Space<'m, P> {
     pub(super) words: &'m [AtomicU64],
     pub(super) seats: &'m [AtomicU64],
     pub(super) spans: Spans<'m>,
-    pub(super) table: Table<'m>,
+    pub(super) table: AreaTable<'m>,
     pub(super) arena: Arena<'m>,
     /// The lists of kept areas that no CPU has.
     pub(super) depot: &'m [AtomicU64],
@@ -127,7 +127,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         config: &RangeConfig,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, RangeSetupError> {
         Self::in_memory(layout, config, memory, platform, false)
     }
 
@@ -145,7 +145,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         config: &RangeConfig,
         memory: &'m mut [u64],
         platform: P,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, RangeSetupError> {
         Self::in_memory(layout, config, memory, platform, true)
     }
 
@@ -155,10 +155,10 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         memory: &'m mut [u64],
         platform: P,
         is_zeroed: bool,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, RangeSetupError> {
         let shape = Shape::new(layout)?;
         if memory.len() < shape.words {
-            return Err(SetupError::Metadata {
+            return Err(RangeSetupError::Metadata {
                 words: memory.len(),
                 needed: shape.words,
             });
@@ -181,7 +181,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         let words = cut(words);
         let seats = cut(seats);
         let spans = Spans::new(cut(records), &shape);
-        let table = Table::new(cut(table));
+        let table = AreaTable::new(cut(table));
         let arena = Arena::new(table, &words[ARENA..], shape.start.0);
         let lazy_max = config.lazy_pages_max.min(layout.pages / 8);
         let batch = (lazy_max / (4 * u64::from(shape.cpus))).clamp(1, 2048);
@@ -228,7 +228,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 
     /// The arena, locked.
-    pub(super) fn lock_arena(&self) -> Watched<'_, 'm, P, ArenaGuard<'m>> {
+    pub(super) fn lock_arena(&self) -> WatchedLock<'_, 'm, P, ArenaGuard<'m>> {
         let (guard, waited) = self
             .arena
             .lock_and_tell(|attempt| self.platform.relax(attempt));
@@ -251,15 +251,15 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         &self,
         cpu: CpuId,
         frames: F,
-    ) -> Result<RangeSeat<'_, 'm, P, F>, SetupError> {
+    ) -> Result<RangeSeat<'_, 'm, P, F>, RangeSetupError> {
         if cpu.0 >= self.shape.cpus {
-            return Err(SetupError::UnknownCpu(cpu));
+            return Err(RangeSetupError::UnknownCpu(cpu));
         }
         let origin = frames.origin().number();
-        let seat = RangeSeat::take(self, cpu, frames).ok_or(SetupError::SeatTaken(cpu))?;
+        let seat = RangeSeat::take(self, cpu, frames).ok_or(RangeSetupError::SeatTaken(cpu))?;
         // Relaxed: no other access depends on the number.
         match self.words[ORIGIN].compare_exchange(0, origin, Relaxed, Relaxed) {
-            Err(other) if other != origin => Err(SetupError::OtherFrames(cpu)),
+            Err(other) if other != origin => Err(RangeSetupError::OtherFrames(cpu)),
             _ => Ok(seat),
         }
     }

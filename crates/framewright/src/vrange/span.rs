@@ -32,7 +32,7 @@ const _: () = assert!(INBOX_NEXT < RECORD_HEAD_WORDS);
 
 /// The owner of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Owner {
+pub(super) enum SpanOwner {
     /// No CPU: its pages are gaps and areas of the arena.
     Arena,
     /// A CPU, for small areas.
@@ -41,7 +41,7 @@ pub(super) enum Owner {
     Block(u16),
 }
 
-impl Owner {
+impl SpanOwner {
     const fn encode(self) -> u64 {
         match self {
             Self::Arena => 0,
@@ -69,7 +69,7 @@ impl Owner {
 
 /// The meanings of a span's bitmaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Bits {
+pub(super) enum SpanBits {
     /// Free, and not in the bump.
     Free,
     /// An area starts here, live, kept, lazy or waiting.
@@ -114,13 +114,13 @@ impl Marked {
 }
 
 /// A link to a span: its number plus one, so that zero means no link.
-pub(super) type Link = Option<u32>;
+pub(super) type SpanLink = Option<u32>;
 
-const fn link(word: u64) -> Link {
+const fn link(word: u64) -> SpanLink {
     (word as u32).checked_sub(1)
 }
 
-const fn word_of(link: Link) -> u64 {
+const fn word_of(link: SpanLink) -> u64 {
     match link {
         Some(span) => span as u64 + 1,
         None => 0,
@@ -203,23 +203,23 @@ impl<'m> Span<'m> {
     /// record for the next owner. A CPU that collects what was sent sees in a bit the owner that
     /// the bit's sender saw, or a later one.
     #[inline(always)]
-    pub(super) fn owner(self) -> Owner {
-        Owner::decode(self.read(STATE))
+    pub(super) fn owner(self) -> SpanOwner {
+        SpanOwner::decode(self.read(STATE))
     }
 
     #[inline(always)]
-    pub(super) fn is_owned_as(self, owner: Owner) -> bool {
+    pub(super) fn is_owned_as(self, owner: SpanOwner) -> bool {
         self.read(STATE) == owner.encode()
     }
 
     /// Hands the span over.
-    pub(super) fn set_owner(self, owner: Owner) {
+    pub(super) fn set_owner(self, owner: SpanOwner) {
         self.write(STATE, owner.encode());
     }
 
     /// The first page of the arena's area that covers the span's first page and starts before it.
     /// May be out of date, but is never wrong about an area that exists.
-    pub(super) fn covers(self) -> Link {
+    pub(super) fn covers(self) -> SpanLink {
         link(self.read(COVERS))
     }
 
@@ -240,7 +240,7 @@ impl<'m> Span<'m> {
     }
 
     #[inline(always)]
-    pub(super) fn bits(self, which: Bits) -> &'m [AtomicU64] {
+    pub(super) fn bits(self, which: SpanBits) -> &'m [AtomicU64] {
         self.bitmap(which as usize)
     }
 
@@ -254,26 +254,26 @@ impl<'m> Span<'m> {
     /// collected.
     #[inline(always)]
     pub(super) fn sent(self) -> &'m [AtomicU64] {
-        self.bitmap(Bits::Waiting as usize + 1)
+        self.bitmap(SpanBits::Waiting as usize + 1)
     }
 
     /// Whether an area starts at that place.
     #[inline(always)]
     pub(super) fn starts_at(self, at: u32) -> bool {
-        let word = &self.bits(Bits::Starts)[(at / 64) as usize];
+        let word = &self.bits(SpanBits::Starts)[(at / 64) as usize];
         word.load(Relaxed) >> (at % 64) & 1 != 0
     }
 
     /// Records that an area starts at that place. For the owner.
     #[inline(always)]
     pub(super) fn set_start(self, at: u32) {
-        let word = &self.bits(Bits::Starts)[(at / 64) as usize];
+        let word = &self.bits(SpanBits::Starts)[(at / 64) as usize];
         word.store(word.load(Relaxed) | 1 << (at % 64), Relaxed);
     }
 
     /// The nearest place at or before `at` where an area starts.
     pub(super) fn start_before(self, at: u32) -> Option<u32> {
-        bits::last_set_to(self.bits(Bits::Starts), at)
+        bits::last_set_to(self.bits(SpanBits::Starts), at)
     }
 
     /// The lazy pages of the span.
@@ -322,35 +322,35 @@ impl<'m> Span<'m> {
         self.write(LISTED, listed);
     }
 
-    pub(super) fn next(self) -> Link {
+    pub(super) fn next(self) -> SpanLink {
         link(self.read(NEXT))
     }
 
-    pub(super) fn set_next(self, next: Link) {
+    pub(super) fn set_next(self, next: SpanLink) {
         self.write(NEXT, word_of(next));
     }
 
-    pub(super) fn prev(self) -> Link {
+    pub(super) fn prev(self) -> SpanLink {
         link(self.read(PREV))
     }
 
-    pub(super) fn set_prev(self, prev: Link) {
+    pub(super) fn set_prev(self, prev: SpanLink) {
         self.write(PREV, word_of(prev));
     }
 
-    pub(super) fn lazy_next(self) -> Link {
+    pub(super) fn lazy_next(self) -> SpanLink {
         link(self.read(LAZY_NEXT))
     }
 
-    pub(super) fn set_lazy_next(self, next: Link) {
+    pub(super) fn set_lazy_next(self, next: SpanLink) {
         self.write(LAZY_NEXT, word_of(next));
     }
 
-    pub(super) fn waiting_next(self) -> Link {
+    pub(super) fn waiting_next(self) -> SpanLink {
         link(self.read(WAIT_NEXT))
     }
 
-    pub(super) fn set_waiting_next(self, next: Link) {
+    pub(super) fn set_waiting_next(self, next: SpanLink) {
         self.write(WAIT_NEXT, word_of(next));
     }
 
@@ -371,14 +371,14 @@ mod tests {
     #[test]
     fn an_owner_is_read_as_it_was_written() {
         for owner in [
-            Owner::Arena,
-            Owner::Areas(0),
-            Owner::Block(0),
-            Owner::Areas(1022),
-            Owner::Block(1022),
+            SpanOwner::Arena,
+            SpanOwner::Areas(0),
+            SpanOwner::Block(0),
+            SpanOwner::Areas(1022),
+            SpanOwner::Block(1022),
         ] {
-            assert_eq!(Owner::decode(owner.encode()), owner);
+            assert_eq!(SpanOwner::decode(owner.encode()), owner);
         }
-        assert_eq!(Owner::decode(0), Owner::Arena, "a zeroed record");
+        assert_eq!(SpanOwner::decode(0), SpanOwner::Arena, "a zeroed record");
     }
 }

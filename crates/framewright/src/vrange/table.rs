@@ -32,9 +32,9 @@ const NO_NEXT: u32 = PAGES_MAX - 1;
 
 /// An area's header, one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header(u64);
+pub struct AreaHeader(u64);
 
-impl Header {
+impl AreaHeader {
     /// A live area of `pages` pages, its guard page included, 1 to 2^30. It keeps 30 bits of the
     /// tag.
     #[inline]
@@ -158,11 +158,11 @@ impl Header {
 /// Every access is `Relaxed`: the owner of a page owns its words, and for a gap that is the holder
 /// of the arena's lock. Ownership is handed over with an ordering of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Table<'m> {
+pub struct AreaTable<'m> {
     pages: &'m [[AtomicU64; 2]],
 }
 
-impl<'m> Table<'m> {
+impl<'m> AreaTable<'m> {
     /// How many words a window of `pages` pages needs.
     #[must_use]
     pub const fn words_needed(pages: u32) -> usize {
@@ -199,19 +199,19 @@ impl<'m> Table<'m> {
     /// The header of the area that starts at `page`; `None` for a gap's node and for zero.
     #[inline]
     #[must_use]
-    pub fn header(self, page: u32) -> Option<Header> {
-        Header::of(self.words(page)[0].load(Relaxed))
+    pub fn header(self, page: u32) -> Option<AreaHeader> {
+        AreaHeader::of(self.words(page)[0].load(Relaxed))
     }
 
     /// Starts an area at `page`, or changes its header.
     #[inline]
-    pub fn set_header(self, page: u32, header: Header) {
+    pub fn set_header(self, page: u32, header: AreaHeader) {
         self.words(page)[0].store(header.0, Relaxed);
     }
 
     /// Changes the header at `page` if it is `from`; if several CPUs try, one succeeds.
     #[inline]
-    pub(super) fn change_header(self, page: u32, from: Header, to: Header) -> bool {
+    pub(super) fn change_header(self, page: u32, from: AreaHeader, to: AreaHeader) -> bool {
         self.words(page)[0]
             .compare_exchange(from.0, to.0, Relaxed, Relaxed)
             .is_ok()
@@ -297,13 +297,13 @@ mod tests {
     #[test]
     fn a_header_keeps_its_state_kind_length_and_tag() {
         let mut memory = [0; 8];
-        let table = Table::new(atomic_words(&mut memory));
-        assert_eq!((table.pages(), Table::words_needed(4)), (4, 8));
+        let table = AreaTable::new(atomic_words(&mut memory));
+        assert_eq!((table.pages(), AreaTable::words_needed(4)), (4, 8));
         assert!((0..4).all(|page| table.header(page).is_none() && !table.is_gap(page)));
         for kind in KINDS {
             for pages in [1, 2, PAGES_MAX] {
                 for tag in [0, 5, PAGES_MAX - 1] {
-                    let live = Header::live(kind, pages, tag);
+                    let live = AreaHeader::live(kind, pages, tag);
                     table.set_header(3, live);
                     let read = table.header(3).unwrap();
                     assert_eq!(
@@ -330,19 +330,19 @@ mod tests {
 
     #[test]
     fn no_header_is_taken_for_nothing_or_for_a_gap() {
-        let live = Header::live(AreaKind::Plain, 1, 0);
-        assert_eq!(Header::of(live.0), Some(live));
-        let last = Header::live(AreaKind::Ram, PAGES_MAX, 0).lazy(None);
-        assert_eq!(Header::of(last.0), Some(last));
+        let live = AreaHeader::live(AreaKind::Plain, 1, 0);
+        assert_eq!(AreaHeader::of(live.0), Some(live));
+        let last = AreaHeader::live(AreaKind::Ram, PAGES_MAX, 0).lazy(None);
+        assert_eq!(AreaHeader::of(last.0), Some(last));
         assert_eq!(last.0 & GAP, 0);
-        assert_eq!(Header::of(GAP), None);
-        assert_eq!(Header::of(!0), None);
+        assert_eq!(AreaHeader::of(GAP), None);
+        assert_eq!(AreaHeader::of(!0), None);
     }
 
     #[test]
     fn frame_zero_is_a_frame_and_zero_is_none() {
         let mut memory = [0; 4];
-        let table = Table::new(atomic_words(&mut memory));
+        let table = AreaTable::new(atomic_words(&mut memory));
         assert_eq!(table.frame(1), None);
         for frame in [Frame(0), Frame(u64::MAX - 1)] {
             table.set_frame(1, Some(frame));
@@ -351,7 +351,7 @@ mod tests {
         table.set_frame(1, None);
         assert_eq!((table.frame(1), table.frame(0)), (None, None));
         table.set_frame(1, Some(Frame(7)));
-        table.set_header(1, Header::live(AreaKind::Vmalloc, 1, 0));
+        table.set_header(1, AreaHeader::live(AreaKind::Vmalloc, 1, 0));
         assert_eq!(table.frame(1), Some(Frame(7)), "the other word");
     }
 }

@@ -8,9 +8,9 @@
 //! G. Adelson-Velsky, E. Landis, "An algorithm for the organization of information", 1962. The
 //! height of n nodes is at most 1.4405 log2(n + 2) - 0.3277 (Knuth, vol. 3, 6.2.3).
 
-use super::fit::{Reach, Wanted};
-use super::node::{Node, Side};
-use super::table::{PAGES_MAX, Table};
+use super::fit::{Reach, WantedGap};
+use super::node::{GapNode, NodeSide};
+use super::table::{AreaTable, PAGES_MAX};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Above the height of any tree: gaps do not touch, so at most every second of 2^30 pages starts
@@ -67,19 +67,19 @@ impl Path {
 /// Where a page lies among the gaps: by their depths, the last gap on the way down that starts at
 /// or before the page, and the first that starts after it.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TreePlace {
     pub(super) before: Option<usize>,
     pub(super) after: Option<usize>,
 }
 
 /// A change somewhere below: the reach of a subtree before and after.
 #[derive(Clone, Copy)]
-struct Change {
+struct ReachChange {
     old: Reach,
     new: Reach,
 }
 
-impl Change {
+impl ReachChange {
     #[inline(always)]
     fn is_of_the_point_only(&self) -> bool {
         self.old.longest == self.new.longest && self.old.order == self.new.order
@@ -89,7 +89,7 @@ impl Change {
 /// The tree. All operations are for the holder of the arena's lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GapTree<'m> {
-    table: Table<'m>,
+    table: AreaTable<'m>,
     /// The root's page plus one; 0 if there is no root.
     root: &'m AtomicU64,
     /// The absolute number of the window's first page.
@@ -98,7 +98,7 @@ pub(super) struct GapTree<'m> {
 
 impl<'m> GapTree<'m> {
     #[inline(always)]
-    pub(super) const fn new(table: Table<'m>, root: &'m AtomicU64, base: u64) -> Self {
+    pub(super) const fn new(table: AreaTable<'m>, root: &'m AtomicU64, base: u64) -> Self {
         Self { table, root, base }
     }
 
@@ -109,16 +109,16 @@ impl<'m> GapTree<'m> {
     }
 
     #[inline(always)]
-    pub(super) fn node(&self, page: u32) -> Node {
+    pub(super) fn node(&self, page: u32) -> GapNode {
         let [links, sizes] = self.table.words(page);
-        Node {
+        GapNode {
             links: links.load(Relaxed),
             sizes: sizes.load(Relaxed),
         }
     }
 
     #[inline(always)]
-    fn put(&self, page: u32, node: Node) {
+    fn put(&self, page: u32, node: GapNode) {
         let [links, sizes] = self.table.words(page);
         links.store(node.links, Relaxed);
         sizes.store(node.sizes, Relaxed);
@@ -138,7 +138,7 @@ impl<'m> GapTree<'m> {
 
     /// The reach of a node, from its gap and its children.
     #[inline(always)]
-    fn recount(&self, page: u32, node: &Node) -> Reach {
+    fn recount(&self, page: u32, node: &GapNode) -> Reach {
         self.own(page, node.pages())
             .or(self.reach_of(node.left()))
             .or(self.reach_of(node.right()))
@@ -146,7 +146,7 @@ impl<'m> GapTree<'m> {
 
     /// The same if the reach on one side is known.
     #[inline(always)]
-    fn recount_beside(&self, page: u32, node: &Node, side: Side, reach: Reach) -> Reach {
+    fn recount_beside(&self, page: u32, node: &GapNode, side: NodeSide, reach: Reach) -> Reach {
         self.reach_of(node.child(side.other()))
             .or(reach)
             .or(self.own(page, node.pages()))
@@ -158,7 +158,7 @@ impl<'m> GapTree<'m> {
     /// Time: O(log n) where the reach is exact; else one more way up and down for each gap with
     /// enough reach that still does not serve.
     #[inline(always)]
-    pub(super) fn find(&self, wanted: &Wanted, path: &mut Path) -> Option<u32> {
+    pub(super) fn find(&self, wanted: &WantedGap, path: &mut Path) -> Option<u32> {
         let root = self.root()?;
         if wanted.is_unaligned() {
             self.find_unaligned(root, wanted.pages(), path)
@@ -191,7 +191,7 @@ impl<'m> GapTree<'m> {
         }
     }
 
-    fn find_aligned(&self, root: u32, wanted: &Wanted, path: &mut Path) -> Option<u32> {
+    fn find_aligned(&self, root: u32, wanted: &WantedGap, path: &mut Path) -> Option<u32> {
         let (mut at, mut node) = (root, self.node(root));
         if !wanted.may_lie_in(node.reach()) {
             return None;
@@ -221,9 +221,9 @@ impl<'m> GapTree<'m> {
                 loop {
                     path.len -= 1;
                     let parent = path.last()?;
-                    let side = Side::of(at, parent);
+                    let side = NodeSide::of(at, parent);
                     at = parent;
-                    if side == Side::Left {
+                    if side == NodeSide::Left {
                         break;
                     }
                 }
@@ -234,13 +234,13 @@ impl<'m> GapTree<'m> {
 
     /// Searches for `page`. Time: O(log n).
     #[inline(always)]
-    pub(super) fn place(&self, page: u32, path: &mut Path) -> Place {
+    pub(super) fn place(&self, page: u32, path: &mut Path) -> TreePlace {
         let (mut before, mut after) = (usize::MAX, usize::MAX);
         let mut next = self.root();
         while let Some(at) = next {
             let depth = path.len;
             path.push(at);
-            let node = Node {
+            let node = GapNode {
                 links: self.table.words(at)[0].load(Relaxed),
                 sizes: 0,
             };
@@ -250,7 +250,7 @@ impl<'m> GapTree<'m> {
             next = child;
         }
         let depth = |depth| (depth != usize::MAX).then_some(depth);
-        Place {
+        TreePlace {
             before: depth(before),
             after: depth(after),
         }
@@ -264,15 +264,15 @@ impl<'m> GapTree<'m> {
             self.root.store(word, Relaxed);
         } else {
             let parent = path.at(depth - 1);
-            let side = Side::of(path.at(depth), parent);
+            let side = NodeSide::of(path.at(depth), parent);
             self.hang_at(parent, side, page);
         }
     }
 
     #[inline(always)]
-    fn hang_at(&self, parent: u32, side: Side, page: Option<u32>) {
+    fn hang_at(&self, parent: u32, side: NodeSide, page: Option<u32>) {
         let links = &self.table.words(parent)[0];
-        let mut node = Node {
+        let mut node = GapNode {
             links: links.load(Relaxed),
             sizes: 0,
         };
@@ -300,12 +300,12 @@ impl<'m> GapTree<'m> {
         }
         self.put(page, node);
         if old != new {
-            self.settle(path, depth, Change { old, new });
+            self.settle(path, depth, ReachChange { old, new });
         }
     }
 
     /// Passes a change at `depth` on to the nodes above.
-    fn settle(&self, path: &Path, mut depth: usize, mut change: Change) {
+    fn settle(&self, path: &Path, mut depth: usize, mut change: ReachChange) {
         while depth > 0 {
             if change.is_of_the_point_only() {
                 self.settle_point(path, depth, change);
@@ -321,7 +321,7 @@ impl<'m> GapTree<'m> {
             let now = if change.new.covers(change.old) {
                 was.or(change.new)
             } else {
-                let side = Side::of(path.at(depth + 1), page);
+                let side = NodeSide::of(path.at(depth + 1), page);
                 self.recount_beside(page, &node, side, change.new)
             };
             if now == was {
@@ -329,13 +329,13 @@ impl<'m> GapTree<'m> {
             }
             node.set_reach(now);
             self.put(page, node);
-            change = Change { old: was, new: now };
+            change = ReachChange { old: was, new: now };
         }
     }
 
     /// The same if only the point differs. Gaps of the same length come and go, and a change of the
     /// roundest page goes further up than any other.
-    fn settle_point(&self, path: &Path, mut depth: usize, change: Change) {
+    fn settle_point(&self, path: &Path, mut depth: usize, change: ReachChange) {
         let (mut old, mut new) = (change.old.point, change.new.point);
         while depth > 0 && old != new {
             depth -= 1;
@@ -347,7 +347,7 @@ impl<'m> GapTree<'m> {
             } else if was > old {
                 return;
             } else {
-                let side = Side::of(path.at(depth + 1), page);
+                let side = NodeSide::of(path.at(depth + 1), page);
                 let beside = node.child(side.other());
                 let beside = beside.map_or(0, |page| self.node(page).point());
                 new.max(beside).max(self.own(page, node.pages()).point)
@@ -362,18 +362,18 @@ impl<'m> GapTree<'m> {
     /// child on its side.
     pub(super) fn insert(&self, path: &Path, page: u32, pages: u32) {
         let added = self.own(page, pages);
-        self.put(page, Node::leaf(pages, added));
+        self.put(page, GapNode::leaf(pages, added));
         let Some(parent) = path.last() else {
             self.root.store(u64::from(page) + 1, Relaxed);
             return;
         };
-        self.hang_at(parent, Side::of(page, parent), Some(page));
+        self.hang_at(parent, NodeSide::of(page, parent), Some(page));
         let (mut depth, mut child) = (path.len, page);
         while depth > 0 {
             depth -= 1;
             let page = path.at(depth);
             let mut node = self.node(page);
-            let (was, side) = (node.reach(), Side::of(child, page));
+            let (was, side) = (node.reach(), NodeSide::of(child, page));
             let now = was.or(added);
             if now != was {
                 node.set_reach(now);
@@ -393,7 +393,7 @@ impl<'m> GapTree<'m> {
                 }
             }
             if now != was {
-                self.settle(path, depth, Change { old: was, new: now });
+                self.settle(path, depth, ReachChange { old: was, new: now });
             }
             return;
         }
@@ -428,7 +428,7 @@ impl<'m> GapTree<'m> {
         let pages = self.node(next).pages();
         let (side, change) = self.unhang(path);
         if next == right {
-            node.set_child(Side::Right, self.node(next).right());
+            node.set_child(NodeSide::Right, self.node(next).right());
         }
         node.set_pages(pages);
         self.put(next, node);
@@ -440,17 +440,17 @@ impl<'m> GapTree<'m> {
     /// Takes the last node of the path, which has at most one child, out of the tree and the path.
     /// Returns where it hung and what changed there.
     #[inline(always)]
-    fn unhang(&self, path: &mut Path) -> (Side, Change) {
+    fn unhang(&self, path: &mut Path) -> (NodeSide, ReachChange) {
         let depth = path.depth();
         let node = self.node(path.at(depth));
         let child = node.left().or(node.right());
         self.hang(path, depth, child);
         path.len = depth;
         let side = match path.last() {
-            Some(parent) => Side::of(path.at(depth), parent),
-            None => Side::Left,
+            Some(parent) => NodeSide::of(path.at(depth), parent),
+            None => NodeSide::Left,
         };
-        let change = Change {
+        let change = ReachChange {
             old: node.reach(),
             new: self.reach_of(child),
         };
@@ -476,7 +476,7 @@ impl<'m> GapTree<'m> {
     /// Handles that the subtree on `side` of the path's last node has become lower by one, and that
     /// its reach has changed. At the depth `other`, if there is such a depth, the gap itself has
     /// changed.
-    fn lowered(&self, path: &Path, side: Side, change: Change, other: usize) {
+    fn lowered(&self, path: &Path, side: NodeSide, change: ReachChange, other: usize) {
         let (mut depth, mut side, mut change, mut lower) = (path.len, side, change, true);
         while depth > 0 {
             depth -= 1;
@@ -506,7 +506,7 @@ impl<'m> GapTree<'m> {
                     lower = lowered;
                 }
             }
-            change = Change { old: was, new: now };
+            change = ReachChange { old: was, new: now };
             // Above the gap that changed only reaches can differ now.
             if !lower && depth <= other {
                 if now != was {
@@ -515,14 +515,14 @@ impl<'m> GapTree<'m> {
                 return;
             }
             if depth > 0 {
-                side = Side::of(page, path.at(depth - 1));
+                side = NodeSide::of(page, path.at(depth - 1));
             }
         }
     }
 
     /// Rotates the subtree at `page`, which is two higher on side `high`. Returns its new top, and
     /// whether it is lower than before.
-    fn rotate(&self, page: u32, high: Side) -> (u32, bool) {
+    fn rotate(&self, page: u32, high: NodeSide) -> (u32, bool) {
         let low = high.other();
         let mut top = self.node(page);
         let child = top.child(high).expect("the higher side has a node");

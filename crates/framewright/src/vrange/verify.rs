@@ -2,7 +2,7 @@
 
 use super::inbox::lazy_pages;
 use super::seat::Own;
-use super::span::{Bits, Owner};
+use super::span::{SpanBits, SpanOwner};
 use super::{AreaState, Space, bits};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::SeatSet;
@@ -12,14 +12,14 @@ use core::fmt;
 
 /// An invariant that does not hold: its letter, and the page in question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Broken {
+pub struct BrokenSpace {
     /// The invariant's name in the [module's description](super).
     pub invariant: &'static str,
     /// The page, or the first page of the span.
     pub at: Page,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -29,14 +29,14 @@ impl fmt::Display for Broken {
     }
 }
 
-impl core::error::Error for Broken {}
+impl core::error::Error for BrokenSpace {}
 
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// Checks every invariant that can be seen at rest. Stops all CPUs. O(window).
     ///
     /// # Errors
     /// The first one that does not hold.
-    pub fn verify(&self) -> Result<(), Broken> {
+    pub fn verify(&self) -> Result<(), BrokenSpace> {
         let stopped = self.lock_stops().stop();
         let _stopped = stopped.map_err(|_| self.broken("V11: not poisoned", 0))?;
         let held = self.lock_arena();
@@ -52,7 +52,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                 continue;
             }
             let (number, place) = self.spans.place(at);
-            if self.spans.get(number).owner() == Owner::Arena {
+            if self.spans.get(number).owner() == SpanOwner::Arena {
                 let pages = self.verify_area(at, end)?;
                 let info = self.find(self.page(at));
                 self.check(
@@ -73,12 +73,12 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 
     /// Checks the area that starts at a page. Returns its length.
-    fn verify_area(&self, at: u32, end: u32) -> Result<u32, Broken> {
+    fn verify_area(&self, at: u32, end: u32) -> Result<u32, BrokenSpace> {
         let (number, place) = self.spans.place(at);
         let starts = self.spans.get(number).starts_at(place);
         self.check("V1: a gap or an area", at, starts)?;
         let header = self.table.header(at);
-        let pages = header.map_or(0, super::Header::pages);
+        let pages = header.map_or(0, super::AreaHeader::pages);
         self.check("V1: an area has pages", at, pages != 0 && pages <= end - at)?;
         if header.is_some_and(|header| header.state() == AreaState::Kept) {
             for page in at..at + pages - 1 {
@@ -98,7 +98,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 
     /// Checks a span that a CPU has.
-    fn verify_span(&self, number: u32) -> Result<(), Broken> {
+    fn verify_span(&self, number: u32) -> Result<(), BrokenSpace> {
         let span = self.spans.get(number);
         let (first, all) = (self.spans.first(number), self.spans.pages());
         let cpu = span.owner().cpu().unwrap_or(u16::MAX);
@@ -111,8 +111,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             0..0
         };
         for (marked, bits) in [
-            (span.lazy(), span.bits(Bits::Lazy)),
-            (span.waiting(), span.bits(Bits::Waiting)),
+            (span.lazy(), span.bits(SpanBits::Lazy)),
+            (span.waiting(), span.bits(SpanBits::Waiting)),
         ] {
             let counted = marked.pages == bits::count(bits);
             self.check("V3: a span's counts", first, counted)?;
@@ -122,10 +122,10 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             let none = !bits.iter().enumerate().any(unmarked);
             self.check("V3: the words with lazy or waiting pages", first, none)?;
         }
-        if matches!(span.owner(), Owner::Block(_)) {
+        if matches!(span.owner(), SpanOwner::Block(_)) {
             return self.verify_block(number);
         }
-        let (longest, _) = bits::survey(span.bits(Bits::Free));
+        let (longest, _) = bits::survey(span.bits(SpanBits::Free));
         let listed = (span.listed() >> 8) as u32;
         let is_listed = is_current && listed == 0 || !is_current && listed == longest;
         self.check("V3: a span's list", first, is_listed)?;
@@ -135,10 +135,10 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             let is = |bits: &[AtomicU64], at: u32| {
                 bits[(at / 64) as usize].load(Relaxed) >> (at % 64) & 1 != 0
             };
-            if is(span.bits(Bits::Free), place) || bump.contains(&at) {
+            if is(span.bits(SpanBits::Free), place) || bump.contains(&at) {
                 let starts = span.starts_at(place);
                 self.check("V1: free pages are in no area", at, !starts)?;
-                let both = is(span.bits(Bits::Free), place) && bump.contains(&at);
+                let both = is(span.bits(SpanBits::Free), place) && bump.contains(&at);
                 self.check("V1: free or in the bump", at, !both)?;
                 at += 1;
                 continue;
@@ -147,7 +147,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             self.verify_as_a_whole(number, place, pages)?;
             for page in at..at + pages {
                 let place = page - first;
-                let free = is(span.bits(Bits::Free), place) || bump.contains(&page);
+                let free = is(span.bits(SpanBits::Free), place) || bump.contains(&page);
                 self.check("V1: an area's pages are not free", page, !free)?;
             }
             at += pages;
@@ -157,11 +157,11 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
     /// V9: checks that an area of a CPU's span, or a slot of a block, is in one state with all of
     /// its pages, and that its header says which.
-    fn verify_as_a_whole(&self, number: u32, place: u32, pages: u32) -> Result<(), Broken> {
+    fn verify_as_a_whole(&self, number: u32, place: u32, pages: u32) -> Result<(), BrokenSpace> {
         let span = self.spans.get(number);
         let at = self.spans.first(number) + place;
-        let freed = self.table.header(at).map(super::Header::state) == Some(AreaState::Lazy);
-        let (lazy, waiting) = (span.bits(Bits::Lazy), span.bits(Bits::Waiting));
+        let freed = self.table.header(at).map(super::AreaHeader::state) == Some(AreaState::Lazy);
+        let (lazy, waiting) = (span.bits(SpanBits::Lazy), span.bits(SpanBits::Waiting));
         let is_sent = bits::has_all(span.sent(), place, 1);
         let others = bits::count_in(span.sent(), place, pages) - u32::from(is_sent);
         self.check("V9: one bit sends an area", at, others == 0)?;
@@ -179,7 +179,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
     /// Checks a vmap block: each page is free, in the run, in a live slot, or freed in one of the
     /// states.
-    fn verify_block(&self, number: u32) -> Result<(), Broken> {
+    fn verify_block(&self, number: u32) -> Result<(), BrokenSpace> {
         let span = self.spans.get(number);
         let (first, all) = (self.spans.first(number), self.spans.pages());
         let (room, recycle) = (span.room(), self.config.recycle);
@@ -191,9 +191,9 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             let at = first + place;
             let header = self.table.header(at);
             let starts = span.starts_at(place);
-            let state = header.filter(|_| starts).map(super::Header::state);
+            let state = header.filter(|_| starts).map(super::AreaHeader::state);
             if state == Some(AreaState::Live) || state == Some(AreaState::Kept) {
-                let pages = header.map_or(1, super::Header::pages);
+                let pages = header.map_or(1, super::AreaHeader::pages);
                 self.check("V1: slots do not overlap", at, place >= live_end)?;
                 live_end = place + pages.next_power_of_two();
                 self.check("V1: a slot is in its block", at, live_end <= all)?;
@@ -209,11 +209,12 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
                     sent_end = place + slot;
                 }
             }
-            let dead = is(span.bits(Bits::Lazy), place) || is(span.bits(Bits::Waiting), place);
-            let freed = u32::from(is(span.bits(Bits::Lazy), place))
-                + u32::from(is(span.bits(Bits::Waiting), place))
+            let dead =
+                is(span.bits(SpanBits::Lazy), place) || is(span.bits(SpanBits::Waiting), place);
+            let freed = u32::from(is(span.bits(SpanBits::Lazy), place))
+                + u32::from(is(span.bits(SpanBits::Waiting), place))
                 + u32::from(place < sent_end);
-            let free = u32::from(is(span.bits(Bits::Free), place))
+            let free = u32::from(is(span.bits(SpanBits::Free), place))
                 + u32::from((room.cursor()..room.end()).contains(&place));
             let sum = freed + free + u32::from(place < live_end);
             // Without recycling, a page that is none of these is dirty, and no other page is.
@@ -222,7 +223,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         }
         let counted = recycle || room.third() == dirty;
         self.check("V3: dirty pages", first, counted)?;
-        let (longest, free) = bits::survey(span.bits(Bits::Free));
+        let (longest, free) = bits::survey(span.bits(SpanBits::Free));
         let bounded = !recycle || longest <= room.third();
         self.check("V3: a block's longest run", first, bounded)?;
         self.check("V3: no dirty page is free", first, recycle || free == 0)?;
@@ -235,7 +236,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 
     /// Checks the sums of lazy pages.
-    fn verify_lazy(&self) -> Result<(), Broken> {
+    fn verify_lazy(&self) -> Result<(), BrokenSpace> {
         let mut lazy = 0;
         let mut stuck = 0;
         for cpu in 0..self.shape.cpus {
@@ -277,7 +278,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     fn sent_pages(&self, number: u32) -> u64 {
         let span = self.spans.get(number);
         let first = self.spans.first(number);
-        let is_block = matches!(span.owner(), Owner::Block(_));
+        let is_block = matches!(span.owner(), SpanOwner::Block(_));
         bits::runs(span.sent(), 0)
             .flat_map(|(start, end)| start..end)
             .filter_map(|place| self.table.header(first + place))
@@ -285,7 +286,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             .sum()
     }
 
-    fn check(&self, invariant: &'static str, at: u32, holds: bool) -> Result<(), Broken> {
+    fn check(&self, invariant: &'static str, at: u32, holds: bool) -> Result<(), BrokenSpace> {
         if holds {
             Ok(())
         } else {
@@ -293,8 +294,8 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         }
     }
 
-    fn broken(&self, invariant: &'static str, at: u32) -> Broken {
-        Broken {
+    fn broken(&self, invariant: &'static str, at: u32) -> BrokenSpace {
+        BrokenSpace {
             invariant,
             at: self.page(at),
         }

@@ -18,8 +18,10 @@ use super::depot::Spill;
 use super::kept::KEPT_MAX;
 use super::poison::Poisoned;
 use super::seat::{Count, Held, Own};
-use super::span::{Bits, Owner};
-use super::{AreaKind, AreaRequest, AreaState, FrameSource, Header, RangeError, RangeFreeError};
+use super::span::{SpanBits, SpanOwner};
+use super::{
+    AreaHeader, AreaKind, AreaRequest, AreaState, FrameSource, RangeError, RangeFreeError,
+};
 use super::{RangeSeat, Space, bits};
 use crate::frame::AllocError;
 use crate::platform::{Barrier, Map, MapError, Relax, Zero};
@@ -59,7 +61,7 @@ impl<P: Relax + Barrier + Map + Zero, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let pages = request.pages.min(u64::from(KEPT_MAX) + 1) as u32;
         let is_aligned = self.space.is_aligned(request.align_bytes);
         let at = self.held().kept().take(pages, is_aligned)?;
-        let header = Header::live(AreaKind::Vmalloc, pages + 1, request.tag.0);
+        let header = AreaHeader::live(AreaKind::Vmalloc, pages + 1, request.tag.0);
         self.space.table.set_header(at, header);
         self.words.count(Count::Allocs, 1);
         self.words.count(Count::KeptTakes, 1);
@@ -454,14 +456,14 @@ impl<P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'_, '_, P, F> {
 impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
     /// Whether an area may be kept if there is room.
     #[inline(always)]
-    fn may_keep(&self, header: Header) -> bool {
+    fn may_keep(&self, header: AreaHeader) -> bool {
         let pages = header.pages() - 1;
         pages <= KEPT_MAX && u64::from(pages) <= self.space.config.kept_pages_max
     }
 
     /// Makes room in the lists for an area that is to be kept, or returns the area that must go for
     /// that.
-    fn make_room_to_keep(&self, header: Header) -> Spill {
+    fn make_room_to_keep(&self, header: AreaHeader) -> Spill {
         if !self.may_keep(header) {
             return Spill::Nothing;
         }
@@ -496,7 +498,7 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
 
     /// Keeps a live area as it is, if there is room, and if no other CPU has freed it meanwhile.
     #[inline(always)]
-    fn keep(&self, at: u32, header: Header) -> bool {
+    fn keep(&self, at: u32, header: AreaHeader) -> bool {
         let pages = header.pages() - 1;
         let kept = self.kept();
         if pages > KEPT_MAX || !self.has_room(pages) || !kept.put(at, header, pages, P::ALONE) {
@@ -554,15 +556,15 @@ impl<P: Relax + Barrier + Map> Held<'_, '_, P> {
         let (number, place) = self.space.spans.place(at);
         let span = self.span(number);
         match span.owner() {
-            Owner::Areas(cpu) if cpu == self.cpu => {
-                bits::clear(span.bits(Bits::Starts), place, 1);
+            SpanOwner::Areas(cpu) if cpu == self.cpu => {
+                bits::clear(span.bits(SpanBits::Starts), place, 1);
                 self.put_back(number, at, pages);
             }
-            Owner::Arena => {
+            SpanOwner::Arena => {
                 self.clear_arena_start(at);
                 self.space.give(self.words, core::iter::once((at, pages)));
             }
-            Owner::Areas(_) | Owner::Block(_) => return false,
+            SpanOwner::Areas(_) | SpanOwner::Block(_) => return false,
         }
         self.words.count(Count::Allocs, 1u64.wrapping_neg());
         self.words.count(Count::Undone, 1);

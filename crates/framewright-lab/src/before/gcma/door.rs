@@ -4,8 +4,8 @@ use super::Gcma;
 use framewright::Run;
 use framewright::platform::{Contents, PageWords, Relax};
 use framewright::reserve::{
-    AreaKind, ContigError, Contiguous, Key, PoolId, Put, Refused, ReleaseError, Reservation,
-    ReservationError, Store,
+    ContigError, Contiguous, ContiguousKind, Key, PoolId, Put, PutRefused, ReleaseError,
+    Reservation, ReservationError, Store,
 };
 
 impl<P: Relax + Contents> Store for &Gcma<P> {
@@ -16,7 +16,7 @@ impl<P: Relax + Contents> Store for &Gcma<P> {
     /// Refused: every page is on its device before it comes here.
     fn put_dirty(&mut self, key: Key, _page: &PageWords) -> Put {
         self.forget(key);
-        Err(Refused::NoPool)
+        Err(PutRefused::NoPool)
     }
 
     fn get(&mut self, key: Key, page: &mut PageWords) -> bool {
@@ -47,8 +47,8 @@ impl<P: Relax + Contents + Sync> framewright_linux::tenancy::Tenancy for Gcma<P>
 
 /// There are no reservations: an owner gets what is left when he comes.
 impl<P: Relax + Contents> Contiguous for &Gcma<P> {
-    fn kind(&self) -> AreaKind {
-        AreaKind::Guaranteed
+    fn kind(&self) -> ContiguousKind {
+        ContiguousKind::Guaranteed
     }
 
     fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {

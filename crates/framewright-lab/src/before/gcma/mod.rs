@@ -50,7 +50,7 @@ mod tests;
 use area::{Area, Flags, OwnersBitmap};
 use dmem::{BUCKETS, Client, Entry, Lru, Pool};
 use framewright::platform::{Contents, PageWords, Relax};
-use framewright::reserve::{Key, PoolId, Put, Refused};
+use framewright::reserve::{Key, PoolId, Put, PutRefused};
 use framewright::{Frame, Run};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -203,7 +203,7 @@ impl<P: Relax + Contents> Gcma<P> {
     /// There is no such pool; or neither a free frame nor a page of the same client to evict: then the
     /// older copy is gone, or with [`Conduct::AsPublished`] still there (2).
     pub fn put(&self, key: Key, page: &PageWords) -> Put {
-        let pool = self.pool(key.pool).ok_or(Refused::NoPool)?;
+        let pool = self.pool(key.pool).ok_or(PutRefused::NoPool)?;
         let client = pool.client();
         let counts = &self.counts[client as usize];
         let frame = loop {
@@ -215,7 +215,7 @@ impl<P: Relax + Contents> Gcma<P> {
                 if self.conduct == Conduct::Mended {
                     self.forget(key);
                 }
-                return Err(Refused::Full);
+                return Err(PutRefused::Full);
             }
         };
         let entry = Arc::new(Entry::new(client, &key, frame));
@@ -227,7 +227,7 @@ impl<P: Relax + Contents> Gcma<P> {
         if !pool.is_open() {
             drop(tree);
             self.release(entry);
-            return Err(Refused::NoPool);
+            return Err(PutRefused::NoPool);
         }
         while let Err(old) = tree.insert(&entry) {
             tree.remove(&old);

@@ -100,7 +100,7 @@ fn one_client_starves_the_other() {
     (0..64).for_each(|i| gcma.put(key(clean, 1, i), &[i; 512]).unwrap());
     assert_eq!(
         gcma.put(key(swap, 0, 0), &[1; 512]),
-        Err(Refused::Full),
+        Err(PutRefused::Full),
         "fault 8"
     );
     assert_eq!(gcma.pools[usize::from(clean.0)].len(), 64);
@@ -122,7 +122,7 @@ fn an_owner_takes_what_guests_have_and_gives_it_back() {
     assert!(more.start() >= run.end());
     assert_eq!(gcma.take(29, 1), None);
     assert_eq!(gcma.take(28, 1).map(|run| run.start().0), Some(228));
-    assert_eq!(gcma.put(key(pool, 0, 1), &[1; 512]), Err(Refused::Full));
+    assert_eq!(gcma.put(key(pool, 0, 1), &[1; 512]), Err(PutRefused::Full));
     assert!(gcma.give_back(run) && !gcma.give_back(run));
     assert_eq!(gcma.free_frames(), 128);
     gcma.put(key(pool, 0, 1), &[1; 512]).unwrap();
@@ -140,7 +140,7 @@ fn a_pool_that_is_invalidated_has_no_pages_and_takes_none() {
     gcma.put(key(one, 1, 1), &[1; 512]).unwrap();
     gcma.put(key(other, 1, 1), &[2; 512]).unwrap();
     assert!(gcma.invalidate_pool(one) && !gcma.invalidate_pool(one));
-    assert_eq!(gcma.put(key(one, 1, 1), &[3; 512]), Err(Refused::NoPool));
+    assert_eq!(gcma.put(key(one, 1, 1), &[3; 512]), Err(PutRefused::NoPool));
     assert_eq!(word(&gcma, key(other, 1, 1)), Some(2));
     assert_eq!(gcma.free_frames(), 63);
     assert_eq!(gcma.open_pool(Kind::Cleancache), Some(one));
@@ -175,7 +175,7 @@ fn as_published_a_refused_store_leaves_the_older_copy() {
         assert!(rest);
         let held = lock(&gcma.lrus[0]).entry(0).unwrap();
         gcma.leave_lru(&held, Client::Clean);
-        assert_eq!(gcma.put(key(clean, 1, 1), &[2; 512]), Err(Refused::Full));
+        assert_eq!(gcma.put(key(clean, 1, 1), &[2; 512]), Err(PutRefused::Full));
         gcma.release(held);
         assert_eq!(word(&gcma, key(clean, 1, 1)), left, "fault 2, {conduct:?}");
     }

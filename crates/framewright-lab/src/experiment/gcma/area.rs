@@ -8,8 +8,8 @@ use crate::before::gcma::{ClientCounters, Conduct, Gcma, Kind};
 use framewright::Run;
 use framewright::reclaim::{Clients, Migrate, Shrink};
 use framewright::reserve::{
-    AreaKind, ContigError, Contiguous, Guaranteed, MigrateArea, Migrating, PoolConfig, PoolId,
-    ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
+    ContigError, Contiguous, ContiguousKind, Guaranteed, MigrateArea, Migrating, PoolConfig,
+    PoolId, ReleaseError, Reservation, ReservationError, Reserve, ReserveLayout,
 };
 use framewright_linux::file_cache::FileCache;
 use framewright_linux::paged::Paged;
@@ -178,7 +178,7 @@ struct Reserved<'r, 'm> {
 }
 
 impl Contiguous for Reserved<'_, '_> {
-    fn kind(&self) -> AreaKind {
+    fn kind(&self) -> ContiguousKind {
         self.area.kind()
     }
 

@@ -7,11 +7,11 @@ use crate::difference::{Difference, Finding, Summary, differ};
 use crate::drive::{self, Seats, in_step};
 use crate::range::RangeModel;
 use framewright::frame::{AllocError, Zone};
-use framewright::kv::{Kind, Kv, KvError, KvFreeError, KvRequest, KvSeat};
+use framewright::kv::{Kv, KvError, KvFreeError, KvRequest, KvSeat, ObjectKind};
 use framewright::platform::MapError;
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::stats::KvStats;
-use framewright::vrange::{AreaKind, RangeError, Space, Tag};
+use framewright::vrange::{AreaKind, AreaTag, RangeError, Space};
 use framewright::{Addr, CpuId, Page};
 
 type Seat<'s, 'm> = KvSeat<'s, 's, 'm, &'s Ram, &'s Cache<'s>, Watched<'s, 'm>>;
@@ -132,7 +132,7 @@ impl drive::Pair for Pair<'_, '_> {
                     zero,
                     effort,
                     context,
-                    tag: Tag(0),
+                    tag: AreaTag(0),
                 };
                 self.alloc(cpu, call, request)
             }
@@ -191,7 +191,7 @@ impl drive::Pair for Pair<'_, '_> {
                         zero,
                         effort,
                         context,
-                        tag: Tag(0),
+                        tag: AreaTag(0),
                     };
                     self.change_length(cpu, object, request)
                 }
@@ -383,9 +383,9 @@ impl<'s, 'm> Pair<'s, 'm> {
         let is_mapped = self.model.is_mapped(addr);
         let kind = self.kv.kind(addr);
         let is_right = match kind {
-            Kind::Mapped => is_mapped,
-            Kind::Run => !is_mapped && covers.is_power_of_two() && covers >= Page::BYTES,
-            Kind::Slab => !is_mapped && covers < Page::BYTES,
+            ObjectKind::Mapped => is_mapped,
+            ObjectKind::Run => !is_mapped && covers.is_power_of_two() && covers >= Page::BYTES,
+            ObjectKind::Slab => !is_mapped && covers < Page::BYTES,
         };
         if !is_right {
             return differ!("{asked:?} at {addr} with {covers} bytes is said to be {kind:?}");

@@ -11,7 +11,7 @@ use crate::{Call, Machine};
 use framewright::frame::Zone;
 use framewright::policy::ContigConfig;
 use framewright::reclaim::{
-    Background, CompactEffort, Compaction, EvacuateError, Obstacle, Reclaim, Seat,
+    Background, CompactEffort, Compaction, EvacuateError, Obstacle, Reclaim, ReclaimSeat,
 };
 use framewright::{Context, CpuId, Mobility, Order, Run};
 use laws::Before;
@@ -20,7 +20,7 @@ use laws::Before;
 struct Pair<'w, 'r, 'z, 'm> {
     world: &'w World<'z, 'm>,
     reclaim: &'r Reclaim<'z, 'm, &'z Machine>,
-    seats: Seats<Seat<'r, 'z, 'm, &'z Machine>>,
+    seats: Seats<ReclaimSeat<'r, 'z, 'm, &'z Machine>>,
     summary: Summary,
 }
 

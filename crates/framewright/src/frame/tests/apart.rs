@@ -1,7 +1,7 @@
 //! Pageblocks set apart, and what is taken and freed around them.
 
-use super::apart::{Content, NotApart};
-use super::target::Room;
+use super::apart::{ApartContent, NotApart};
+use super::target::TargetRoom;
 use super::*;
 
 fn is_open(zone: &Zone<'_, SingleThread>, id: usize) -> bool {
@@ -33,15 +33,15 @@ fn ap4_what_is_apart_stays_what_it_is_until_that_ends() {
     let zone = full_zone(&layout, &caching(0), &mut memory);
     let all_refused = |at: u64, isolated: bool| {
         let it = run(512 * at, 512);
-        let refused = RangeError::Apart(Frame(512 * at));
+        let refused = RunError::Apart(Frame(512 * at));
         assert_eq!(zone.isolate(it), Err(refused));
         assert_eq!(zone.unisolate(it), Err(refused));
         assert_eq!(zone.set_label(it, Label::Contiguous), Err(refused));
         let frame = Frame(512 * at + 9);
-        assert_eq!(zone.pin(frame), Err(RangeError::Apart(frame)));
+        assert_eq!(zone.pin(frame), Err(RunError::Apart(frame)));
         let some = zone.remove(Run::new(frame, 3).unwrap());
-        assert_eq!(some, Err(RangeError::Apart(frame)));
-        assert_eq!(zone.unpin(frame), Err(RangeError::Pins(frame)));
+        assert_eq!(some, Err(RunError::Apart(frame)));
+        assert_eq!(zone.unpin(frame), Err(RunError::Pins(frame)));
         assert_eq!(zone.meta(at as usize).is_isolated(), isolated);
         assert_eq!(zone.pageblock(at as usize).label, Label::Of(Movable));
     };
@@ -203,11 +203,11 @@ fn the_next_taken_frame_and_what_it_belongs_to_are_found() {
         zone.add(run(0, 2000)).unwrap();
         assert_eq!(zone.next_taken(0..2000), None);
         assert_eq!(zone.next_taken(0..2048), Some(2000));
-        assert_eq!(zone.content(2000), Content::Absent);
+        assert_eq!(zone.content(2000), ApartContent::Absent);
         let taken = [3, 62, 64, 65, 127, 130, 511, 512, 1999];
         for frame in taken {
             zone.alloc_at(Frame(frame), order(0), Reclaimable).unwrap();
-            let content = Content::Block(order(0), Reclaimable);
+            let content = ApartContent::Block(order(0), Reclaimable);
             assert_eq!(zone.content(frame as usize), content);
         }
         let mut found = vec![];
@@ -219,7 +219,7 @@ fn the_next_taken_frame_and_what_it_belongs_to_are_found() {
         assert_eq!(found, taken);
         assert_eq!(zone.next_taken(4..62), None);
         zone.alloc_at(Frame(1024), order(9), Movable).unwrap();
-        assert_eq!(zone.content(1025), Content::Unknown);
+        assert_eq!(zone.content(1025), ApartContent::Unknown);
         assert_eq!(zone.block_around(1300), Some((1024, order(9), Movable)));
         assert_eq!(zone.block_around(1024), None);
     }
@@ -239,7 +239,7 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut targets = [Frame(0); 64];
-    let found = seat.take_targets(order(0), Room::Below(order(4)), &mut targets);
+    let found = seat.take_targets(order(0), TargetRoom::Below(order(4)), &mut targets);
     assert_eq!(found.taken, 4, "16 frames are one block of order 4");
     assert!(
         targets[..4]
@@ -247,24 +247,28 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
             .all(|frame| frame.0 >= 1528 && frame.0 < 1536)
     );
     zone.verify().unwrap();
-    let found = seat.take_targets(order(1), Room::Below(order(8)), &mut targets[4..]);
+    let found = seat.take_targets(order(1), TargetRoom::Below(order(8)), &mut targets[4..]);
     assert_eq!(found.taken, 8);
     assert!(targets[4..12].iter().all(|frame| frame.0 / 512 == 1));
     // To make a whole pageblock the stock may go, too: nothing in pageblock 0 moves.
     let mut stock = [Frame(0); 8];
-    let found = seat.take_targets(order(1), Room::Below(order(9)), &mut stock);
+    let found = seat.take_targets(order(1), TargetRoom::Below(order(9)), &mut stock);
     assert_eq!(found.taken, 6);
     assert!(stock[..6].iter().all(|frame| frame.0 / 512 == 0));
     seat.free_at_once(stock[..6].iter().map(|&frame| (frame, order(1))));
     let none = [(9, 9), (8, 9), (9, 3), (10, 10), (1, 8)];
     for (size, below) in none {
-        let found = seat.take_targets(order(size), Room::Below(order(below)), &mut [Frame(0)]);
+        let found = seat.take_targets(
+            order(size),
+            TargetRoom::Below(order(below)),
+            &mut [Frame(0)],
+        );
         assert_eq!(found.taken, 0, "{size} below {below}");
     }
-    let whole = seat.take_targets(order(9), Room::Below(order(10)), &mut targets[12..13]);
+    let whole = seat.take_targets(order(9), TargetRoom::Below(order(10)), &mut targets[12..13]);
     assert_eq!(whole.taken, 1, "as large as a pageblock");
-    let large = seat.take_targets(order(10), Room::Anywhere, &mut targets[13..15]);
-    let small = seat.take_targets(order(0), Room::Anywhere, &mut targets[15..17]);
+    let large = seat.take_targets(order(10), TargetRoom::Anywhere, &mut targets[13..15]);
+    let small = seat.take_targets(order(0), TargetRoom::Anywhere, &mut targets[15..17]);
     assert_eq!((large.taken, small.taken), (1, 2));
     zone.verify().unwrap();
     let held: Vec<_> = [
@@ -323,7 +327,7 @@ fn what_leaves_a_settled_pageblock_finds_room_in_none_that_is_settled_or_free() 
     zone.alloc_run(run(1536, 508), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
     let mut targets = [Frame(0); 64];
-    let found = seat.take_targets(order(0), Room::Unsettled, &mut targets);
+    let found = seat.take_targets(order(0), TargetRoom::Unsettled, &mut targets);
     let mut from: Vec<_> = targets[..found.taken].iter().map(|f| f.0 / 512).collect();
     from.sort_unstable();
     assert_eq!(from, [1, 1, 1, 1, 2, 2, 2, 2]);

@@ -9,7 +9,7 @@ use std::string::ToString;
 type Broke = fn(&Zone<'_, SingleThread>, &Seat<'_, '_, SingleThread>);
 
 /// What `verify` says after `damage` of a zone with blocks of every state.
-fn verdict(damage: Broke) -> Result<(), Broken> {
+fn verdict(damage: Broke) -> Result<(), BrokenZone> {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
     let config = caching(100);
@@ -76,11 +76,11 @@ fn verify_names_the_invariant_that_is_broken_and_where() {
         ("F7", 0, |zone, _| zone.count_corruption()),
     ];
     for (nth, (invariant, at, damage)) in cases.into_iter().enumerate() {
-        let broken = Broken { invariant, at };
+        let broken = BrokenZone { invariant, at };
         assert_eq!(verdict(damage), Err(broken), "case {nth}");
     }
     assert_eq!(verdict(|_, _| ()), Ok(()));
-    let broken = Broken {
+    let broken = BrokenZone {
         invariant: "F5",
         at: 17,
     };

@@ -117,11 +117,11 @@ fn no_call_with_whatever_argument_panics_or_changes_anything_when_it_is_refused(
                     assert!(zone.contains(frame), "{layout:?}: a pin of {frame}");
                     assert_eq!(zone.unpin(frame), Ok(pins - 1));
                 }
-                Err(error) => assert_eq!(error, RangeError::Outside),
+                Err(error) => assert_eq!(error, RunError::Outside),
             }
             let unpinned = match zone.contains(frame) {
-                true => RangeError::Pins(frame),
-                false => RangeError::Outside,
+                true => RunError::Pins(frame),
+                false => RunError::Outside,
             };
             assert_eq!(zone.unpin(frame), Err(unpinned));
             assert!(zone.contains(frame) || !zone.is_free(frame));
@@ -160,14 +160,14 @@ fn a_pageblock_has_as_many_pins_as_it_can_and_no_more() {
     let layout = ZoneLayout::new(Frame(3), 600);
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &Config::default(), &mut memory);
-    assert_eq!(zone.pin(Frame(2)), Err(RangeError::Outside), "before it");
-    assert_eq!(zone.pin(Frame(603)), Err(RangeError::Outside), "behind it");
+    assert_eq!(zone.pin(Frame(2)), Err(RunError::Outside), "before it");
+    assert_eq!(zone.pin(Frame(603)), Err(RunError::Outside), "behind it");
     let stopped = zone.stop();
     let mut held = stopped.hold(1);
     held.set_pins(u32::MAX);
     held.unlock();
     drop(stopped);
-    assert_eq!(zone.pin(Frame(602)), Err(RangeError::Pins(Frame(602))));
+    assert_eq!(zone.pin(Frame(602)), Err(RunError::Pins(Frame(602))));
     assert_eq!(zone.unpin(Frame(602)), Ok(u32::MAX - 1));
     assert_eq!(zone.pageblock(1).absent, 1024 - 603);
     zone.verify().unwrap();

@@ -73,7 +73,7 @@ fn refused(taken: &[u64], frames: &[u64], mobility: Mobility) {
         zone.set_tag(frame as usize, tag);
     }
     // That it happened is all that is wrong.
-    let broken = Broken {
+    let broken = BrokenZone {
         invariant: "F7",
         at: 0,
     };

@@ -10,10 +10,10 @@ use std::vec;
 fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
     let (orders, classes, blocks) = (3, 4, 5000);
     let rows = orders * classes;
-    let shape = Shape::new(orders, classes, blocks);
+    let shape = IndexShape::new(orders, classes, blocks);
     let mut memory = vec![0; shape.words()];
     // List 0 ranks by falling class, list 1 excludes odd classes, the others rank by class.
-    let index = Index::new(
+    let index = BlockIndex::new(
         shape,
         atomic_words(&mut memory),
         false,
@@ -112,7 +112,7 @@ fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
 #[test]
 fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
     let (orders, classes, blocks) = (3, 150, 70);
-    let shape = Shape::new(orders, classes, blocks);
+    let shape = IndexShape::new(orders, classes, blocks);
     let mut memory = vec![0; shape.words()];
     // All of 16 bits, many equal, and some excluded.
     let cost = |list: usize, order: usize, class: usize| {
@@ -125,7 +125,7 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
         };
         (mixed % 11 > list).then_some(i32::from(cost))
     };
-    let index = Index::new(shape, atomic_words(&mut memory), false, cost);
+    let index = BlockIndex::new(shape, atomic_words(&mut memory), false, cost);
     for (list, order) in [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 1)] {
         let ranked = |row_is_there: &dyn Fn(usize) -> bool| {
             let there = (0..classes).filter(|class| row_is_there(*class));
@@ -172,12 +172,12 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
 
 #[test]
 fn i2_every_level_above_a_leaf_bit_counts() {
-    let shape = Shape::new(2, 70, 5000);
-    let damaged = |damage: &dyn Fn(&Index<'_>)| {
+    let shape = IndexShape::new(2, 70, 5000);
+    let damaged = |damage: &dyn Fn(&BlockIndex<'_>)| {
         let mut memory = vec![0; shape.words()];
         let words = atomic_words(&mut memory);
         // A row has another rank in each list.
-        let index = Index::new(shape, words, false, |list, _, class| {
+        let index = BlockIndex::new(shape, words, false, |list, _, class| {
             Some((class as i32 + list as i32) % 70)
         });
         index.insert(75, 4999);
@@ -212,9 +212,9 @@ fn i2_every_level_above_a_leaf_bit_counts() {
 
 #[test]
 fn i3_a_look_from_outside_finds_what_is_there_and_writes_nothing() {
-    let shape = Shape::new(1, 2, 64 * 300);
+    let shape = IndexShape::new(1, 2, 64 * 300);
     let mut memory = vec![0; shape.words()];
-    let index = Index::new(shape, atomic_words(&mut memory), false, |_, _, class| {
+    let index = BlockIndex::new(shape, atomic_words(&mut memory), false, |_, _, class| {
         Some(class as i32)
     });
     // Wrong bits in both words of the summary.

@@ -5,7 +5,7 @@
 extern crate std;
 
 use super::block::LOCK;
-use super::index::{Index, Shape};
+use super::index::{BlockIndex, IndexShape};
 use super::tag::Tag;
 use super::zone::Zone;
 use super::{Seat, ZoneLayout};
@@ -178,10 +178,10 @@ fn f5_a_whole_pageblock_that_two_see_free_is_handed_out_once() {
 }
 
 /// Two lists rank two classes of one order; pageblocks in two words.
-fn index() -> Index<'static> {
-    let shape = Shape::new(1, 2, 128);
+fn index() -> BlockIndex<'static> {
+    let shape = IndexShape::new(1, 2, 128);
     let words = atomic_words(vec![0; shape.words()].leak());
-    Index::new(shape, words, false, |list, _, class| {
+    BlockIndex::new(shape, words, false, |list, _, class| {
         (list < 2).then_some(class as i32)
     })
 }
@@ -189,7 +189,7 @@ fn index() -> Index<'static> {
 const ROW: usize = 1;
 
 /// The steps of a CPU that finds a row empty: tidies up behind it.
-fn search(index: Index<'_>, list: usize) -> Option<usize> {
+fn search(index: BlockIndex<'_>, list: usize) -> Option<usize> {
     let found = index.find(ROW, End::Lowest, None, true);
     if found.is_none() {
         index.lower_flag(list, ROW);

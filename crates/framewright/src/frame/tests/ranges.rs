@@ -15,16 +15,16 @@ fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {
     zone.verify().unwrap();
     assert_eq!(
         zone.alloc_run(run, Unmovable),
-        Err(RangeError::NotFree(Frame(117)))
+        Err(RunError::NotFree(Frame(117)))
     );
     let hole = Run::new(Frame(1000), 600).unwrap();
     assert_eq!(
         zone.alloc_run(hole, Unmovable),
-        Err(RangeError::Absent(Frame(1100)))
+        Err(RunError::Absent(Frame(1100)))
     );
     assert_eq!(
         zone.alloc_at(Frame(817), order(1), Movable),
-        Err(RangeError::Outside)
+        Err(RunError::Outside)
     );
     zone.alloc_at(Frame(818), order(1), Movable).unwrap();
     let found = zone.alloc_contiguous(1100, 4, Movable).unwrap();
@@ -40,7 +40,7 @@ fn a_range_is_allocated_from_free_frames_only_and_freed_whole() {
     zone.verify().unwrap();
     assert_eq!(
         seat.free_range(Run::new(Frame(117), 701).unwrap()),
-        Err(RangeError::NotFree(Frame(817)))
+        Err(RunError::NotFree(Frame(817)))
     );
     seat.free_range(run).unwrap();
     seat.free_range(found).unwrap();
@@ -59,20 +59,14 @@ fn memory_comes_and_goes_while_the_rest_is_in_use() {
     assert_eq!(seat.alloc(order(0), Movable), Err(AllocError::Exhausted));
     let run = |start, frames| Run::new(Frame(start), frames).unwrap();
     zone.add(run(10, 1000)).unwrap();
-    assert_eq!(
-        zone.add(run(1009, 10)),
-        Err(RangeError::Present(Frame(1009)))
-    );
-    assert_eq!(zone.add(run(4000, 100)), Err(RangeError::Outside));
+    assert_eq!(zone.add(run(1009, 10)), Err(RunError::Present(Frame(1009))));
+    assert_eq!(zone.add(run(4000, 100)), Err(RunError::Outside));
     zone.verify().unwrap();
     let frame = seat.alloc(order(0), Movable).unwrap();
-    assert_eq!(
-        zone.remove(run(frame.0, 1)),
-        Err(RangeError::NotFree(frame))
-    );
+    assert_eq!(zone.remove(run(frame.0, 1)), Err(RunError::NotFree(frame)));
     assert_eq!(
         zone.remove(run(1010, 20)),
-        Err(RangeError::Absent(Frame(1010)))
+        Err(RunError::Absent(Frame(1010)))
     );
     zone.add(run(1010, 1000)).unwrap();
     seat.free(frame, order(0)).unwrap();
@@ -91,10 +85,10 @@ fn isolated_pageblocks_take_back_and_give_nothing() {
     zone.alloc_at(Frame(7), order(0), Movable).unwrap();
     let first = Run::new(Frame(0), 512).unwrap();
     assert_eq!(zone.isolate(first), Ok(1));
-    assert_eq!(zone.isolate(first), Err(RangeError::Isolation(Frame(0))));
+    assert_eq!(zone.isolate(first), Err(RunError::Isolation(Frame(0))));
     assert_eq!(
         zone.alloc_run(Run::new(Frame(64), 8).unwrap(), Movable),
-        Err(RangeError::Isolation(Frame(0)))
+        Err(RunError::Isolation(Frame(0)))
     );
     seat.free(Frame(7), order(0)).unwrap();
     zone.verify().unwrap();
@@ -196,7 +190,7 @@ fn a_run_touches_no_isolated_pageblock_and_no_order_above_the_largest_is_taken()
     let mut memory = memory(&layout);
     let zone = full_zone(&layout, &Config::default(), &mut memory);
     zone.isolate(run(512 * 3, 512)).unwrap();
-    let refused = Err(RangeError::Isolation(Frame(512 * 3)));
+    let refused = Err(RunError::Isolation(Frame(512 * 3)));
     assert_eq!(zone.alloc_run(run(512 * 2 + 100, 500), Movable), refused);
     assert_eq!(zone.alloc_run(run(512 * 2 + 511, 2), Movable), refused);
     assert_eq!(zone.alloc_run(run(512 * 3 + 511, 2), Movable), refused);
@@ -205,14 +199,14 @@ fn a_run_touches_no_isolated_pageblock_and_no_order_above_the_largest_is_taken()
     zone.alloc_run(run(512 * 4, 512), Movable).unwrap();
     assert_eq!(
         zone.alloc_at(Frame(0), order(11), Movable),
-        Err(RangeError::Outside)
+        Err(RunError::Outside)
     );
     let larger = ZoneLayout::new(Frame(0), 512 * 8);
     let mut memory = vec![0; larger.words_needed().unwrap()];
     let zone = full_zone(&larger, &Config::default(), &mut memory);
     assert_eq!(
         zone.alloc_at(Frame(0), order(11), Movable),
-        Err(RangeError::Outside)
+        Err(RunError::Outside)
     );
     zone.alloc_at(Frame(1024), order(10), Movable).unwrap();
     assert_eq!(zone.stats().pgalloc[Movable.index()], 1024);
@@ -229,11 +223,11 @@ fn isolation_counts_what_is_left_in_all_pageblocks_and_names_the_one_in_the_way(
     assert_eq!(zone.isolate(run(0, 1024)), Ok(22));
     assert_eq!(
         zone.unisolate(run(512, 1024)),
-        Err(RangeError::Isolation(Frame(1024)))
+        Err(RunError::Isolation(Frame(1024)))
     );
     assert_eq!(zone.unisolate(run(0, 1024)), Ok(22));
     for part in [run(1, 512), run(0, 513), run(1, 511)] {
-        assert_eq!(zone.isolate(part), Err(RangeError::NotWholePageblocks));
+        assert_eq!(zone.isolate(part), Err(RunError::NotWholePageblocks));
     }
     zone.verify().unwrap();
 }
@@ -244,7 +238,7 @@ fn a_range_that_leaves_the_zone_at_either_end_is_outside() {
     let mut memory = memory(&layout);
     let zone = empty_zone(&layout, &mut memory);
     for (start, frames) in [(99, 10), (390, 11), (100, 0), (400, 1), (600, 1)] {
-        assert_eq!(zone.add(run(start, frames)), Err(RangeError::Outside));
+        assert_eq!(zone.add(run(start, frames)), Err(RunError::Outside));
     }
     zone.add(run(100, 300)).unwrap();
     assert!(zone.contains(Frame(100)) && zone.contains(Frame(399)));
@@ -415,8 +409,8 @@ fn pins_belong_to_pageblocks_and_are_taken_back_one_by_one() {
     assert_eq!(zone.pin(Frame(511)), Ok(2));
     assert_eq!(zone.pin(Frame(600)), Ok(1));
     assert_eq!(zone.unpin(Frame(512)), Ok(0));
-    assert_eq!(zone.unpin(Frame(512)), Err(RangeError::Pins(Frame(512))));
-    assert_eq!(zone.pin(Frame(1600)), Err(RangeError::Outside));
+    assert_eq!(zone.unpin(Frame(512)), Err(RunError::Pins(Frame(512))));
+    assert_eq!(zone.pin(Frame(1600)), Err(RunError::Outside));
     // Absent frames stand beside the pins and stay.
     zone.verify().unwrap();
     zone.add(run(1000, 100)).unwrap();

@@ -176,7 +176,7 @@ fn f3_each_word_of_a_stock_is_verified() {
     seat.alloc(order(0), Movable).unwrap();
     zone.verify().unwrap();
     let (start, words) = seat.words.stock(Movable).unwrap();
-    let broken = Broken {
+    let broken = BrokenZone {
         invariant: "F3",
         at: 0,
     };

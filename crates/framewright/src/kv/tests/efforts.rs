@@ -1,7 +1,7 @@
 //! What each effort does and does not do, as laws; the context that each inner call sees; and that
 //! no memory is lost when any of them fails.
 
-use super::watch::{Full, Heard};
+use super::watch::{FullSource, Heard};
 use super::*;
 use crate::frame::AllocError;
 use crate::policy::Effort::{self, FailFast, MayCompact, MustSucceed};
@@ -16,14 +16,14 @@ const CAREFUL: Context = Context {
 };
 
 /// Every other of the first 256 frames is free: no two side by side.
-fn fragmented() -> Full {
-    let mut full = Full::new(512, 4096);
+fn fragmented() -> FullSource {
+    let mut full = FullSource::new(512, 4096);
     full.free((0..256).step_by(2));
     full.log.take();
     full
 }
 
-fn kind(full: &Full, addr: Addr) -> Kind {
+fn kind(full: &FullSource, addr: Addr) -> ObjectKind {
     full.machine.kv.kind(addr)
 }
 
@@ -32,7 +32,7 @@ fn k7_fail_fast_spills_and_never_asks_for_relief() {
     let mut full = fragmented();
     full.cached(300..400);
     let addr = full.seat.kvmalloc(&KvRequest::new(64 * K)).unwrap();
-    assert_eq!(kind(&full, addr), Kind::Mapped);
+    assert_eq!(kind(&full, addr), ObjectKind::Mapped);
     full.seat.kvfree(addr).unwrap();
     let none = full.seat.kvmalloc(&KvRequest::new(800 * K));
     let exhausted = KvError::Ranges(RangeError::Frames(AllocError::Exhausted));
@@ -59,7 +59,7 @@ fn k7_may_compact_compacts_once_and_looks_again_before_it_spills() {
     let mut full = fragmented();
     *full.cache.between.borrow_mut() = (1..64).step_by(2).map(Frame).collect();
     let addr = full.seat.kvmalloc(&request).unwrap();
-    assert_eq!(kind(&full, addr), Kind::Run);
+    assert_eq!(kind(&full, addr), ObjectKind::Run);
     let compact = Heard::Compact(order, Context::ANY);
     let heard = [Heard::Try(order), compact, Heard::Try(order)];
     assert_eq!(full.log.take(), heard);
@@ -67,7 +67,7 @@ fn k7_may_compact_compacts_once_and_looks_again_before_it_spills() {
     let more: Vec<Addr> = (0..4)
         .map(|_| full.seat.kvmalloc(&request).unwrap())
         .collect();
-    assert_eq!(kind(&full, more[3]), Kind::Mapped);
+    assert_eq!(kind(&full, more[3]), ObjectKind::Mapped);
     assert_eq!(full.log.relief().1, 0);
     let stats = full.machine.kv.stats();
     assert!(stats.compact_stall >= 2 && stats.compact_stall <= 5);
@@ -76,7 +76,7 @@ fn k7_may_compact_compacts_once_and_looks_again_before_it_spills() {
 
 #[test]
 fn k7_may_compact_reclaims_once() {
-    let mut full = Full::new(512, 4096);
+    let mut full = FullSource::new(512, 4096);
     let request = KvRequest::new(32 * K).with(MayCompact);
     full.cached(100..107);
     assert!(full.seat.kvmalloc(&request).is_err());
@@ -92,14 +92,14 @@ fn k7_may_compact_reclaims_once() {
 
 #[test]
 fn k7_must_succeed_reclaims_until_nobody_gives_anything() {
-    let mut full = Full::new(512, 4096);
+    let mut full = FullSource::new(512, 4096);
     full.cache.most.set(3);
     full.cached((100..164).step_by(2));
     let request = KvRequest::new(64 * K).with(MustSucceed);
     let addr = full.seat.kvmalloc(&request).unwrap();
     // Six times three frames are enough for sixteen.
     assert_eq!(full.log.relief(), (0, 6));
-    assert_eq!(kind(&full, addr), Kind::Mapped);
+    assert_eq!(kind(&full, addr), ObjectKind::Mapped);
     // Two of those are left, and fourteen cached ones: a second one fits just so.
     let more = full.seat.kvmalloc(&request).unwrap();
     let failed = full.seat.kvmalloc(&request);
@@ -142,7 +142,7 @@ fn kmalloc_obeys_the_same_efforts_and_does_not_spill() {
     assert_eq!(full.log.relief(), (1, 1));
     full.log.take();
     let addr = full.seat.kmalloc(&request(MustSucceed)).unwrap();
-    assert_eq!(kind(&full, addr), Kind::Run);
+    assert_eq!(kind(&full, addr), ObjectKind::Run);
     // Three more reclaims; memory compacted before each.
     assert_eq!(full.log.relief(), (3, 3));
     assert_eq!(full.seat.kfree(addr), Ok(64 * K));
@@ -177,7 +177,7 @@ fn k8_every_inner_call_sees_the_context_of_the_request() {
                 Err(KvError::MustNotWait) if effort == MustSucceed => continue,
                 got => got.unwrap(),
             };
-            assert_eq!(kind(&full, addr), Kind::Mapped, "also without I/O");
+            assert_eq!(kind(&full, addr), ObjectKind::Mapped, "also without I/O");
             // Longer than what is free: as much of everything as the effort allows.
             let longer = KvRequest {
                 bytes: 700 * K,
@@ -211,16 +211,19 @@ fn k8_every_inner_call_sees_the_context_of_the_request() {
 
 /// Everything that a call sees fails in turn, the first, the second and so on, until there is no
 /// further call; and a request that fails gives back all that it took.
-fn each_fails(effort: Effort, work: impl Fn(&mut Full, Effort) -> Result<(), KvError>) -> u32 {
+fn each_fails(
+    effort: Effort,
+    work: impl Fn(&mut FullSource, Effort) -> Result<(), KvError>,
+) -> u32 {
     let mut failures = 0;
     for is_map in [false, true] {
         for nth in 0.. {
-            let mut full = Full::new(128, 512);
+            let mut full = FullSource::new(128, 512);
             full.free((0..64).step_by(2));
             full.cached(100..108);
             full.cache.most.set(5);
             full.cache.between.borrow_mut().extend([1, 3].map(Frame));
-            let total = |full: &mut Full| {
+            let total = |full: &mut FullSource| {
                 let cache = full.cache;
                 let held = cache.cached.borrow().len() + cache.between.borrow().len();
                 full.free_frames() + held as u64
@@ -282,10 +285,10 @@ fn k6_whichever_inner_step_fails_everything_taken_goes_back() {
 
 #[test]
 fn where_the_window_is_full_what_may_wait_is_served_contiguously() {
-    let mut full = Full::new(512, 16);
+    let mut full = FullSource::new(512, 16);
     full.free(0..12);
     let addr = full.seat.kvmalloc(&KvRequest::new(40 * K)).unwrap();
-    assert_eq!(kind(&full, addr), Kind::Mapped, "no block of order 4");
+    assert_eq!(kind(&full, addr), ObjectKind::Mapped, "no block of order 4");
     // Odd frames come back, so that a block can be made, but there are no pages for mapping.
     full.cached(16..64);
     let fast = full.seat.kvmalloc(&KvRequest::new(20 * K));
@@ -295,7 +298,7 @@ fn where_the_window_is_full_what_may_wait_is_served_contiguously() {
     ));
     let request = KvRequest::new(20 * K).with(MayCompact);
     let served = full.seat.kvmalloc(&request.within(Context::NOIO));
-    assert_eq!(kind(&full, served.unwrap()), Kind::Run);
+    assert_eq!(kind(&full, served.unwrap()), ObjectKind::Run);
     assert_eq!(
         full.log.strangers(Context::ANY).matches("Reclaim").count(),
         1
@@ -304,7 +307,7 @@ fn where_the_window_is_full_what_may_wait_is_served_contiguously() {
 
 #[test]
 fn what_no_memory_can_serve_is_refused_before_anybody_is_asked() {
-    let mut full = Full::new(512, 64);
+    let mut full = FullSource::new(512, 64);
     full.cached(0..512);
     full.log.take();
     let longest = 512 * Page::BYTES;
@@ -334,7 +337,7 @@ fn what_no_memory_can_serve_is_refused_before_anybody_is_asked() {
 
 #[test]
 fn a_source_that_panics_leaves_the_seat_idle_and_whole() {
-    let mut full = Full::new(512, 4096);
+    let mut full = FullSource::new(512, 4096);
     full.free(0..64);
     let request = KvRequest::new(100);
     for is_free in [false, true] {
@@ -364,8 +367,8 @@ fn a_source_that_panics_leaves_the_seat_idle_and_whole() {
 
 #[test]
 fn k10_a_request_that_fails_stops_all_cpus_once_and_not_again_in_vain() {
-    let mut full = Full::new(512, 4096);
-    let stops = |full: &Full| {
+    let mut full = FullSource::new(512, 4096);
+    let stops = |full: &FullSource| {
         let (kv, zone) = (full.machine.kv.stats(), full.machine.zone.stats());
         kv.drains + full.machine.space.stats().drains + zone.drains
     };
@@ -391,7 +394,7 @@ fn k10_a_request_that_fails_stops_all_cpus_once_and_not_again_in_vain() {
 #[test]
 fn what_has_more_frames_than_there_are_is_refused_without_a_stop() {
     // The table is for 512 frames, and one is taken away.
-    let mut full = Full::new(512, 4096);
+    let mut full = FullSource::new(512, 4096);
     full.free(511..512);
     full.machine.zone.remove(one(511)).unwrap();
     full.log.take();
@@ -409,7 +412,7 @@ fn what_has_more_frames_than_there_are_is_refused_without_a_stop() {
 
 #[test]
 fn what_is_served_at_once_asks_for_nothing_but_the_block() {
-    let mut full = Full::new(512, 4096);
+    let mut full = FullSource::new(512, 4096);
     full.free(0..64);
     for bytes in [4096, 64 * K] {
         let request = KvRequest::new(bytes);

@@ -160,7 +160,7 @@ fn a_layout_that_cannot_be_says_why() {
     );
     let needed = layout.words_needed().unwrap();
     let mut short = vec![0; needed - 1];
-    let toy: &'static Toy = leak(Toy::new(1));
+    let toy: &'static KvToy = leak(KvToy::new(1));
     assert_eq!(
         said(Kv::new(&layout, &mut short, toy, NoRelief)),
         std::format!("{} words of metadata, {needed} are needed", needed - 1)
@@ -169,7 +169,7 @@ fn a_layout_that_cannot_be_says_why() {
 
 #[test]
 fn a_seat_that_cannot_be_had_says_why() {
-    let machine = Machine::new(512, 2, 64, NoRelief);
+    let machine = ToyMachine::new(512, 2, 64, NoRelief);
     let taken = machine.seat(0);
     let layout = SpaceLayout::new(WINDOW, 64).with_cpus(3).with_span_pages(8);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);
@@ -194,7 +194,7 @@ fn a_seat_that_cannot_be_had_says_why() {
 
 #[test]
 fn a_window_in_the_direct_map_is_refused() {
-    let machine = Machine::new(512, 1, 64, NoRelief);
+    let machine = ToyMachine::new(512, 1, 64, NoRelief);
     let direct = DIRECT / Page::BYTES;
     let seat = |start: u64| {
         let layout = SpaceLayout::new(Page(start), 64).with_span_pages(8);
@@ -208,7 +208,7 @@ fn a_window_in_the_direct_map_is_refused() {
         let window = Addr(start * Page::BYTES);
         let refused = seat(start).map(drop);
         let direct = Addr(DIRECT);
-        assert_eq!(refused, Err(SetupError::Overlap { window, direct }));
+        assert_eq!(refused, Err(KvSetupError::Overlap { window, direct }));
         let why =
             "the space's window at 0x40060000 overlaps the frames at 0x40000000 in the direct map";
         assert_eq!(said(refused) == why, start == direct.page().0 + 96);

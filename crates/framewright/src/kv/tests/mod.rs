@@ -30,7 +30,7 @@ const WINDOW: Page = Page(0x8_0000);
 type Other = Box<dyn FnOnce(Addr)>;
 
 /// Memory with bytes, and a page table. No part of it is shared between threads.
-pub(super) struct Toy {
+pub(super) struct KvToy {
     waits: SingleThread,
     bytes: RefCell<Vec<u8>>,
     mapped: RefCell<BTreeMap<u64, Frame>>,
@@ -42,7 +42,7 @@ pub(super) struct Toy {
     map_fails: Cell<Option<u64>>,
 }
 
-impl Toy {
+impl KvToy {
     fn new(frames: u64) -> Self {
         Self {
             waits: SingleThread::new(),
@@ -92,13 +92,13 @@ impl Toy {
     }
 }
 
-impl Relax for Toy {
+impl Relax for KvToy {
     fn relax(&self, attempt: u32) {
         self.waits.relax(attempt);
     }
 }
 
-impl Barrier for Toy {
+impl Barrier for KvToy {
     const ASYMMETRIC: bool = SingleThread::ASYMMETRIC;
     const ALONE: bool = SingleThread::ALONE;
 
@@ -107,7 +107,7 @@ impl Barrier for Toy {
     }
 }
 
-impl Map for Toy {
+impl Map for KvToy {
     fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
         self.contexts.borrow_mut().push(context);
         if let Some(left) = self.map_fails.get() {
@@ -137,7 +137,7 @@ impl Map for Toy {
     fn flush_all(&self) {}
 }
 
-impl Zero for Toy {
+impl Zero for KvToy {
     fn zero(&self, frames: Run) {
         let start = (frames.start().0 * Page::BYTES) as usize;
         let end = (frames.end().0 * Page::BYTES) as usize;
@@ -145,7 +145,7 @@ impl Zero for Toy {
     }
 }
 
-impl Direct for Toy {
+impl Direct for KvToy {
     fn direct_base(&self) -> Addr {
         Addr(DIRECT)
     }
@@ -167,24 +167,24 @@ impl Direct for Toy {
     }
 }
 
-pub(super) type ToySeat<'a, R> = KvSeat<'a, 'a, 'a, &'a Toy, R, Seat<'a, 'a, &'a Toy>>;
+pub(super) type ToySeat<'a, R> = KvSeat<'a, 'a, 'a, &'a KvToy, R, Seat<'a, 'a, &'a KvToy>>;
 
-/// Zone, space and object allocator over one [`Toy`], for as long as the test's process lives.
-pub(super) struct Machine<R: 'static> {
-    pub(super) toy: &'static Toy,
-    pub(super) zone: &'static Zone<'static, &'static Toy>,
-    pub(super) space: &'static Space<'static, &'static Toy>,
-    pub(super) kv: &'static Kv<'static, &'static Toy, R>,
+/// Zone, space and object allocator over one [`KvToy`], for as long as the test's process lives.
+pub(super) struct ToyMachine<R: 'static> {
+    pub(super) toy: &'static KvToy,
+    pub(super) zone: &'static Zone<'static, &'static KvToy>,
+    pub(super) space: &'static Space<'static, &'static KvToy>,
+    pub(super) kv: &'static Kv<'static, &'static KvToy, R>,
 }
 
 fn leak<T>(value: T) -> &'static mut T {
     Box::leak(Box::new(value))
 }
 
-impl<R> Machine<R> {
+impl<R> ToyMachine<R> {
     /// `frames` frames, as many CPUs, a window of `pages`.
     pub(super) fn new(frames: u64, cpus: u16, pages: u64, relief: R) -> Self {
-        let toy: &'static Toy = leak(Toy::new(frames));
+        let toy: &'static KvToy = leak(KvToy::new(frames));
         let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
         let memory = leak(vec![0; layout.words_needed().unwrap()]);
         let zone = Zone::new(&layout, &Config::default(), memory, toy).unwrap();
@@ -227,6 +227,6 @@ impl<R> Machine<R> {
     }
 }
 
-pub(super) fn machine(frames: u64) -> Machine<NoRelief> {
-    Machine::new(frames, 1, 4096, NoRelief)
+pub(super) fn machine(frames: u64) -> ToyMachine<NoRelief> {
+    ToyMachine::new(frames, 1, 4096, NoRelief)
 }

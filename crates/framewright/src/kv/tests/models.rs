@@ -4,9 +4,9 @@
 
 extern crate std;
 
-use super::class::Class;
+use super::class::SizeClass;
 use super::held::Held;
-use super::table::{Entry, Part};
+use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvLayout};
 use crate::platform::{Barrier, Direct, Fenced, NoRelief, Relax};
 use crate::seats::Inboxes;
@@ -52,13 +52,13 @@ fn kv() -> TestKv {
     Box::leak(Box::new(kv))
 }
 
-fn class() -> Class {
-    Class::of(2048, 1).unwrap()
+fn class() -> SizeClass {
+    SizeClass::of(2048, 1).unwrap()
 }
 
-fn part(held: Held<'_>, place: usize) -> Part {
+fn part(held: Held<'_>, place: usize) -> SlabFrame {
     match held.table.get(place) {
-        Entry::Slab(part) => part,
+        KvEntry::Slab(part) => part,
         other => panic!("{other:?}"),
     }
 }
@@ -241,10 +241,10 @@ fn what_is_freed_while_a_slab_changes_hands_is_sent_on() {
         });
         old.retire(class());
         let slab = kv.records.get(found.record());
-        old.move_to(found.record(), super::slab::State::Full);
+        old.move_to(found.record(), super::slab::SlabState::Full);
         slab.set_header(slab.header().with_owner(1));
-        let now = Part::new(found.record(), class(), 1, 0);
-        old.table.change(0, Entry::Slab(now));
+        let now = SlabFrame::new(found.record(), class(), 1, 0);
+        old.table.change(0, KvEntry::Slab(now));
         kv.held(1).settle(found.record());
         other.join().unwrap();
         assert_collected(kv, 1, 1);

@@ -103,7 +103,7 @@ fn what_must_be_mapped_is_counted_and_is_no_spill() {
     let mapped = seat.vmalloc(&KvRequest::new(100).aligned_to(1 << 14));
     let mapped = mapped.unwrap();
     assert!(mapped.0.is_multiple_of(1 << 14));
-    assert_eq!(machine.kv.kind(mapped), Kind::Mapped);
+    assert_eq!(machine.kv.kind(mapped), ObjectKind::Mapped);
     // No block is so long.
     let spilled = seat.kvmalloc(&KvRequest::new(300 * 4096).aligned_to(4 << 20));
     let spilled = spilled.unwrap();

@@ -1,12 +1,12 @@
 //! Objects that change their length: where they stay, what is kept, what is zero, what comes back.
 
-use super::watch::Full;
+use super::watch::FullSource;
 use super::*;
 use crate::policy::Effort::MustSucceed;
 
 const K: u64 = 1024;
 
-fn kind(machine: &Machine<NoRelief>, addr: Addr) -> Kind {
+fn kind(machine: &ToyMachine<NoRelief>, addr: Addr) -> ObjectKind {
     machine.kv.kind(addr)
 }
 
@@ -37,7 +37,7 @@ fn what_fits_where_it_is_stays_there() {
 fn a_block_that_becomes_shorter_is_cut_where_it_lies() {
     let machine = machine(2048);
     let mut seat = machine.seat(0);
-    let free = |machine: &Machine<NoRelief>| machine.zone.stats().nr_free_pages;
+    let free = |machine: &ToyMachine<NoRelief>| machine.zone.stats().nr_free_pages;
     let run = seat.kvmalloc(&KvRequest::new(2048 * K)).unwrap();
     machine.toy.fill(run, 2048 * K, 5);
     assert_eq!(free(&machine), 2048 - 512);
@@ -63,7 +63,7 @@ fn mapped_pages_move_to_something_four_times_smaller() {
     let stays = seat.kvrealloc(area, &KvRequest::new(65 * K));
     assert_eq!(stays, Ok(area));
     let moved = seat.kvrealloc(area, &KvRequest::new(64 * K)).unwrap();
-    assert_eq!(kind(&machine, moved), Kind::Run);
+    assert_eq!(kind(&machine, moved), ObjectKind::Run);
     assert!(machine.toy.is_filled(moved, 64 * K, 4));
     assert_eq!(seat.kvfree(area), Err(KvFreeError::AlreadyFree(area)));
     seat.kvfree(moved).unwrap();
@@ -72,7 +72,7 @@ fn mapped_pages_move_to_something_four_times_smaller() {
 
 #[test]
 fn what_becomes_shorter_never_fails() {
-    let mut full = Full::new(512, 4096);
+    let mut full = FullSource::new(512, 4096);
     full.free((0..64).step_by(2));
     let area = full.seat.kvmalloc(&KvRequest::new(128 * K)).unwrap();
     full.machine.toy.fill(area, 128 * K, 8);
@@ -139,7 +139,7 @@ fn the_bytes_behind_the_old_length_are_zero_if_all_requests_said_so() {
 
 #[test]
 fn on_error_the_object_is_as_it_was() {
-    let mut full = Full::new(512, 4096);
+    let mut full = FullSource::new(512, 4096);
     full.free(0..4);
     let at = full.seat.kvmalloc(&KvRequest::new(10 * K)).unwrap();
     full.machine.toy.fill(at, 10 * K, 6);
@@ -215,7 +215,7 @@ fn a_direct_map_starts_at_a_page() {
 
 #[test]
 fn what_somebody_else_frees_while_it_moves_is_an_error_and_leaves_nothing_behind() {
-    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
     let mut seat = machine.seat(0);
     for (bytes, longer) in [(64, 5 * K), (8 * K, 100 * K), (100 * K, 300 * K)] {
         let at = seat.kvmalloc(&KvRequest::new(bytes)).unwrap();
@@ -238,7 +238,7 @@ fn what_somebody_else_frees_while_it_moves_is_an_error_and_leaves_nothing_behind
 #[test]
 fn what_fits_stays_though_there_could_be_no_other_object_like_it() {
     // A window shorter than the object, and no block that is aligned as its address happens to be.
-    let machine = Machine::new(4096, 1, 64, NoRelief);
+    let machine = ToyMachine::new(4096, 1, 64, NoRelief);
     let mut seat = machine.seat(0);
     let longest = Page::BYTES << machine.zone.max_order().get();
     let run = seat.kvmalloc(&KvRequest::new(longest)).unwrap();
@@ -257,11 +257,11 @@ fn what_fits_stays_though_there_could_be_no_other_object_like_it() {
 
 #[test]
 fn nobody_is_stopped_for_something_smaller_where_the_object_may_stay() {
-    let mut full = Full::new(512, 4096);
+    let mut full = FullSource::new(512, 4096);
     full.free((0..64).step_by(2));
     let area = full.seat.kvmalloc(&KvRequest::new(128 * K)).unwrap();
     full.machine.toy.fill(area, 128 * K, 8);
-    let stops = |full: &Full| {
+    let stops = |full: &FullSource| {
         let of = full.machine.space.stats();
         let zone = full.machine.zone.stats().drains;
         (of.drains, of.claims, of.purges, of.tlb_flushes, zone)

@@ -1,4 +1,4 @@
-use super::super::class::Class;
+use super::super::class::SizeClass;
 use super::super::layout::Shape;
 use super::*;
 use crate::frame::AllocError;
@@ -15,17 +15,17 @@ pub(super) fn sized(bytes: u64) -> KvRequest {
 }
 
 /// A machine with so many records of slabs.
-pub(super) fn with_slabs(frames: u64, cpus: u16, slabs: u64) -> Machine<NoRelief> {
-    let machine = Machine::new(frames, cpus, 4096, NoRelief);
+pub(super) fn with_slabs(frames: u64, cpus: u16, slabs: u64) -> ToyMachine<NoRelief> {
+    let machine = ToyMachine::new(frames, cpus, 4096, NoRelief);
     let layout = KvLayout::new(Frame(0), frames)
         .with_cpus(cpus)
         .with_slabs_max(slabs);
     let memory = leak(vec![!0; layout.words_needed().unwrap()]);
     let kv = leak(Kv::new(&layout, memory, machine.toy, NoRelief).unwrap());
-    Machine { kv, ..machine }
+    ToyMachine { kv, ..machine }
 }
 
-impl<R: Relief<Seat<'static, 'static, &'static Toy>>> Machine<R> {
+impl<R: Relief<Seat<'static, 'static, &'static KvToy>>> ToyMachine<R> {
     /// All invariants hold, and the counters say what is there.
     pub(super) fn check(&self) {
         self.kv.verify().unwrap();
@@ -42,7 +42,7 @@ impl<R: Relief<Seat<'static, 'static, &'static Toy>>> Machine<R> {
         self.check();
         seat.drain();
         self.check();
-        assert_eq!(self.kv.recount(), Recount::default());
+        assert_eq!(self.kv.recount(), KvRecount::default());
         self.assert_all_free(seat);
     }
 }
@@ -60,7 +60,7 @@ fn every_length_comes_in_a_slot_of_its_class_aligned_and_with_its_contents() {
         if bytes.is_power_of_two() {
             assert_eq!(addr.0 % bytes, 0, "{bytes}");
         }
-        assert_eq!(machine.kv.kind(addr), Kind::Slab);
+        assert_eq!(machine.kv.kind(addr), ObjectKind::Slab);
         let value = live.len() as u8;
         machine.toy.fill(addr, bytes, value);
         live.push((addr, bytes, value));
@@ -100,7 +100,7 @@ fn all_slots_of_some_slabs_are_distinct_and_come_again_when_they_are_freed() {
     for bytes in SIZES {
         let machine = machine(1024);
         let mut seat = machine.seat(0);
-        let class = Class::of(bytes, 1).unwrap();
+        let class = SizeClass::of(bytes, 1).unwrap();
         let slots = u64::from(class.slots(class.order()));
         let mut live = Vec::new();
         for _ in 0..3 * slots {
@@ -135,7 +135,9 @@ fn a_slab_goes_from_full_to_partial_to_empty_and_back_to_the_frames() {
     let machine = machine(512);
     let mut seat = machine.seat(0);
     let mut slab = || -> Vec<Addr> {
-        let slots = 0..Class::of(2048, 1).unwrap().slots(Order::new(3).unwrap());
+        let slots = 0..SizeClass::of(2048, 1)
+            .unwrap()
+            .slots(Order::new(3).unwrap());
         slots.map(|_| seat.kmalloc(&sized(2048)).unwrap()).collect()
     };
     let slabs = [slab(), slab(), slab(), slab()];
@@ -170,7 +172,7 @@ fn a_slab_goes_from_full_to_partial_to_empty_and_back_to_the_frames() {
 
 #[test]
 fn wrong_frees_of_slots_are_refused_and_change_nothing() {
-    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
     let mut seats = [machine.seat(0), machine.seat(1)];
     for bytes in SIZES {
         let addr = seats[0].kmalloc(&sized(bytes)).unwrap();
@@ -187,7 +189,7 @@ fn wrong_frees_of_slots_are_refused_and_change_nothing() {
             assert_eq!(seat.kvsize(inside), Err(wrong));
         }
         // The bytes left behind the last slot of a slab of one frame, or of two.
-        let class = Class::of(bytes, 1).unwrap();
+        let class = SizeClass::of(bytes, 1).unwrap();
         let slab = class.order().frames() * Page::BYTES;
         let tail = Addr(addr.0 / slab * slab + slab - slab % bytes);
         if !slab.is_multiple_of(bytes) {
@@ -231,7 +233,7 @@ fn without_a_record_small_requests_come_from_larger_slabs_and_then_as_runs() {
         live.push(addr);
     }
     let run = seat.kmalloc(&sized(64)).unwrap();
-    assert_eq!(machine.kv.kind(run), Kind::Run);
+    assert_eq!(machine.kv.kind(run), ObjectKind::Run);
     assert_eq!(seat.kvsize(run), Ok(4096));
     let small = seat.kmalloc(&sized(16)).unwrap();
     assert_eq!(seat.kvsize(small), Ok(16));
@@ -256,7 +258,7 @@ fn records_move_between_the_cpus() {
         while machine.kv.recount().slabs < 16 {
             live.push(seats[cpu].kmalloc(&sized(2048)).unwrap());
             let kind = machine.kv.kind(*live.last().unwrap());
-            assert_eq!(kind, Kind::Slab, "{cpu}");
+            assert_eq!(kind, ObjectKind::Slab, "{cpu}");
         }
         machine.check();
         for addr in live {
@@ -300,7 +302,7 @@ fn an_empty_slab_that_is_kept_serves_requests_of_other_kinds_at_once() {
         let machine = machine(64);
         let mut seat = machine.seat(0);
         // Two slabs of the class; the one that is not served from is kept when it is empty.
-        let class = Class::of(kept, 1).unwrap();
+        let class = SizeClass::of(kept, 1).unwrap();
         let slots = class.slots(class.order());
         let live: Vec<Addr> = (0..=slots)
             .map(|_| seat.kmalloc(&sized(kept)).unwrap())

@@ -1,8 +1,8 @@
 //! Slabs of several CPUs: frees from elsewhere, inboxes, drains, and what is found broken.
 
 use super::super::held::Held;
-use super::super::slab::{Slab, State};
-use super::super::table::Entry;
+use super::super::slab::{Slab, SlabState};
+use super::super::table::KvEntry;
 use super::slabs::{SIZES, sized, with_slabs};
 use super::*;
 use crate::frame::AllocError;
@@ -11,9 +11,13 @@ use crate::seats::Inboxes;
 use crate::sync::Ordering::Relaxed;
 
 /// The slab that an object lies in, its record's number, and the object's word and bit.
-fn slot_of<R>(held: Held<'static>, machine: &Machine<R>, addr: Addr) -> (Slab<'static>, u32, u64) {
+fn slot_of<R>(
+    held: Held<'static>,
+    machine: &ToyMachine<R>,
+    addr: Addr,
+) -> (Slab<'static>, u32, u64) {
     let place = machine.kv.place(addr).unwrap();
-    let Entry::Slab(part) = machine.kv.table.get(place) else {
+    let KvEntry::Slab(part) = machine.kv.table.get(place) else {
         panic!("{addr} is in a slab");
     };
     let offset = part.nth() * Page::BYTES + addr.in_page();
@@ -24,7 +28,7 @@ fn slot_of<R>(held: Held<'static>, machine: &Machine<R>, addr: Addr) -> (Slab<'s
 
 #[test]
 fn what_another_cpu_frees_is_collected_before_the_owner_asks_for_frames() {
-    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
     let mut owner = machine.seat(0);
     let mut other = machine.seat(1);
     // Three slabs of 64 slots, the last one being served from.
@@ -62,7 +66,7 @@ fn what_another_cpu_frees_is_collected_before_the_owner_asks_for_frames() {
 
 #[test]
 fn two_cpus_that_free_each_others_objects_leave_nothing_behind() {
-    let machine = Machine::new(1024, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(1024, 2, 4096, NoRelief);
     let mut seats = [machine.seat(0), machine.seat(1)];
     let mut live: [Vec<Addr>; 2] = [Vec::new(), Vec::new()];
     for round in 0..40 {
@@ -90,7 +94,7 @@ fn two_cpus_that_free_each_others_objects_leave_nothing_behind() {
 
 #[test]
 fn a_request_fails_only_when_all_cpus_slabs_are_full() {
-    let machine = Machine::new(64, 3, 4096, NoRelief);
+    let machine = ToyMachine::new(64, 3, 4096, NoRelief);
     let mut seats = [machine.seat(0), machine.seat(1), machine.seat(2)];
     let mut live = Vec::new();
     // Everything is in slabs of two CPUs, most of them full.
@@ -130,7 +134,7 @@ fn a_request_fails_only_when_all_cpus_slabs_are_full() {
 
 #[test]
 fn what_a_cpu_left_is_served_to_who_takes_its_seat() {
-    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
     let mut seat = machine.seat(0);
     let live: Vec<Addr> = (0..100)
         .map(|_| seat.kmalloc(&sized(48)).unwrap())
@@ -151,7 +155,7 @@ fn what_a_cpu_left_is_served_to_who_takes_its_seat() {
 
 #[test]
 fn an_object_that_two_cpus_free_at_the_same_moment_is_free_once() {
-    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
     let mut owner = machine.seat(0);
     let mut other = machine.seat(1);
     let addr = owner.kmalloc(&sized(64)).unwrap();
@@ -175,7 +179,7 @@ fn an_object_that_two_cpus_free_at_the_same_moment_is_free_once() {
 
 #[test]
 fn slabs_that_others_emptied_go_back_when_their_owner_finds_out_and_records_with_them() {
-    let machine = Machine::new(1024, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(1024, 2, 4096, NoRelief);
     let mut owner = machine.seat(0);
     let mut other = machine.seat(1);
     let batch = machine.kv.held(0).pool.batch();
@@ -220,7 +224,7 @@ fn what_is_no_slot_is_not_free_whoever_says_so() {
 
 #[test]
 fn a_slab_that_is_another_cpus_when_it_is_collected_is_sent_on() {
-    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
     let mut owner = machine.seat(0);
     let held = [machine.kv.held(0), machine.kv.held(1)];
     let addr = owner.kmalloc(&sized(64)).unwrap();
@@ -251,7 +255,7 @@ fn a_slab_that_is_another_cpus_when_it_is_collected_is_sent_on() {
 
 #[test]
 fn k9_a_drain_empties_a_slab_that_is_on_its_way_to_a_former_owner() {
-    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
     let mut owner = machine.seat(0);
     let held = machine.kv.held(0);
     let addr = owner.kmalloc(&sized(2048)).unwrap();
@@ -273,7 +277,7 @@ fn a_record_that_is_no_slabs_when_it_is_collected_is_forgotten() {
     let (slab, number, _) = slot_of(held, &machine, addr);
     owner.kfree(addr).unwrap();
     assert_eq!(owner.drain(), 8);
-    assert_eq!(slab.header().state(), State::None);
+    assert_eq!(slab.header().state(), SlabState::None);
     // The CPU that freed the last object sends the record only now.
     slab.parcel().pending.store(1, Relaxed);
     held.push(0, number);
@@ -308,7 +312,7 @@ fn a_record_that_is_no_slabs_when_it_is_collected_is_forgotten() {
 
 #[test]
 fn slabs_that_are_taken_over_are_freed_into_by_their_new_owner() {
-    let machine = Machine::new(32, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(32, 2, 4096, NoRelief);
     let mut seats = [machine.seat(0), machine.seat(1)];
     let patient = |bytes| sized(bytes).with(Effort::MayCompact);
     let mut live = Vec::new();
@@ -345,7 +349,7 @@ fn slabs_that_are_taken_over_are_freed_into_by_their_new_owner() {
 
 #[test]
 fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
-    let machine = Machine::new(64, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(64, 2, 4096, NoRelief);
     let mut seats = [machine.seat(0), machine.seat(1)];
     for bytes in [64, 512, 2048] {
         let both = [bytes; 40].map(|bytes| seats[0].kmalloc(&sized(bytes)).unwrap());
@@ -362,7 +366,7 @@ fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
     assert!(hurried.is_err(), "a request that may not wait stops no CPU");
     assert_eq!(machine.kv.stats().slab_frames, kept);
     let addr = seats[1].kvmalloc(&all).unwrap();
-    assert_eq!(machine.kv.kind(addr), Kind::Mapped);
+    assert_eq!(machine.kv.kind(addr), ObjectKind::Mapped);
     assert_eq!(machine.kv.stats().slab_frames, 0);
     machine.check();
     seats[1].kvfree(addr).unwrap();
@@ -392,7 +396,7 @@ fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
 
 #[test]
 fn what_does_not_hold_is_named() {
-    let machine = Machine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
     let mut seat = machine.seat(0);
     let held = machine.kv.held(0);
     // Of 48 bytes a slab has 170 slots; one of two slabs is full.
@@ -413,11 +417,11 @@ fn what_does_not_hold_is_named() {
     let inside = machine.kv.table.get(place);
     machine.kv.table.change(place + 1, inside);
     broken("K1: nothing else is in a run");
-    machine.kv.table.change(place + 1, Entry::None);
+    machine.kv.table.change(place + 1, KvEntry::None);
 
     let place = full.place() + 1;
     let part = machine.kv.table.get(place);
-    machine.kv.table.change(place, Entry::None);
+    machine.kv.table.change(place, KvEntry::None);
     broken("K1: the table names a slab's frames");
     machine
         .kv
@@ -439,13 +443,13 @@ fn what_does_not_hold_is_named() {
     let header = full.header();
     full.set_header(header.with_owner(1));
     broken("K1: table and record say the same");
-    full.set_header(header.with_state(State::Partial));
+    full.set_header(header.with_state(SlabState::Partial));
     broken("K4: a slab is where its free slots belong");
     full.set_header(header);
     machine.check();
 
     seat.kfree(live[0]).unwrap();
-    let (class, list) = (header.class(), State::Partial);
+    let (class, list) = (header.class(), SlabState::Partial);
     assert_eq!(held.words.first(list, class), number);
     let head = held.words.list(list, class).unwrap();
     head.store(0, Relaxed);

@@ -20,7 +20,7 @@ pub(super) enum Heard {
 
 /// What all of them note, in order, and which call fails.
 #[derive(Default)]
-pub(super) struct Log {
+pub(super) struct CallLog {
     heard: RefCell<Vec<Heard>>,
     calls: Cell<u64>,
     fails: Cell<Option<u64>>,
@@ -30,7 +30,7 @@ pub(super) struct Log {
     pub(super) questions: Cell<u64>,
 }
 
-impl Log {
+impl CallLog {
     /// Whether the call fails.
     fn note(&self, heard: Heard) -> bool {
         self.heard.borrow_mut().push(heard);
@@ -72,15 +72,15 @@ impl Log {
     }
 }
 
-pub(super) type Inner = Seat<'static, 'static, &'static Toy>;
+pub(super) type WatchedInner = Seat<'static, 'static, &'static KvToy>;
 
 /// A CPU's seat in the zone, watched.
-pub(super) struct Watched {
-    pub(super) seat: Inner,
-    pub(super) log: &'static Log,
+pub(super) struct WatchedFrames {
+    pub(super) seat: WatchedInner,
+    pub(super) log: &'static CallLog,
 }
 
-impl FrameSource for Watched {
+impl FrameSource for WatchedFrames {
     fn origin(&self) -> Origin {
         self.seat.origin()
     }
@@ -105,7 +105,7 @@ impl FrameSource for Watched {
     }
 }
 
-impl Blocks for Watched {
+impl Blocks for WatchedFrames {
     fn try_block(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
         assert!(!self.log.panics.take(), "injected");
         if self.log.note(Heard::Try(order)) {
@@ -145,16 +145,16 @@ impl Blocks for Watched {
 
 /// Holds frames that it gives back when asked: a cache. Those of `between` lie between free ones,
 /// and go when memory is compacted.
-pub(super) struct Cache {
-    pub(super) log: &'static Log,
+pub(super) struct WatchedCache {
+    pub(super) log: &'static CallLog,
     pub(super) cached: RefCell<Vec<Frame>>,
     pub(super) between: RefCell<Vec<Frame>>,
     /// The most that goes at a time.
     pub(super) most: Cell<u64>,
 }
 
-impl Cache {
-    pub(super) fn new(log: &'static Log) -> &'static Self {
+impl WatchedCache {
+    pub(super) fn new(log: &'static CallLog) -> &'static Self {
         leak(Self {
             log,
             cached: RefCell::default(),
@@ -168,8 +168,8 @@ fn one(frame: Frame) -> Run {
     Run::new(frame, 1).unwrap()
 }
 
-impl Relief<Watched> for Cache {
-    fn compact(&self, frames: &mut Watched, order: Order, context: Context) -> bool {
+impl Relief<WatchedFrames> for WatchedCache {
+    fn compact(&self, frames: &mut WatchedFrames, order: Order, context: Context) -> bool {
         if self.log.note(Heard::Compact(order, context)) {
             return false;
         }
@@ -179,7 +179,7 @@ impl Relief<Watched> for Cache {
         !moved.is_empty()
     }
 
-    fn reclaim(&self, frames: &mut Watched, wanted: u64, context: Context) -> u64 {
+    fn reclaim(&self, frames: &mut WatchedFrames, wanted: u64, context: Context) -> u64 {
         if self.log.note(Heard::Reclaim(wanted, context)) {
             return 0;
         }
@@ -195,24 +195,24 @@ impl Relief<Watched> for Cache {
 }
 
 pub(super) type WatchedSeat =
-    KvSeat<'static, 'static, 'static, &'static Toy, &'static Cache, Watched>;
+    KvSeat<'static, 'static, 'static, &'static KvToy, &'static WatchedCache, WatchedFrames>;
 
 /// A machine with all frames taken, except those that the test gives back.
-pub(super) struct Full {
-    pub(super) machine: Machine<&'static Cache>,
+pub(super) struct FullSource {
+    pub(super) machine: ToyMachine<&'static WatchedCache>,
     pub(super) seat: WatchedSeat,
-    pub(super) log: &'static Log,
-    pub(super) cache: &'static Cache,
+    pub(super) log: &'static CallLog,
+    pub(super) cache: &'static WatchedCache,
 }
 
-impl Full {
+impl FullSource {
     /// `frames` frames, all of them taken.
     pub(super) fn new(frames: u64, pages: u64) -> Self {
-        let log: &'static Log = leak(Log::default());
-        let cache = Cache::new(log);
-        let machine = Machine::new(frames, 1, pages, cache);
+        let log: &'static CallLog = leak(CallLog::default());
+        let cache = WatchedCache::new(log);
+        let machine = ToyMachine::new(frames, 1, pages, cache);
         let seat = machine.zone.seat(CpuId(0)).unwrap();
-        let watched = Watched { seat, log };
+        let watched = WatchedFrames { seat, log };
         let ranges = machine.space.seat(CpuId(0), watched).unwrap();
         let mut seat = machine.kv.seat(ranges).unwrap();
         let inner = &mut seat.ranges().frames().seat;

@@ -229,7 +229,7 @@ struct Pinner<'a, 'm> {
 impl Migrate for Pinner<'_, '_> {
     fn migrate(&self, moves: &mut [Move]) {
         for of in &*moves {
-            let refused = RangeError::Apart(of.from);
+            let refused = RunError::Apart(of.from);
             assert_eq!(self.zone.pin(of.from), Err(refused));
             assert_eq!(self.zone.pin(of.to), Ok(1));
             assert_eq!(self.zone.unpin(of.to), Ok(0));
@@ -237,7 +237,7 @@ impl Migrate for Pinner<'_, '_> {
         let pageblock = self.zone.pageblock_order().frames();
         let first = moves[0].from.0 / pageblock * pageblock;
         let opened = self.zone.unisolate(run(first, pageblock));
-        assert_eq!(opened, Err(RangeError::Apart(Frame(first))));
+        assert_eq!(opened, Err(RunError::Apart(Frame(first))));
         self.holder.migrate(moves);
     }
 }
@@ -339,14 +339,14 @@ fn what_no_client_knows_stays_and_the_second_client_is_asked_for_what_the_first_
 }
 
 /// Frees and allocates while it is asked to move.
-struct Meddler<'a, 'm> {
+struct MeddlingClient<'a, 'm> {
     zone: &'a Zone<'m, SingleThread>,
     seat: RefCell<Seat<'a, 'm, SingleThread>>,
     holder: Holder,
     taken: RefCell<Vec<Frame>>,
 }
 
-impl Migrate for Meddler<'_, '_> {
+impl Migrate for MeddlingClient<'_, '_> {
     fn migrate(&self, moves: &mut [Move]) {
         // R5: this stops all CPUs, and waits for ever if a seat is busy.
         self.zone.verify().unwrap();
@@ -382,7 +382,7 @@ fn r5_a_client_frees_and_allocates_from_within() {
         },
     ] {
         machine!(zone, reclaim, &config, 8);
-        let meddler = Meddler {
+        let meddler = MeddlingClient {
             zone: &zone,
             seat: RefCell::new(zone.seat(CpuId(1)).unwrap()),
             holder: Holder::default(),

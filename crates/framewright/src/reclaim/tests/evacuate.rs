@@ -80,14 +80,14 @@ fn evacuation_without_room_or_of_a_wrong_run_is_refused() {
     );
     assert_nothing_is_left(&zone, 120 + holder.frames());
     let wrong = [
-        (run(0, 63), RangeError::NotWholePageblocks),
-        (run(64, 4096), RangeError::Outside),
+        (run(0, 63), RunError::NotWholePageblocks),
+        (run(64, 4096), RunError::Outside),
     ];
     for (run, why) in wrong {
         assert_eq!(evacuate(run), Err(EvacuateError::Range(why)));
     }
     zone.isolate(run(64, 64)).unwrap();
-    let isolated = Err(EvacuateError::Range(RangeError::Isolation(Frame(64))));
+    let isolated = Err(EvacuateError::Range(RunError::Isolation(Frame(64))));
     assert_eq!(evacuate(run(0, 128)), isolated);
     assert!(zone.pins_if_open(0).is_some());
     zone.unisolate(run(64, 64)).unwrap();
@@ -118,11 +118,11 @@ fn holes_and_blocks_that_reach_into_a_run_are_no_obstacle() {
 }
 
 /// Tries to pin the first pageblock that is to be emptied.
-struct Pinner<'a, 'm>(&'a Zone<'m, SingleThread>, &'a Holder);
+struct PinningClient<'a, 'm>(&'a Zone<'m, SingleThread>, &'a Holder);
 
-impl Migrate for Pinner<'_, '_> {
+impl Migrate for PinningClient<'_, '_> {
     fn migrate(&self, moves: &mut [Move]) {
-        let refused = RangeError::Apart(moves[0].from);
+        let refused = RunError::Apart(moves[0].from);
         assert_eq!(self.0.pin(moves[0].from), Err(refused));
         self.1.migrate(moves);
     }
@@ -134,7 +134,7 @@ fn r6_a_block_does_not_move_out_of_a_pageblock_beside_the_run_that_is_pinned() {
     let holder = Holder::default();
     holder.hold(&zone, (256, 8), Mood::Moves);
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let pinner = Pinner(&zone, &holder);
+    let pinner = PinningClient(&zone, &holder);
     let mut evacuate = || reclaim.evacuate(&mut seat, run(64 * 6, 64), &[&pinner]);
     zone.pin(Frame(64 * 7)).unwrap();
     let stays = evacuate().unwrap_err();
@@ -172,8 +172,8 @@ fn errors_say_what_is_wrong_with_the_number() {
             "the block at frame 0x12 finds no free block of its order elsewhere",
         ]
     );
-    let range = EvacuateError::Range(RangeError::NotWholePageblocks).to_string();
-    assert_eq!(range, RangeError::NotWholePageblocks.to_string());
+    let range = EvacuateError::Range(RunError::NotWholePageblocks).to_string();
+    assert_eq!(range, RunError::NotWholePageblocks.to_string());
 }
 
 /// Gives one block of order 1 back when asked, and takes two that are free.

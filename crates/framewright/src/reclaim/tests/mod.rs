@@ -12,7 +12,7 @@ mod threads;
 mod users;
 
 use super::*;
-use crate::frame::{RangeError, Seat, Zone, ZoneLayout};
+use crate::frame::{RunError, Seat, Zone, ZoneLayout};
 use crate::platform::SingleThread;
 use crate::policy::{Config, Fallback, Label, ReclaimConfig};
 use crate::random::Random;
@@ -199,7 +199,7 @@ fn memory_that_is_too_short_and_broken_limits_are_refused() {
     let found = needed - 1;
     assert_eq!(
         Reclaim::new(&zone, &ReclaimConfig::default(), &mut short).unwrap_err(),
-        crate::frame::SetupError::Memory { found, needed }
+        crate::frame::ZoneSetupError::Memory { found, needed }
     );
     let config = ReclaimConfig {
         defer_shift_max: 17,
@@ -208,6 +208,6 @@ fn memory_that_is_too_short_and_broken_limits_are_refused() {
     let mut words = vec![0; needed];
     assert!(matches!(
         Reclaim::new(&zone, &config, &mut words),
-        Err(crate::frame::SetupError::Config(_))
+        Err(crate::frame::ZoneSetupError::Config(_))
     ));
 }

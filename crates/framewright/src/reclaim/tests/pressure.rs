@@ -10,11 +10,11 @@ use crate::sync::Ordering::Relaxed;
 use crate::units::Context;
 use std::collections::VecDeque;
 
-type Frames<'z, 'm> = Seat<'z, 'm, SingleThread>;
+type TestFrames<'z, 'm> = Seat<'z, 'm, SingleThread>;
 
 /// A cache of single frames.
 #[derive(Default)]
-pub(super) struct Cache {
+pub(super) struct TestCache {
     frames: RefCell<VecDeque<Frame>>,
     heat: u8,
     calls: Cell<u64>,
@@ -27,8 +27,8 @@ pub(super) struct Cache {
     contexts: RefCell<Vec<Context>>,
 }
 
-impl Cache {
-    pub(super) fn fill(&self, frames: &mut Frames<'_, '_>, count: u64) {
+impl TestCache {
+    pub(super) fn fill(&self, frames: &mut TestFrames<'_, '_>, count: u64) {
         for _ in 0..count {
             let frame = frames.alloc(Order::ZERO, Movable).unwrap();
             self.frames.borrow_mut().push_back(frame);
@@ -40,7 +40,7 @@ impl Cache {
     }
 }
 
-impl<F: Blocks> Shrink<F> for Cache {
+impl<F: Blocks> Shrink<F> for TestCache {
     fn holding(&self) -> Holding {
         Holding {
             frames: self.held(),
@@ -103,8 +103,8 @@ fn layout(cpus: u16) -> ZoneLayout {
 
 /// So many single movable frames.
 fn take<'z, 'm>(
-    seat: &mut reclaim::Seat<'_, 'z, 'm, SingleThread>,
-    clients: &Clients<'_, Frames<'z, 'm>>,
+    seat: &mut reclaim::ReclaimSeat<'_, 'z, 'm, SingleThread>,
+    clients: &Clients<'_, TestFrames<'z, 'm>>,
     count: u64,
 ) {
     for _ in 0..count {
@@ -118,7 +118,7 @@ fn watermarks_hold_as_long_as_clients_could_give() {
     machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     assert_eq!(zone.watermarks().min, MIN);
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    let cache = Cache::default();
+    let cache = TestCache::default();
     cache.fill(&mut frames, 7000);
     let clients = Clients {
         shrink: &[&cache],
@@ -179,9 +179,9 @@ fn r3_memory_squeezed_to_nothing_gives_an_error_and_ends() {
     );
     let mut frames = zone.seat(CpuId(0)).unwrap();
     // The cache holds everything, and gives nothing.
-    let cache = Cache {
+    let cache = TestCache {
         fails_from: Some(0),
-        ..Cache::default()
+        ..TestCache::default()
     };
     cache.fill(&mut frames, FRAMES);
     let clients = Clients {
@@ -211,8 +211,8 @@ fn r3_memory_squeezed_to_nothing_gives_an_error_and_ends() {
 
 #[test]
 fn r7_a_client_that_claims_what_it_did_not_do_does_not_keep_a_request_for_ever() {
-    struct Liar(Cell<u64>);
-    impl<F> Shrink<F> for Liar {
+    struct LyingShrinker(Cell<u64>);
+    impl<F> Shrink<F> for LyingShrinker {
         fn holding(&self) -> Holding {
             Holding {
                 frames: u64::MAX,
@@ -229,9 +229,9 @@ fn r7_a_client_that_claims_what_it_did_not_do_does_not_keep_a_request_for_ever()
     }
     machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    let cache = Cache::default();
+    let cache = TestCache::default();
     cache.fill(&mut frames, FRAMES);
-    let liar = Liar(Cell::new(0));
+    let liar = LyingShrinker(Cell::new(0));
     let clients = Clients {
         shrink: &[&liar],
         migrate: &[],
@@ -261,9 +261,9 @@ fn a_client_that_fails_at_any_call_leaves_everything_as_it_was() {
             |_| ()
         );
         let mut frames = zone.seat(CpuId(0)).unwrap();
-        let cache = Cache {
+        let cache = TestCache {
             fails_at: Some(fails_at),
-            ..Cache::default()
+            ..TestCache::default()
         };
         cache.fill(&mut frames, FRAMES - 100);
         let clients = Clients {
@@ -291,9 +291,9 @@ fn a_client_that_fails_at_any_call_leaves_everything_as_it_was() {
 fn r4_a_client_that_allocates_from_within_is_served_without_reclaim() {
     machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    let cache = Cache {
+    let cache = TestCache {
         allocates: true,
-        ..Cache::default()
+        ..TestCache::default()
     };
     cache.fill(&mut frames, FRAMES - MIN);
     let clients = Clients {
@@ -325,7 +325,7 @@ fn a_free_block_in_another_cpus_cache_means_no_stall() {
     );
     let mut frames = zone.seat(CpuId(0)).unwrap();
     let mut other = zone.seat(CpuId(1)).unwrap();
-    let cache = Cache::default();
+    let cache = TestCache::default();
     let mut pairs = Vec::new();
     // Enough is free, but in single frames; one block of order 2 is in the other CPU's cache.
     let kept = other.alloc(order(2), Movable).unwrap();
@@ -357,9 +357,9 @@ fn a_free_block_in_another_cpus_cache_means_no_stall() {
 fn clients_are_asked_by_turns_for_what_they_hold_and_how_cold_it_is() {
     machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    let caches = [0, 0, 192].map(|heat| Cache {
+    let caches = [0, 0, 192].map(|heat| TestCache {
         heat,
-        ..Cache::default()
+        ..TestCache::default()
     });
     let each = (FRAMES - MIN) / 3;
     for cache in &caches {
@@ -384,7 +384,7 @@ fn the_background_is_woken_below_low_and_works_to_high_within_its_budget() {
     machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let marks = zone.watermarks();
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    let cache = Cache::default();
+    let cache = TestCache::default();
     cache.fill(&mut frames, FRAMES - marks.low - 33);
     let clients = Clients {
         shrink: &[&cache],
@@ -437,7 +437,7 @@ fn the_background_is_woken_below_low_and_works_to_high_within_its_budget() {
 fn a_background_that_can_do_nothing_sleeps_and_is_left_off_until_something_helps() {
     machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    let held = Cache::default();
+    let held = TestCache::default();
     held.fill(&mut frames, FRAMES - MIN - 100);
     let mut wakes = Vec::new();
     for look in 0..40 {
@@ -504,7 +504,7 @@ fn r3_the_background_ends_beside_a_client_that_gives_nothing_however_small_its_s
     for budget in [1, 7, 100, 10_000] {
         machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
         let mut frames = zone.seat(CpuId(0)).unwrap();
-        Cache::default().fill(&mut frames, FRAMES - MIN - 10);
+        TestCache::default().fill(&mut frames, FRAMES - MIN - 10);
         reclaim.watch();
         assert!(reclaim.is_wanted());
         let stubborn = Stubborn(Cell::new(0));
@@ -526,7 +526,7 @@ fn r3_the_background_ends_beside_a_client_that_gives_nothing_however_small_its_s
 fn relief_frees_what_is_wanted_or_all_that_there_is_and_counts_one_stall() {
     machine!(zone, reclaim, &UNCACHED, layout(1), &plain(), |_| ());
     let mut frames = zone.seat(CpuId(0)).unwrap();
-    let cache = Cache::default();
+    let cache = TestCache::default();
     cache.fill(&mut frames, 1000);
     let shrink: [&dyn Shrink<_>; 1] = [&cache];
     let clients = Clients {

@@ -1,6 +1,6 @@
 //! Room in settled pageblocks, for unmovable requests.
 
-use super::pressure::Cache;
+use super::pressure::TestCache;
 use super::users::{Users, crowd, fill};
 use super::*;
 use crate::reclaim::watch::Lack;
@@ -109,7 +109,7 @@ fn what_is_held_back_where_what_cannot_move_has_settled_does_not_count_as_free()
     // 412 frames are free, more than the high watermark, and all of them in a settled pageblock. The target
     // of the stock is a part of 512 frames, and eight times it is held back.
     for (percent, counted) in [(0, 412), (5, 412 - 8 * 25), (50, 0)] {
-        let cache = Cache::default();
+        let cache = TestCache::default();
         let one_settled = |zone: &Zone<'_, SingleThread>, users: &Users| {
             fill(zone, users, |id| if id < 3 { 512 } else { 0 });
             let mut frames = zone.seat(CpuId(0)).unwrap();

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// Movable blocks of all threads: a thread that moves one holds it.
 #[derive(Default)]
-struct Shared {
+struct SharedZones {
     blocks: Mutex<BTreeMap<Frame, (Order, u64)>>,
     moved: AtomicU64,
 }
 
-impl Migrate for Shared {
+impl Migrate for SharedZones {
     fn migrate(&self, moves: &mut [Move]) {
         let mut blocks = self.blocks.lock().unwrap();
         for of in moves {
@@ -42,7 +42,7 @@ fn r1_several_cpus_allocate_free_and_compact_at_once() {
         zone.add(run(0, 64 * BLOCKS)).unwrap();
         let mut words = vec![!0; Reclaim::words_needed(&zone)];
         let reclaim = Reclaim::new(&zone, &ReclaimConfig::default(), &mut words).unwrap();
-        let shared = Shared::default();
+        let shared = SharedZones::default();
         let next = AtomicU64::new(0);
         // The mark of each frame in use that does not move.
         let owned: Vec<AtomicBool> = (0..64 * BLOCKS).map(|_| AtomicBool::new(false)).collect();

@@ -57,7 +57,7 @@ mod tests;
 
 pub use owner::Migrating;
 
-use crate::frame::RangeError;
+use crate::frame::RunError;
 use crate::platform::{Awaited, Barrier, Patience, Relax};
 use crate::policy::{ConfigError, ContigConfig, Label};
 use crate::raw::atomic_words;
@@ -86,7 +86,7 @@ const COUNTERS: usize = ContigStats::COUNT.next_multiple_of(8);
 
 /// One bit a frame, by what it says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Bits {
+enum FrameBits {
     /// An owner has it, or is about to.
     Claimed,
     /// An owner has it and may release it.
@@ -97,7 +97,7 @@ enum Bits {
     Avoided,
 }
 
-impl Bits {
+impl FrameBits {
     const COUNT: usize = 4;
 }
 
@@ -105,7 +105,7 @@ impl Bits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AreaError {
     /// The run is not one of whole pageblocks of the zone, or one of them is being emptied.
-    Range(RangeError),
+    Range(RunError),
     /// A number of the configuration is outside its limits.
     Config(ConfigError),
     /// The memory for metadata is too short, in words.
@@ -153,7 +153,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
     #[must_use]
     pub const fn words_needed(run: Run) -> usize {
         let bitmap = run.frames().div_ceil(64) as usize;
-        OWN_WORDS + COUNTERS + Reservations::words_needed(RESERVATIONS) + Bits::COUNT * bitmap
+        OWN_WORDS + COUNTERS + Reservations::words_needed(RESERVATIONS) + FrameBits::COUNT * bitmap
     }
 
     /// An area of the frames `run` of the zone that `reclaim` is for. It lies in `memory`, which
@@ -249,7 +249,7 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
     /// Frames that owners have now, or are about to have.
     #[must_use]
     pub fn claimed_frames(&self) -> u64 {
-        let words = self.bitmap(Bits::Claimed).iter();
+        let words = self.bitmap(FrameBits::Claimed).iter();
         words
             .map(|word| u64::from(word.load(Relaxed).count_ones()))
             .sum()
@@ -264,13 +264,13 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
         }
     }
 
-    fn bitmap(&self, bits: Bits) -> &'r [AtomicU64] {
-        let words = self.bitmaps.len() / Bits::COUNT;
+    fn bitmap(&self, bits: FrameBits) -> &'r [AtomicU64] {
+        let words = self.bitmaps.len() / FrameBits::COUNT;
         &self.bitmaps[bits as usize * words..][..words]
     }
 
     /// Sets the bits of `ids`, or clears them. Under the claims' lock.
-    fn set(&self, bits: Bits, ids: &Range<usize>, to: bool) {
+    fn set(&self, bits: FrameBits, ids: &Range<usize>, to: bool) {
         for (nth, mask) in words_of(ids) {
             let word = &self.bitmap(bits)[nth];
             // A plain store: only the lock's holder writes.
@@ -280,7 +280,7 @@ impl<'r, 'z, 'm, P> MigrateArea<'r, 'z, 'm, P> {
     }
 
     /// Whether all bits of `ids` are set.
-    fn has_all(&self, bits: Bits, ids: &Range<usize>) -> bool {
+    fn has_all(&self, bits: FrameBits, ids: &Range<usize>) -> bool {
         words_of(ids).all(|(nth, mask)| self.bitmap(bits)[nth].load(Relaxed) & mask == mask)
     }
 

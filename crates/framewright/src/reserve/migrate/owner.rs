@@ -1,13 +1,13 @@
 //! What owners do: requests, reservations, releasing.
 
-use super::{AT_WORK, Bits, MigrateArea, RESERVATIONS};
-use crate::frame::{RangeError, Seat};
+use super::{AT_WORK, FrameBits, MigrateArea, RESERVATIONS};
+use crate::frame::{RunError, Seat};
 use crate::platform::{Barrier, Patience, Relax};
-use crate::policy::Place;
+use crate::policy::FirstPlace;
 use crate::reclaim::{Clients, EvacuateError, Obstacle, RunEffort};
-use crate::reserve::places::{Places, words_of};
+use crate::reserve::places::{RunPlaces, words_of};
 use crate::reserve::{
-    AreaKind, ContigError, Contiguous, ReleaseError, Reservation, ReservationError,
+    ContigError, Contiguous, ContiguousKind, ReleaseError, Reservation, ReservationError,
 };
 use crate::stats::ContigStats;
 use crate::sync::Ordering::Relaxed;
@@ -47,8 +47,8 @@ impl<'a, 'r, 'z, 'm, P> Migrating<'a, 'r, 'z, 'm, P> {
 }
 
 impl<P: Relax + Barrier> Contiguous for Migrating<'_, '_, '_, '_, P> {
-    fn kind(&self) -> AreaKind {
-        AreaKind::Migrate
+    fn kind(&self) -> ContiguousKind {
+        ContiguousKind::Migrate
     }
 
     fn alloc_contig(&mut self, frames: u64, align: u64) -> Result<Run, ContigError> {
@@ -96,26 +96,26 @@ impl<P: Relax + Barrier> Drop for AtWork<'_, '_, '_, '_, P> {
 }
 
 /// Frames that are claimed while this lives, unless they become owned.
-struct Claim<'a, 'r, 'z, 'm, P: Relax + Barrier> {
+struct ClaimedFrames<'a, 'r, 'z, 'm, P: Relax + Barrier> {
     area: &'a MigrateArea<'r, 'z, 'm, P>,
     ids: Range<usize>,
 }
 
-impl<P: Relax + Barrier> Claim<'_, '_, '_, '_, P> {
+impl<P: Relax + Barrier> ClaimedFrames<'_, '_, '_, '_, P> {
     /// Makes them an owner's.
     fn own(mut self) -> Run {
         let ids = core::mem::take(&mut self.ids);
         let _claims = self.area.lock_claims();
-        self.area.set(Bits::Owned, &ids, true);
+        self.area.set(FrameBits::Owned, &ids, true);
         self.area.run_of_ids(&ids)
     }
 }
 
-impl<P: Relax + Barrier> Drop for Claim<'_, '_, '_, '_, P> {
+impl<P: Relax + Barrier> Drop for ClaimedFrames<'_, '_, '_, '_, P> {
     fn drop(&mut self) {
         if !self.ids.is_empty() {
             let _claims = self.area.lock_claims();
-            self.area.set(Bits::Claimed, &self.ids, false);
+            self.area.set(FrameBits::Claimed, &self.ids, false);
         }
     }
 }
@@ -170,22 +170,22 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
             let _claims = self.lock_claims();
             let whole = self.reservations.all();
             let whole = { whole }.find(|entry| entry.is_taken() && entry.run() == run);
-            let is_whole_or_none = whole.is_some() || !self.has_any(Bits::Kept, &ids);
-            if !self.has_all(Bits::Owned, &ids) || !is_whole_or_none {
+            let is_whole_or_none = whole.is_some() || !self.has_any(FrameBits::Kept, &ids);
+            if !self.has_all(FrameBits::Owned, &ids) || !is_whole_or_none {
                 return Err(not_owned);
             }
             // From here on no other CPU can release them; they stay claimed until they are free.
-            self.set(Bits::Owned, &ids, false);
+            self.set(FrameBits::Owned, &ids, false);
             whole
         };
         let freed = seat.free_frames(run);
         let _claims = self.lock_claims();
         if freed.is_err() {
             // The caller has freed some of them by another call, so it does not own them all.
-            self.set(Bits::Owned, &ids, true);
+            self.set(FrameBits::Owned, &ids, true);
             return Err(not_owned);
         }
-        self.set(Bits::Claimed, &ids, false);
+        self.set(FrameBits::Claimed, &ids, false);
         if let Some(reservation) = reservation {
             reservation.set_taken(false);
         }
@@ -218,16 +218,16 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         if self.reservations.is_full() {
             return Err(ReservationError::TooMany(RESERVATIONS));
         }
-        let places = Places::new(self.run, frames, align).ok_or(ReservationError::NoRoom)?;
-        let Some(ids) = self.last_fit(places, &[Bits::Claimed, Bits::Kept]) else {
-            return Err(match self.last_fit(places, &[Bits::Kept]) {
+        let places = RunPlaces::new(self.run, frames, align).ok_or(ReservationError::NoRoom)?;
+        let Some(ids) = self.last_fit(places, &[FrameBits::Claimed, FrameBits::Kept]) else {
+            return Err(match self.last_fit(places, &[FrameBits::Kept]) {
                 Some(_) => ReservationError::Busy,
                 None => ReservationError::NoRoom,
             });
         };
         let reservation = self.reservations.add(name, self.run_of_ids(&ids));
         let reservation = reservation.ok_or(ReservationError::TooMany(RESERVATIONS))?;
-        self.set(Bits::Kept, &ids, true);
+        self.set(FrameBits::Kept, &ids, true);
         Ok(reservation)
     }
 
@@ -242,10 +242,10 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         let run = entry.run();
         let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
         // An owner that is about to take it has claimed it.
-        if entry.is_taken() || self.has_any(Bits::Claimed, &ids) {
+        if entry.is_taken() || self.has_any(FrameBits::Claimed, &ids) {
             return Err(ContigError::Taken(run));
         }
-        self.set(Bits::Kept, &ids, false);
+        self.set(FrameBits::Kept, &ids, false);
         entry.remove();
         Ok(())
     }
@@ -331,18 +331,18 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
             let entry = entry.ok_or(ContigError::Unknown)?;
             let run = entry.run();
             let ids = self.ids_of(run).ok_or(ContigError::Unknown)?;
-            if entry.is_taken() || self.has_any(Bits::Claimed, &ids) {
+            if entry.is_taken() || self.has_any(FrameBits::Claimed, &ids) {
                 return Err(ContigError::Taken(run));
             }
-            self.set(Bits::Claimed, &ids, true);
-            Claim { area: self, ids }
+            self.set(FrameBits::Claimed, &ids, true);
+            ClaimedFrames { area: self, ids }
         };
         let run = self.run_of_ids(&claim.ids);
         let mut looks = 0;
         let result = loop {
             match self.take_at(seat, &claim, clients, patience) {
                 None => break Err(ContigError::WouldWait),
-                Some(Err(EvacuateError::Range(RangeError::Isolation(_)))) if looks < LOOKS => {
+                Some(Err(EvacuateError::Range(RunError::Isolation(_)))) if looks < LOOKS => {
                     if !patience.wait(self.reclaim.zone().platform(), looks) {
                         break Err(ContigError::WouldWait);
                     }
@@ -370,7 +370,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         clients: &Clients<'_, Seat<'z, 'm, P>>,
     ) -> Result<Run, ContigError> {
         self.assert_zone(seat);
-        let places = Places::new(self.run, frames, align).ok_or(ContigError::NoRoom)?;
+        let places = RunPlaces::new(self.run, frames, align).ok_or(ContigError::NoRoom)?;
         let _at_work = self.begin();
         let mut last = ContigError::NoRoom;
         let (mut from, mut tried, mut looks) = (0, 0, 0);
@@ -389,9 +389,9 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
                 Some(Err(error)) => error,
                 None => return Err(ContigError::WouldWait),
             };
-            if self.config.place == Place::Cheapest
+            if self.config.place == FirstPlace::Cheapest
                 && looks < LOOKS
-                && let EvacuateError::Range(RangeError::Isolation(_)) = error
+                && let EvacuateError::Range(RunError::Isolation(_)) = error
             {
                 // Another CPU was faster; the next choice of a place sees which pageblocks are
                 // shut.
@@ -419,7 +419,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         let _claims = self.lock_claims();
         let at_work = &self.own[AT_WORK];
         if at_work.load(Relaxed) == 0 {
-            let avoided = self.bitmap(Bits::Avoided);
+            let avoided = self.bitmap(FrameBits::Avoided);
             avoided.iter().for_each(|word| word.store(0, Relaxed));
         }
         at_work.store(at_work.load(Relaxed) + 1, Relaxed);
@@ -427,27 +427,27 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     }
 
     /// Claims the next place.
-    fn claim(&self, places: Places, from: usize) -> Option<Claim<'_, '_, 'z, 'm, P>> {
+    fn claim(&self, places: RunPlaces, from: usize) -> Option<ClaimedFrames<'_, '_, 'z, 'm, P>> {
         let _claims = self.lock_claims();
         let ids = self.place(places, from)?;
-        self.set(Bits::Claimed, &ids, true);
-        Some(Claim { area: self, ids })
+        self.set(FrameBits::Claimed, &ids, true);
+        Some(ClaimedFrames { area: self, ids })
     }
 
     /// Remembers that the block at `frame` did not go away: no run with it is tried again meanwhile
     /// (M4).
-    fn avoid(&self, claim: &Claim<'_, '_, 'z, 'm, P>, frame: Frame) {
+    fn avoid(&self, claim: &ClaimedFrames<'_, '_, 'z, 'm, P>, frame: Frame) {
         let _claims = self.lock_claims();
         // Of that block or pageblock, marks a frame inside the place.
         let at = frame.0.saturating_sub(self.run.start().0) as usize;
         let at = at.clamp(claim.ids.start, claim.ids.end - 1);
-        self.set(Bits::Avoided, &(at..at + 1), true);
+        self.set(FrameBits::Avoided, &(at..at + 1), true);
     }
 
     /// No place could be tried. Returns whether there may be one when another CPU has emptied a
     /// pageblock; if not, sets `last` to why there is none.
-    fn is_somebody_emptying(&self, places: Places, last: &mut ContigError) -> bool {
-        if self.config.place == Place::FirstFit {
+    fn is_somebody_emptying(&self, places: RunPlaces, last: &mut ContigError) -> bool {
+        if self.config.place == FirstPlace::FirstFit {
             return false;
         }
         let _claims = self.lock_claims();
@@ -471,7 +471,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
     fn take_at(
         &self,
         seat: &mut Seat<'z, 'm, P>,
-        claim: &Claim<'_, '_, 'z, 'm, P>,
+        claim: &ClaimedFrames<'_, '_, 'z, 'm, P>,
         clients: &Clients<'_, Seat<'z, 'm, P>>,
         patience: &mut Patience,
     ) -> Option<Result<(), EvacuateError>> {
@@ -513,7 +513,7 @@ impl<'z, 'm, P: Relax + Barrier> MigrateArea<'_, 'z, 'm, P> {
         });
     }
 
-    fn has_any(&self, bits: Bits, ids: &Range<usize>) -> bool {
+    fn has_any(&self, bits: FrameBits, ids: &Range<usize>) -> bool {
         words_of(ids).any(|(nth, mask)| self.bitmap(bits)[nth].load(Relaxed) & mask != 0)
     }
 
@@ -534,7 +534,7 @@ fn why(run: Run, error: EvacuateError) -> ContigError {
         } => ContigError::NoMemory(frame),
         EvacuateError::InTheWay { frame, why } => ContigError::Busy { frame, why },
         // Another CPU is emptying a pageblock of it.
-        EvacuateError::Range(RangeError::Isolation(frame) | RangeError::Apart(frame)) => {
+        EvacuateError::Range(RunError::Isolation(frame) | RunError::Apart(frame)) => {
             let why = Obstacle::Busy;
             ContigError::Busy { frame, why }
         }

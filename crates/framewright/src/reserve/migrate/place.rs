@@ -1,8 +1,8 @@
 //! Where a run is tried.
 
-use super::{Bits, MigrateArea};
-use crate::policy::Place;
-use crate::reserve::places::{Cost, Places, first_of};
+use super::{FrameBits, MigrateArea};
+use crate::policy::FirstPlace;
+use crate::reserve::places::{Cost, RunPlaces, first_of};
 use crate::sync::Ordering::Relaxed;
 use core::ops::{Add, Range, Sub};
 
@@ -12,7 +12,7 @@ const EMPTIEST: usize = 8;
 /// What is in the way of a run, in frames. Only the first is exact: other CPUs are at work
 /// meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct InTheWay {
+struct RunObstacles {
     /// Claimed, kept, or known not to go away.
     taken: i64,
     /// In pageblocks that are pinned or that another CPU is emptying.
@@ -21,7 +21,7 @@ struct InTheWay {
     used: i64,
 }
 
-impl Add for InTheWay {
+impl Add for RunObstacles {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -33,7 +33,7 @@ impl Add for InTheWay {
     }
 }
 
-impl Sub for InTheWay {
+impl Sub for RunObstacles {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
@@ -45,7 +45,7 @@ impl Sub for InTheWay {
     }
 }
 
-impl Cost for InTheWay {
+impl Cost for RunObstacles {
     fn is_possible(self) -> bool {
         self.taken <= 0 && self.shut <= 0
     }
@@ -59,17 +59,17 @@ impl Cost for InTheWay {
 impl<P> MigrateArea<'_, '_, '_, P> {
     /// The place for a run, not before `from` where that is first fit. Time: a few ns for each 64
     /// frames.
-    pub(super) fn place(&self, places: Places, from: usize) -> Option<Range<usize>> {
+    pub(super) fn place(&self, places: RunPlaces, from: usize) -> Option<Range<usize>> {
         let at = match self.config.place {
-            Place::FirstFit => places.first_fit(from, |nth| self.taken_bits(nth, false)),
-            Place::Cheapest => self.cheapest(places),
+            FirstPlace::FirstFit => places.first_fit(from, |nth| self.taken_bits(nth, false)),
+            FirstPlace::Cheapest => self.cheapest(places),
         };
         at.map(|at| places.run_at(at))
     }
 
     /// A place that would be there if no pageblock were pinned or being emptied, and whether one of
     /// its pageblocks is being emptied.
-    pub(super) fn place_if_opened(&self, places: Places) -> Option<(usize, bool)> {
+    pub(super) fn place_if_opened(&self, places: RunPlaces) -> Option<(usize, bool)> {
         let start = places.first_fit(0, |nth| self.taken_bits(nth, true))?;
         let zone = self.reclaim.zone();
         let ids = places.run_at(self.first + start);
@@ -78,7 +78,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
     }
 
     /// The highest run without a bit of `bits`.
-    pub(super) fn last_fit(&self, places: Places, bits: &[Bits]) -> Option<Range<usize>> {
+    pub(super) fn last_fit(&self, places: RunPlaces, bits: &[FrameBits]) -> Option<Range<usize>> {
         let mut end = self.frames();
         loop {
             let ids = places.run_at(places.below(end)?);
@@ -93,7 +93,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         self.run.frames() as usize
     }
 
-    fn any_of(&self, nth: usize, bits: &[Bits]) -> u64 {
+    fn any_of(&self, nth: usize, bits: &[FrameBits]) -> u64 {
         bits.iter()
             .fold(0, |sum, &bits| sum | self.bitmap(bits)[nth].load(Relaxed))
     }
@@ -101,9 +101,12 @@ impl<P> MigrateArea<'_, '_, '_, P> {
     /// Which of 64 frames cannot be taken, as far as the area itself knows.
     fn taken_bits(&self, nth: usize, avoids: bool) -> u64 {
         if avoids {
-            self.any_of(nth, &[Bits::Claimed, Bits::Kept, Bits::Avoided])
+            self.any_of(
+                nth,
+                &[FrameBits::Claimed, FrameBits::Kept, FrameBits::Avoided],
+            )
         } else {
-            self.any_of(nth, &[Bits::Claimed, Bits::Kept])
+            self.any_of(nth, &[FrameBits::Claimed, FrameBits::Kept])
         }
     }
 
@@ -125,7 +128,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
     }
 
     /// The place with the fewest frames in use, as far as the search went.
-    fn cheapest(&self, places: Places) -> Option<usize> {
+    fn cheapest(&self, places: RunPlaces) -> Option<usize> {
         let found = if places.run_at(0).len() < self.block_frames() {
             self.cheapest_in_emptiest(places)
         } else {
@@ -142,11 +145,11 @@ impl<P> MigrateArea<'_, '_, '_, P> {
         self.reclaim.zone().pageblock_order().frames() as usize
     }
 
-    fn in_the_way(&self, nth: usize, mask: u64) -> InTheWay {
+    fn in_the_way(&self, nth: usize, mask: u64) -> RunObstacles {
         let zone = self.reclaim.zone();
         let count = |bits: u64| i64::from((bits & mask).count_ones());
         let end = self.first + self.frames();
-        InTheWay {
+        RunObstacles {
             taken: count(self.taken_bits(nth, true)),
             shut: count(self.shut_bits(nth)),
             used: count(!zone.free_bits(self.first + nth * 64, end)),
@@ -155,7 +158,7 @@ impl<P> MigrateArea<'_, '_, '_, P> {
 
     /// For a run that is shorter than a pageblock: looks at the emptiest pageblocks in turn.
     /// Returns the cheapest place in the first of them that has one.
-    fn cheapest_in_emptiest(&self, places: Places) -> Option<usize> {
+    fn cheapest_in_emptiest(&self, places: RunPlaces) -> Option<usize> {
         let zone = self.reclaim.zone();
         let blocks = self.frames() / self.block_frames();
         let first = zone.pageblock_of(self.first);

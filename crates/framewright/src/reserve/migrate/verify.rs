@@ -1,10 +1,10 @@
 //! The slow check of the invariants, for an area at rest.
 
-use super::{Bits, MigrateArea};
-use crate::frame::Content;
+use super::{FrameBits, MigrateArea};
+use crate::frame::ApartContent;
 use crate::platform::{Barrier, Relax};
 use crate::policy::Label;
-use crate::reserve::Broken;
+use crate::reserve::BrokenReserve;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Mobility;
 
@@ -13,7 +13,7 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
     ///
     /// # Errors
     /// The first that does not hold.
-    pub fn verify(&self) -> Result<(), Broken> {
+    pub fn verify(&self) -> Result<(), BrokenReserve> {
         let zone = self.reclaim.zone();
         let frames = self.run.frames() as usize;
         let has = |bits, at: usize| {
@@ -21,12 +21,12 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
             word >> (at % 64) & 1 != 0
         };
         for at in 0..frames {
-            let broken = |invariant| Err(Broken { invariant, at });
-            let owned = has(Bits::Owned, at);
+            let broken = |invariant| Err(BrokenReserve { invariant, at });
+            let owned = has(FrameBits::Owned, at);
             if owned && !self.is_unmovable(self.first + at) {
                 return broken("M1");
             }
-            if owned != has(Bits::Claimed, at) {
+            if owned != has(FrameBits::Claimed, at) {
                 return broken("M3");
             }
             let run = self.run_of_ids(&(at..at + 1));
@@ -34,20 +34,20 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
                 let all = self.reservations.all();
                 { all }.filter(|entry| entry.run().contains(frame)).count()
             };
-            if needs(run.start()) != usize::from(has(Bits::Kept, at)) {
+            if needs(run.start()) != usize::from(has(FrameBits::Kept, at)) {
                 return broken("M2");
             }
         }
         for entry in self.reservations.all() {
             let ids = self.ids_of(entry.run());
             let at = ids.as_ref().map_or(0, |ids| ids.start);
-            let broken = Err(Broken {
+            let broken = Err(BrokenReserve {
                 invariant: "M2",
                 at,
             });
             let Some(ids) = ids else { return broken };
             // A reservation is taken as a whole, or not at all.
-            let owned = ids.clone().filter(|&at| has(Bits::Owned, at)).count();
+            let owned = ids.clone().filter(|&at| has(FrameBits::Owned, at)).count();
             if owned != if entry.is_taken() { ids.len() } else { 0 } {
                 return broken;
             }
@@ -57,7 +57,7 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
             let is_contiguous = zone.pageblock(id).label == Label::Contiguous;
             if zone.pins_if_open(id).is_none() || !is_contiguous {
                 let at = zone.offsets_of(&(id..id)).start - self.first;
-                return Err(Broken {
+                return Err(BrokenReserve {
                     invariant: "M3",
                     at,
                 });
@@ -69,7 +69,7 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
     fn is_unmovable(&self, offset: usize) -> bool {
         let zone = self.reclaim.zone();
         let mobility = match zone.content(offset) {
-            Content::Block(_, mobility) => Some(mobility),
+            ApartContent::Block(_, mobility) => Some(mobility),
             _ => zone.block_around(offset).map(|(_, _, mobility)| mobility),
         };
         mobility == Some(Mobility::Unmovable)

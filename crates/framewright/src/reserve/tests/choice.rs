@@ -11,13 +11,13 @@ fn key(pool: PoolId, index: u64) -> Key {
 }
 
 /// Puts clean pages with those numbers, for each of which there is a frame.
-fn put_all(guest: &mut Guest<'_, '_, Toy>, pool: PoolId, indices: core::ops::Range<u64>) {
+fn put_all(guest: &mut Guest<'_, '_, ReserveToy>, pool: PoolId, indices: core::ops::Range<u64>) {
     for index in indices {
         guest.put(key(pool, index), &page(index)).unwrap();
     }
 }
 
-fn found(guest: &mut Guest<'_, '_, Toy>, pool: PoolId, of: core::ops::Range<u64>) -> usize {
+fn found(guest: &mut Guest<'_, '_, ReserveToy>, pool: PoolId, of: core::ops::Range<u64>) -> usize {
     let mut out = [0; 512];
     of.filter(|&index| guest.get(key(pool, index), &mut out))
         .count()
@@ -56,7 +56,7 @@ fn c3_a_dirty_page_takes_the_place_of_a_clean_one_that_is_in_no_reservation() {
         reserve.verify().unwrap();
     }
     let one_more = guest.put_dirty(key(pool, 116), &page(116));
-    assert_eq!(one_more, Err(Refused::Full));
+    assert_eq!(one_more, Err(PutRefused::Full));
     assert_eq!(found(&mut guest, pool, 100..116), 16);
     assert_eq!(
         found(&mut guest, pool, 0..32),
@@ -74,7 +74,11 @@ fn a_dirty_page_of_a_pool_that_ended_is_nobodys_and_goes_for_another_one() {
     for index in 0..32 {
         guest.put_dirty(key(ended, index), &page(index)).unwrap();
     }
-    assert_eq!(guest.put(key(other, 0), &page(0)), Err(Refused::Full), "C7");
+    assert_eq!(
+        guest.put(key(other, 0), &page(0)),
+        Err(PutRefused::Full),
+        "C7"
+    );
     assert!(guest.invalidate_pool(ended));
     put_all(&mut guest, other, 0..32);
     assert_eq!(found(&mut guest, other, 0..32), 32);

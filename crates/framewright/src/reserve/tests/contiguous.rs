@@ -8,7 +8,7 @@ use std::string::ToString;
 fn a_guaranteed_area_is_had_by_the_calls_that_any_area_has() {
     let (reserve, _) = reserve(1024, 1);
     let area: &mut dyn Contiguous = &mut Guaranteed::new(&reserve);
-    assert_eq!(area.kind(), AreaKind::Guaranteed);
+    assert_eq!(area.kind(), ContiguousKind::Guaranteed);
     let camera = area.reserve("camera", 600, 8).unwrap();
     assert_eq!(area.alloc_contig(500, 1), Err(ContigError::NoRoom));
     let run = area.alloc_contig(100, 4).unwrap();

@@ -57,7 +57,7 @@ fn c5_a_refused_put_leaves_no_older_version() {
     for index in 2..9 {
         let _ = guest.put_dirty(key(pool, 0, index), &page(4));
     }
-    assert_eq!(guest.put(key(pool, 0, 9), &page(5)), Err(Refused::Full));
+    assert_eq!(guest.put(key(pool, 0, 9), &page(5)), Err(PutRefused::Full));
     assert!(!guest.get(key(pool, 0, 9), &mut out));
     reserve.verify().unwrap();
 }
@@ -101,7 +101,7 @@ fn c6_an_object_and_a_pool_are_invalid_at_once() {
     }
     assert_eq!(
         guest.put(key(pools[0], 0, 0), &page(1)),
-        Err(Refused::NoPool)
+        Err(PutRefused::NoPool)
     );
     assert!(guest.get(key(pools[1], 2, 2), &mut out));
     assert_eq!(stamp(&out), 2);
@@ -176,7 +176,7 @@ fn a_pool_keeps_its_least_and_does_not_grow_above_its_most() {
     for index in 0..100 {
         let _ = guest.put(key(c, 0, index), &page(index));
     }
-    let count = |guest: &mut Guest<'_, '_, Toy>, pool, of: u64, out: &mut PageWords| {
+    let count = |guest: &mut Guest<'_, '_, ReserveToy>, pool, of: u64, out: &mut PageWords| {
         (0..of).filter(|&n| guest.get(key(pool, 0, n), out)).count()
     };
     assert_eq!(count(&mut guest, c, 100, &mut out), 4);
@@ -387,7 +387,7 @@ fn a_pool_with_a_budget_of_dirty_pages_refuses_one_more_until_some_are_clean() {
         guest.put_dirty(key(pool, 0, index), &page(index)).unwrap();
     }
     let over = guest.put_dirty(key(pool, 0, 5), &page(5));
-    assert_eq!(over, Err(Refused::DirtyFull));
+    assert_eq!(over, Err(PutRefused::DirtyFull));
     assert!(!guest.get(key(pool, 0, 5), &mut out));
     assert_eq!(guest.put_dirty(key(pool, 0, 4), &page(14)), Ok(()));
     assert_eq!(guest.put(key(pool, 0, 6), &page(6)), Ok(()), "a clean one");
@@ -400,7 +400,7 @@ fn a_pool_with_a_budget_of_dirty_pages_refuses_one_more_until_some_are_clean() {
         guest.put_dirty(key(pool, 0, index), &page(index)).unwrap();
     }
     let over = guest.put_dirty(key(pool, 0, 11), &page(11));
-    assert_eq!(over, Err(Refused::DirtyFull));
+    assert_eq!(over, Err(PutRefused::DirtyFull));
     guest.invalidate_object(pool, 0);
     for index in 0..5 {
         guest.put_dirty(key(pool, 0, index), &page(index)).unwrap();
@@ -420,16 +420,16 @@ fn a_pool_with_a_budget_of_dirty_pages_refuses_one_more_until_some_are_clean() {
     assert_eq!(all.len(), 60);
     assert_eq!(
         guest.put_dirty(key(pool, 0, 20), &page(20)),
-        Err(Refused::Full)
+        Err(PutRefused::Full)
     );
     all.iter().for_each(|run| reserve.release(*run).unwrap());
     assert_eq!(guest.put_dirty(key(pool, 0, 20), &page(20)), Ok(()));
     assert_eq!(
         guest.put_dirty(key(pool, 0, 21), &page(21)),
-        Err(Refused::DirtyFull)
+        Err(PutRefused::DirtyFull)
     );
     assert_eq!(
-        reserve.stats().guests().refused[Refused::DirtyFull as usize],
+        reserve.stats().guests().refused[PutRefused::DirtyFull as usize],
         3
     );
     // A closed pool leaves nothing over for the next one of its number, even before a cleaner runs.

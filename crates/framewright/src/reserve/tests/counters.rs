@@ -13,9 +13,9 @@ fn key(pool: PoolId, object: u64, index: u64) -> Key {
 
 /// Counts beside the reserve what calls of one kind return.
 #[derive(Default)]
-struct Tally(GuestStats);
+struct CountedCalls(GuestStats);
 
-impl Tally {
+impl CountedCalls {
     fn put(&mut self, put: Put) {
         match put {
             Ok(()) => self.0.stored_pages += 1,
@@ -42,7 +42,7 @@ fn every_counter_of_either_kind_is_what_its_guests_did() {
         [PoolKind::Cleancache, PoolKind::Frontswap]
     );
     let mut seats = [guest(&reserve, 0), guest(&reserve, 1)];
-    let mut tallies = [Tally::default(), Tally::default()];
+    let mut tallies = [CountedCalls::default(), CountedCalls::default()];
     tallies.iter_mut().for_each(|tally| tally.0.inits = 1);
     let mut out = [0; 512];
     let mut random = 7u64;
@@ -150,7 +150,7 @@ fn pages_that_went_are_counted_by_the_way_they_went() {
     assert_eq!(stats.cleancache.reclaimed_pages, 30);
     assert_eq!(stats.frontswap.reclaimed_pages, 33);
     assert_eq!(stats.guests().held_pages, 0);
-    assert_eq!(guest.put(key(clean, 0, 0), &page(0)), Err(Refused::Full));
+    assert_eq!(guest.put(key(clean, 0, 0), &page(0)), Err(PutRefused::Full));
     assert_eq!(reserve.stats().cleancache.refused, [0, 1, 0, 0, 0]);
     reserve.release(all).unwrap();
 }

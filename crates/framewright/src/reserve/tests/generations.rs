@@ -12,7 +12,7 @@ const fn key(pool: PoolId, index: u64) -> Key {
 }
 
 /// Frees every frame by an owner, so that the index keeps its entries.
-fn discard_all(reserve: &Reserve<'_, Toy>) {
+fn discard_all(reserve: &Reserve<'_, ReserveToy>) {
     let run = reserve.alloc_contig(reserve.run().frames(), 1).unwrap();
     reserve.release(run).unwrap();
 }

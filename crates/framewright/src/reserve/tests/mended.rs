@@ -226,7 +226,7 @@ fn a_put_that_finds_the_index_full_leaves_nothing() {
     for n in 0..7600 {
         match guest.put_dirty(key(pool, 0, n), &page(n)) {
             Ok(()) => {}
-            Err(Refused::IndexFull) => {
+            Err(PutRefused::IndexFull) => {
                 full += 1;
                 assert!(!guest.get(key(pool, 0, n), &mut [0; 512]));
             }

@@ -27,9 +27,9 @@ pub(super) const FIRST: u64 = 1000;
 
 /// Pages in vectors, copied word by word.
 #[derive(Clone)]
-pub(super) struct Toy(Arc<Vec<[AtomicU64; 512]>>);
+pub(super) struct ReserveToy(Arc<Vec<[AtomicU64; 512]>>);
 
-impl Toy {
+impl ReserveToy {
     pub(super) fn fill(&self, run: Run, word: u64) {
         for frame in run.start().0..run.end().0 {
             let page = &self.0[(frame - FIRST) as usize];
@@ -38,13 +38,13 @@ impl Toy {
     }
 }
 
-impl core::fmt::Debug for Toy {
+impl core::fmt::Debug for ReserveToy {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Toy")
     }
 }
 
-impl Relax for Toy {
+impl Relax for ReserveToy {
     fn relax(&self, attempt: u32) {
         // Some seconds: a wait for oneself fails, and does not hang.
         assert!(attempt < 1 << 23, "waits for itself");
@@ -56,7 +56,7 @@ impl Relax for Toy {
     }
 }
 
-impl Contents for Toy {
+impl Contents for ReserveToy {
     fn store(&self, frame: Frame, page: &PageWords) {
         for (to, from) in self.0[(frame.0 - FIRST) as usize].iter().zip(page) {
             to.store(*from, Relaxed);
@@ -71,9 +71,9 @@ impl Contents for Toy {
 }
 
 /// A reserve of so many frames for so many CPUs, and its contents.
-pub(super) fn reserve(frames: u64, cpus: u16) -> (Box<Reserve<'static, Toy>>, Toy) {
+pub(super) fn reserve(frames: u64, cpus: u16) -> (Box<Reserve<'static, ReserveToy>>, ReserveToy) {
     let pages = (0..frames).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
-    let toy = Toy(Arc::new(pages.collect()));
+    let toy = ReserveToy(Arc::new(pages.collect()));
     let layout = ReserveLayout {
         values: 64,
         ..ReserveLayout::new(Run::new(Frame(FIRST), frames).unwrap()).with_cpus(cpus)
@@ -97,6 +97,9 @@ pub(super) fn stamp(page: &PageWords) -> u64 {
     page[0] >> 16
 }
 
-pub(super) fn guest<'r>(reserve: &'r Reserve<'static, Toy>, cpu: u16) -> Guest<'r, 'static, Toy> {
+pub(super) fn guest<'r>(
+    reserve: &'r Reserve<'static, ReserveToy>,
+    cpu: u16,
+) -> Guest<'r, 'static, ReserveToy> {
     reserve.guest(CpuId(cpu)).unwrap()
 }

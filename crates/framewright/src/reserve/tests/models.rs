@@ -5,7 +5,7 @@
 extern crate std;
 
 use super::counters::count::INSIDE;
-use super::table::{BLOCK, BLOCK_WORDS, Table, Word};
+use super::table::{BLOCK, BLOCK_WORDS, FrameTable, StateWord};
 use crate::platform::{Fenced, Patience};
 use crate::raw::atomic_words;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -35,7 +35,7 @@ const SEAT_WORDS: usize = INSIDE + 1;
 /// One block, one seat, and a sum for a CPU that is alone in the block.
 #[derive(Clone, Copy)]
 struct Gated {
-    table: Table<'static>,
+    table: FrameTable<'static>,
     seat: &'static [AtomicU64],
     sum: &'static AtomicU64,
 }
@@ -45,7 +45,7 @@ impl Gated {
         let seat = words(SEAT_WORDS);
         let (states, blocks) = (words(1), words(BLOCK_WORDS));
         Self {
-            table: Table::new(states, &[], blocks, (seat, SEAT_WORDS), BLOCK, BLOCK),
+            table: FrameTable::new(states, &[], blocks, (seat, SEAT_WORDS), BLOCK, BLOCK),
             seat,
             sum: &words(1)[0],
         }
@@ -123,14 +123,14 @@ fn c1_a_page_that_is_read_while_its_frame_is_taken_is_whole_or_known_to_be_gone(
         let owner = thread::spawn(move || {
             let shut = gated.table.shut(0, &Fenced);
             let state = gated.table.state(0);
-            gated.table.set_shut(0, Word(state.0 + 1));
+            gated.table.set_shut(0, StateWord(state.0 + 1));
             gated.table.before_writing();
             page.iter().for_each(|word| word.store(7, Relaxed));
             drop(shut);
         });
         let before = gated.table.state(0);
         let read = [1, 0].map(|at: usize| page[at].load(Relaxed));
-        if gated.table.state_after_reading(0) == before && before == Word(0) {
+        if gated.table.state_after_reading(0) == before && before == StateWord(0) {
             assert_eq!(read, [0, 0], "the owner's words were read as the page's");
         }
         owner.join().unwrap();

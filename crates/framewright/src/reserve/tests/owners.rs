@@ -25,7 +25,7 @@ fn c3_a_reservation_is_taken_however_full_it_is() {
         } else {
             guest.put(key, &page(index))
         };
-        assert!(put.is_ok() || put == Err(Refused::Full));
+        assert!(put.is_ok() || put == Err(PutRefused::Full));
     }
     let taken = reserve.take(reservation).unwrap();
     assert_eq!(taken.frames(), 1500);

@@ -4,19 +4,19 @@ use super::*;
 use crate::frame::AllocError;
 
 /// Frames behind those of the reserve, counted.
-pub(super) struct Ordinary {
+pub(super) struct OrdinaryFrames {
     pub(super) free: Vec<Frame>,
     calls: u64,
 }
 
-impl Ordinary {
+impl OrdinaryFrames {
     pub(super) fn new(from: u64, frames: u64) -> Self {
         let free = (from..from + frames).rev().map(Frame).collect();
         Self { free, calls: 0 }
     }
 }
 
-impl Supply for Ordinary {
+impl Supply for OrdinaryFrames {
     fn frame(&mut self) -> Result<Frame, AllocError> {
         self.calls += 1;
         self.free.pop().ok_or(AllocError::Exhausted)
@@ -34,15 +34,22 @@ pub(super) const PUT_BACK: PoolConfig = PoolConfig {
 };
 
 /// A reserve of so many frames with room for so many pages in ordinary ones, which lie behind it.
-fn beside(frames: u64, ordinary: u64) -> (Box<Reserve<'static, Toy>>, Toy, Ordinary) {
+fn beside(
+    frames: u64,
+    ordinary: u64,
+) -> (
+    Box<Reserve<'static, ReserveToy>>,
+    ReserveToy,
+    OrdinaryFrames,
+) {
     let pages = (0..frames + ordinary).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
-    let toy = Toy(Arc::new(pages.collect()));
+    let toy = ReserveToy(Arc::new(pages.collect()));
     let layout = ReserveLayout::new(Run::new(Frame(FIRST), frames).unwrap())
         .with_cpus(2)
         .with_ordinary(ordinary as u32);
     let memory = std::vec![u64::MAX; layout.words_needed().unwrap()].leak();
     let reserve = Reserve::new(&layout, memory, toy.clone()).unwrap();
-    let supply = Ordinary::new(FIRST + frames, ordinary);
+    let supply = OrdinaryFrames::new(FIRST + frames, ordinary);
     (Box::new(reserve), toy, supply)
 }
 
@@ -154,7 +161,7 @@ fn an_exclusive_get_takes_a_dirty_page_away_wherever_it_lies() {
 #[test]
 fn without_ordinary_memory_nothing_is_lost_and_a_clean_run_is_taken_if_there_is_one() {
     let (reserve, _, _) = beside(32, 8);
-    let mut supply = Ordinary::new(FIRST + 32, 3);
+    let mut supply = OrdinaryFrames::new(FIRST + 32, 3);
     let pool = reserve.open_pool(&PUT_BACK).unwrap();
     let mut guest = guest(&reserve, 0);
     let mut out = [0; 512];
@@ -168,7 +175,7 @@ fn without_ordinary_memory_nothing_is_lost_and_a_clean_run_is_taken_if_there_is_
     let clean = reserve.alloc_contig_with(20, 1, &mut supply).unwrap();
     reserve.release(clean).unwrap();
     // As many pages in ordinary frames as may be: the same.
-    let mut plenty = Ordinary::new(FIRST + 32, 0);
+    let mut plenty = OrdinaryFrames::new(FIRST + 32, 0);
     plenty.free = (3..103).rev().map(|n| Frame(FIRST + 32 + n)).collect();
     for index in 8..14 {
         guest.put_dirty(key(pool, index), &page(index)).unwrap();
@@ -271,7 +278,7 @@ fn c3_a_reservation_is_placed_and_taken_beside_pages_that_were_put_back() {
     let reservation = reserve.reserve("late", 32, 1).unwrap();
     for index in 64..200 {
         let put = guest.put_dirty(key(pool, index), &page(index));
-        assert_eq!(put, Err(Refused::Full), "C3");
+        assert_eq!(put, Err(PutRefused::Full), "C3");
     }
     reserve.take(reservation).unwrap();
     assert!((0..64).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
@@ -280,8 +287,8 @@ fn c3_a_reservation_is_placed_and_taken_beside_pages_that_were_put_back() {
 
 #[test]
 fn a_supply_that_panics_leaves_pages_and_frames_as_they_were() {
-    struct Panics(Ordinary, u64);
-    impl Supply for Panics {
+    struct PanickingSupply(OrdinaryFrames, u64);
+    impl Supply for PanickingSupply {
         fn frame(&mut self) -> Result<Frame, AllocError> {
             self.1 -= 1;
             assert!(self.1 > 0, "as told");
@@ -298,7 +305,7 @@ fn a_supply_that_panics_leaves_pages_and_frames_as_they_were() {
     for index in 0..8 {
         guest.put_dirty(key(pool, index), &page(index)).unwrap();
     }
-    let mut supply = Panics(supply, 4);
+    let mut supply = PanickingSupply(supply, 4);
     let takes = std::panic::AssertUnwindSafe(|| reserve.alloc_contig_with(16, 1, &mut supply));
     assert!(std::panic::catch_unwind(takes).is_err());
     assert!((0..8).all(|index| guest.get(key(pool, index), &mut out) && stamp(&out) == index));
@@ -317,9 +324,9 @@ fn a_supply_that_panics_leaves_pages_and_frames_as_they_were() {
 fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_it() {
     /// Forgets some pages that have been put back, when it has been asked so often.
     struct Forgets<'r> {
-        ordinary: Ordinary,
+        ordinary: OrdinaryFrames,
         calls: u64,
-        guest: Guest<'r, 'static, Toy>,
+        guest: Guest<'r, 'static, ReserveToy>,
         pool: PoolId,
     }
     impl Supply for Forgets<'_> {
@@ -341,7 +348,7 @@ fn a_frame_that_becomes_free_while_a_run_is_cleared_is_used_for_the_pages_after_
         for index in 0..50 {
             guest.put_dirty(key(pool, index), &page(index)).unwrap();
         }
-        let ordinary = Ordinary::new(FIRST + 64, frames);
+        let ordinary = OrdinaryFrames::new(FIRST + 64, frames);
         let mut supply = Forgets {
             ordinary,
             calls,

@@ -3,9 +3,9 @@
 use super::*;
 use std::sync::atomic::AtomicBool;
 
-struct End<'a>(&'a AtomicBool);
+struct EndOfThread<'a>(&'a AtomicBool);
 
-impl Drop for End<'_> {
+impl Drop for EndOfThread<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
@@ -50,7 +50,7 @@ fn c4_no_guest_ever_gets_what_an_owner_wrote() {
             })
             .collect();
         // Also if this thread panics: the guests end, and the panic is seen.
-        let _end = End(done);
+        let _end = EndOfThread(done);
         for round in 0..300 {
             let taken = reserve.take(reservation).expect("C3");
             let other = reserve.alloc_contig(1 + round % 90, 1);

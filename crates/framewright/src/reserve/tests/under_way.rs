@@ -1,6 +1,6 @@
 //! What happens to a put while its page is being copied; and the platform by which others act in the middle of a call.
 
-use super::put_back::{Ordinary, PUT_BACK};
+use super::put_back::{OrdinaryFrames, PUT_BACK};
 use super::*;
 use crate::sync::Ordering;
 use core::cell::RefCell;
@@ -42,10 +42,10 @@ impl Hook {
 
 /// Calls a hook before it does what it is asked for.
 #[derive(Clone)]
-pub(super) struct Hooked(Toy, Hook);
+pub(super) struct Hooked(ReserveToy, Hook);
 
 impl Hooked {
-    pub(super) fn toy(&self) -> &Toy {
+    pub(super) fn toy(&self) -> &ReserveToy {
         &self.0
     }
 }
@@ -69,24 +69,24 @@ impl Contents for Hooked {
     }
 }
 
-pub(super) type Whole = Reserve<'static, Hooked>;
-pub(super) type Seat = Guest<'static, 'static, Hooked>;
+pub(super) type HookedReserve = Reserve<'static, Hooked>;
+pub(super) type HookedGuest = Guest<'static, 'static, Hooked>;
 
-fn whole() -> (&'static Whole, Hook, [Seat; 2]) {
+fn whole() -> (&'static HookedReserve, Hook, [HookedGuest; 2]) {
     hooked(64)
 }
 
 /// A reserve of so many frames, with room for 16 pages in ordinary ones behind them.
-pub(super) fn hooked(frames: u64) -> (&'static Whole, Hook, [Seat; 2]) {
+pub(super) fn hooked(frames: u64) -> (&'static HookedReserve, Hook, [HookedGuest; 2]) {
     let pages = (0..frames + 16).map(|_| core::array::from_fn(|_| AtomicU64::new(0)));
-    let toy = Toy(Arc::new(pages.collect()));
+    let toy = ReserveToy(Arc::new(pages.collect()));
     let hook = Hook::default();
     let layout = ReserveLayout::new(Run::new(Frame(FIRST), frames).unwrap())
         .with_cpus(2)
         .with_ordinary(16);
     let memory = std::vec![0u64; layout.words_needed().unwrap()].leak();
     let reserve = Reserve::new(&layout, memory, Hooked(toy, hook.clone())).unwrap();
-    let reserve: &'static Whole = Box::leak(Box::new(reserve));
+    let reserve: &'static HookedReserve = Box::leak(Box::new(reserve));
     let seats = [0, 1].map(|cpu| reserve.guest(CpuId(cpu)).unwrap());
     (reserve, hook, seats)
 }
@@ -102,8 +102,8 @@ pub(super) fn key(pool: PoolId, index: u64) -> Key {
 /// Puts page 1 as `state`; while it is copied the other guest does `meanwhile`.
 fn put_while(
     dirty: bool,
-    mut meanwhile: impl FnMut(&mut Seat, PoolId) + 'static,
-) -> (Put, &'static Whole, Seat, PoolId) {
+    mut meanwhile: impl FnMut(&mut HookedGuest, PoolId) + 'static,
+) -> (Put, &'static HookedReserve, HookedGuest, PoolId) {
     let (reserve, hook, [mut one, mut other]) = whole();
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     hook.set(At::Store, move || meanwhile(&mut other, pool));
@@ -120,7 +120,7 @@ fn c6_a_page_that_is_forgotten_on_its_way_in_does_not_arrive() {
     for dirty in [false, true] {
         let (put, reserve, mut guest, pool) =
             put_while(dirty, |other, pool| other.invalidate_page(key(pool, 1)));
-        assert_eq!(put, Err(Refused::Overtaken), "dirty: {dirty}");
+        assert_eq!(put, Err(PutRefused::Overtaken), "dirty: {dirty}");
         assert!(!guest.get(key(pool, 1), &mut [0; 512]));
         assert_eq!(reserve.stats().guests().held_pages, 0);
         assert_eq!(reserve.occupancy().free, 64);
@@ -206,7 +206,7 @@ fn c5_of_two_puts_at_one_time_the_later_one_stays() {
             };
             assert_eq!(put, Ok(()));
         });
-        assert_eq!(put, Err(Refused::Overtaken), "dirty: {dirty}");
+        assert_eq!(put, Err(PutRefused::Overtaken), "dirty: {dirty}");
         let mut out = [0; 512];
         assert!(guest.get(key(pool, 1), &mut out));
         assert_eq!(stamp(&out), 2);
@@ -257,14 +257,17 @@ fn c6_a_page_of_an_object_or_a_pool_that_ends_meanwhile_is_served_to_nobody() {
 }
 
 /// Has page 1, of three that are on no device, put back; while it is copied the other guest does `meanwhile`.
-fn put_back_while(config: &PoolConfig, mut meanwhile: impl FnMut(&mut Seat, PoolId) + 'static) {
+fn put_back_while(
+    config: &PoolConfig,
+    mut meanwhile: impl FnMut(&mut HookedGuest, PoolId) + 'static,
+) {
     let (reserve, hook, [mut one, mut other]) = whole();
     let pool = reserve.open_pool(config).unwrap();
     for index in 1..4 {
         one.put_dirty(key(pool, index), &page(index)).unwrap();
     }
     hook.set(At::Store, move || meanwhile(&mut other, pool));
-    let mut supply = Ordinary::new(FIRST + 64, 16);
+    let mut supply = OrdinaryFrames::new(FIRST + 64, 16);
     let run = reserve.alloc_contig_with(64, 1, &mut supply).unwrap();
     assert!(hook.is_done(), "it was called");
     let mut out = [0; 512];

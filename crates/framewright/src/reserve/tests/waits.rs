@@ -1,12 +1,12 @@
 //! What others do between two steps of a call: where it waits for them, or while it copies.
 
-use super::under_way::{At, Seat, Whole, hooked, key};
+use super::under_way::{At, HookedGuest, HookedReserve, hooked, key};
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const KINDS_OF_PUT: [bool; 2] = [false, true];
 
-fn put(guest: &mut Seat, dirty: bool, key: Key, page: &PageWords) -> Put {
+fn put(guest: &mut HookedGuest, dirty: bool, key: Key, page: &PageWords) -> Put {
     if dirty {
         guest.put_dirty(key, page)
     } else {
@@ -19,8 +19,8 @@ fn put(guest: &mut Seat, dirty: bool, key: Key, page: &PageWords) -> Put {
 fn put_that_waits(
     config: &PoolConfig,
     dirty: bool,
-    meanwhile: impl Fn(&mut Seat, PoolId) + 'static,
-) -> (Put, &'static Whole, Seat, PoolId) {
+    meanwhile: impl Fn(&mut HookedGuest, PoolId) + 'static,
+) -> (Put, &'static HookedReserve, HookedGuest, PoolId) {
     let (reserve, hook, [mut one, mut other]) = hooked(64);
     let pool = reserve.open_pool(config).unwrap();
     let order = reserve.orders[0];
@@ -42,7 +42,7 @@ fn c5_a_put_that_has_waited_finds_that_another_one_came_first() {
             put_that_waits(&PoolConfig::SWAP, dirty, move |other, pool| {
                 assert_eq!(put(other, dirty, key(pool, 1), &page(2)), Ok(()));
             });
-        assert_eq!(first, Err(Refused::Overtaken), "dirty: {dirty}");
+        assert_eq!(first, Err(PutRefused::Overtaken), "dirty: {dirty}");
         let mut out = [0; 512];
         assert!(guest.get(key(pool, 1), &mut out));
         assert_eq!(stamp(&out), 2);
@@ -56,7 +56,7 @@ fn c5_a_put_that_has_waited_finds_that_another_one_came_first() {
 
 #[test]
 fn c6_a_put_that_has_waited_leaves_nothing_of_what_was_invalidated() {
-    type Meanwhile = fn(&mut Seat, PoolId);
+    type Meanwhile = fn(&mut HookedGuest, PoolId);
     let page_gone: Meanwhile = |other, pool| other.invalidate_page(key(pool, 1));
     let object_gone: Meanwhile = |other, pool| other.invalidate_object(pool, 0);
     let pool_gone: Meanwhile = |other, pool| assert!(other.invalidate_pool(pool));
@@ -96,7 +96,7 @@ fn c6_a_walk_waits_for_a_page_on_its_way_in() {
 
 #[test]
 fn c6_a_get_serves_nothing_that_is_invalidated_while_it_copies() {
-    type Meanwhile = fn(&mut Seat, PoolId);
+    type Meanwhile = fn(&mut HookedGuest, PoolId);
     let object_gone: Meanwhile = |other, pool| other.invalidate_object(pool, 0);
     let pool_gone: Meanwhile = |other, pool| assert!(other.invalidate_pool(pool));
     let page_gone: Meanwhile = |other, pool| other.invalidate_page(key(pool, 1));
@@ -154,7 +154,7 @@ fn c6_a_get_serves_no_page_that_a_full_bucket_gave_up_and_that_was_then_invalida
 
 /// Of a reserve of two blocks: while an owner waits at the first one's gate, a guest puts a dirty page into the
 /// other one. Then what the owner asked for fails, and the page is there.
-fn dirty_meanwhile(owner: impl Fn(&Whole)) {
+fn dirty_meanwhile(owner: impl Fn(&HookedReserve)) {
     let (reserve, hook, [mut one, mut other]) = hooked(2 * table::BLOCK as u64);
     let pool = reserve.open_pool(&PoolConfig::SWAP).unwrap();
     let mut inside = reserve.table.try_enter(0);

@@ -8,7 +8,9 @@
 
 extern crate std;
 
-use super::{ACCOUNT_WORDS, Accounts, Ask, Inboxes, Parcel, SeatSet, StopMemo, StopWords, Turn};
+use super::{
+    ACCOUNT_WORDS, Accounts, Inboxes, Parcel, SeatSet, StopAsk, StopMemo, StopWords, Turn,
+};
 use crate::platform::Fenced;
 use crate::sync::{
     AtomicU64,
@@ -143,8 +145,8 @@ fn e4_of_two_requests_that_ask_together_the_second_is_answered_by_the_first_ones
     explore(Some(3), || {
         let toy = toy();
         let request = move || match toy.ask(0, toy.stop_words().memo.last()) {
-            Ask::Vain => 0,
-            Ask::Meanwhile(lock) | Ask::Alone(lock) => {
+            StopAsk::Vain => 0,
+            StopAsk::Meanwhile(lock) | StopAsk::Alone(lock) => {
                 let Ok(stopped) = lock.stop();
                 let memo = stopped.set.stop_words().memo;
                 memo.stand_still();

@@ -8,23 +8,23 @@ use std::vec;
 use std::vec::Vec;
 
 /// An arena with memory of its own.
-struct Window {
+struct ArenaWindow {
     table: Vec<u64>,
     words: [u64; Arena::WORDS],
     base: u64,
 }
 
-impl Window {
+impl ArenaWindow {
     fn new(base: u64, pages: u32) -> Self {
         Self {
-            table: vec![0; Table::words_needed(pages)],
+            table: vec![0; AreaTable::words_needed(pages)],
             words: [0; Arena::WORDS],
             base,
         }
     }
 
     fn arena(&mut self) -> Arena<'_> {
-        let table = Table::new(atomic_words(&mut self.table));
+        let table = AreaTable::new(atomic_words(&mut self.table));
         Arena::new(table, atomic_words(&mut self.words), self.base)
     }
 }
@@ -35,13 +35,13 @@ fn lock<'m>(arena: &Arena<'m>) -> ArenaGuard<'m> {
 
 /// The twin: the gaps as a sorted list, every question answered by walking it.
 #[derive(Clone)]
-struct Twin {
+struct ArenaTwin {
     base: u64,
     pages: u32,
     gaps: Vec<(u32, u32)>,
 }
 
-impl Twin {
+impl ArenaTwin {
     fn alloc(&mut self, pages: u32, align: u64) -> Option<(u32, Fit)> {
         for at in 0..self.gaps.len() {
             let (start, end) = self.gaps[at];
@@ -120,10 +120,10 @@ impl Twin {
 fn history(seed: u64, pages: u32, ops: usize) {
     let mut random = Random::new(seed);
     let base = [0, 1, 24, 1 << 40, (1 << 51) - 1][random.index(5)];
-    let mut window = Window::new(base, pages);
+    let mut window = ArenaWindow::new(base, pages);
     let arena = window.arena();
     let mut guard = lock(&arena);
-    let mut twin = Twin {
+    let mut twin = ArenaTwin {
         base,
         pages,
         gaps: vec![],
@@ -208,19 +208,19 @@ fn every_sequence_of_six_operations_on_eight_pages() {
     const PAGES: u32 = 8;
     let base = 3;
     let depth = if cfg!(miri) { 1 } else { 6 };
-    let mut states = BTreeSet::from([vec![0; Table::words_needed(PAGES) + Arena::WORDS]]);
+    let mut states = BTreeSet::from([vec![0; AreaTable::words_needed(PAGES) + Arena::WORDS]]);
     let mut all = states.clone();
     for _ in 0..depth {
         let mut next = BTreeSet::new();
         for state in &states {
-            let mut attempt = |op: &dyn Fn(&mut ArenaGuard<'_>, &mut Twin)| {
+            let mut attempt = |op: &dyn Fn(&mut ArenaGuard<'_>, &mut ArenaTwin)| {
                 let mut words = state.clone();
-                let (table, own) = words.split_at_mut(Table::words_needed(PAGES));
-                let table = Table::new(atomic_words(table));
+                let (table, own) = words.split_at_mut(AreaTable::words_needed(PAGES));
+                let table = AreaTable::new(atomic_words(table));
                 let arena = Arena::new(table, atomic_words(own), base);
                 let mut guard = lock(&arena);
                 let gaps = guard.gaps().map(|gap| (gap.start, gap.end())).collect();
-                let mut twin = Twin {
+                let mut twin = ArenaTwin {
                     base,
                     pages: PAGES,
                     gaps,
@@ -269,7 +269,7 @@ fn perfectly_aligned_holes_among_small_ones_are_all_found() {
     // short, or long enough and aligned otherwise.
     const BLOCK: u32 = 1024;
     let (blocks, holes) = if cfg!(miri) { (6, 2) } else { (256, 124) };
-    let mut window = Window::new(0x7f00_0000_0000 >> 12, blocks * BLOCK);
+    let mut window = ArenaWindow::new(0x7f00_0000_0000 >> 12, blocks * BLOCK);
     let arena = window.arena();
     let mut guard = lock(&arena);
     for nth in 0..holes {
@@ -297,7 +297,7 @@ fn perfectly_aligned_holes_among_small_ones_are_all_found() {
 fn many_gaps_make_no_deep_tree() {
     let gaps = if cfg!(miri) { 40 } else { 100_000 };
     for upwards in [true, false] {
-        let mut window = Window::new(0, 2 * gaps);
+        let mut window = ArenaWindow::new(0, 2 * gaps);
         let arena = window.arena();
         let mut guard = lock(&arena);
         for nth in 0..gaps {
@@ -326,7 +326,7 @@ fn many_gaps_make_no_deep_tree() {
 
 #[test]
 fn each_fit_is_named_and_leaves_what_it_should() {
-    let mut window = Window::new(1, 64);
+    let mut window = ArenaWindow::new(1, 64);
     let arena = window.arena();
     let mut guard = lock(&arena);
     guard.give(0, 64).unwrap();
@@ -345,7 +345,7 @@ fn each_fit_is_named_and_leaves_what_it_should() {
 #[test]
 fn alignment_is_of_absolute_page_numbers() {
     for base in [0, 1, 6, 1 << 40, (1 << 30) + 5] {
-        let mut window = Window::new(base, 200);
+        let mut window = ArenaWindow::new(base, 200);
         let arena = window.arena();
         let mut guard = lock(&arena);
         guard.give(0, 200).unwrap();
@@ -358,7 +358,7 @@ fn alignment_is_of_absolute_page_numbers() {
 
 #[test]
 fn what_no_address_can_satisfy_fails_and_page_zero_satisfies_everything() {
-    let mut window = Window::new(5, 100);
+    let mut window = ArenaWindow::new(5, 100);
     let arena = window.arena();
     let mut guard = lock(&arena);
     guard.give(0, 100).unwrap();
@@ -371,7 +371,7 @@ fn what_no_address_can_satisfy_fails_and_page_zero_satisfies_everything() {
         assert_eq!(guard.alloc(pages, align), None);
     }
     drop(guard);
-    let mut window = Window::new(0, 4);
+    let mut window = ArenaWindow::new(0, 4);
     let arena = window.arena();
     let mut guard = lock(&arena);
     guard.give(0, 4).unwrap();
@@ -381,7 +381,7 @@ fn what_no_address_can_satisfy_fails_and_page_zero_satisfies_everything() {
 
 #[test]
 fn wrong_gives_are_errors_that_change_nothing() {
-    let mut window = Window::new(0, 32);
+    let mut window = ArenaWindow::new(0, 32);
     let arena = window.arena();
     let mut guard = lock(&arena);
     guard.give(4, 4).unwrap();
@@ -432,7 +432,7 @@ fn wrong_gives_are_errors_that_change_nothing() {
 
 #[test]
 fn the_first_give_touches_no_page() {
-    let mut window = Window::new(0, 1000);
+    let mut window = ArenaWindow::new(0, 1000);
     lock(&window.arena()).give(0, 1000).unwrap();
     assert!(window.table.iter().all(|&word| word == 0));
     lock(&window.arena()).alloc_at(500, 100).unwrap();
@@ -442,7 +442,7 @@ fn the_first_give_touches_no_page() {
 
 #[test]
 fn v2_what_is_broken_is_found() {
-    let mut window = Window::new(0, 256);
+    let mut window = ArenaWindow::new(0, 256);
     let mut broken = |damage: fn(&Arena<'_>)| {
         window.table.fill(0);
         window.words.fill(0);

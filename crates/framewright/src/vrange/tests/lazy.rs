@@ -9,7 +9,7 @@ fn what_cannot_be_unmapped_stays_lazy_and_nothing_is_lost() {
         let layout = SpaceLayout::new(Page(0x4000), 700)
             .with_cpus(2)
             .with_span_pages(32);
-        let mut twin = Twin::new(space(layout, config(60, failing_from % 4 != 0)));
+        let mut twin = SpaceTwin::new(space(layout, config(60, failing_from % 4 != 0)));
         twin.space.platform().unmaps_until_failure.set(failing_from);
         for _ in 0..150 {
             twin.step(&mut random, 10);

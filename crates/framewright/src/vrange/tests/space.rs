@@ -21,7 +21,7 @@ use std::vec::Vec;
 
 /// What a page table and the TLBs know of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mapping {
+enum TestMapping {
     Clean,
     Mapped,
     /// Unmapped, but not flushed.
@@ -30,19 +30,19 @@ enum Mapping {
 
 /// A page table for one window. Its n-th unmap can be made to fail.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct TestPages {
     start: u64,
-    pages: RefCell<Vec<Mapping>>,
+    pages: RefCell<Vec<TestMapping>>,
     unmaps_until_failure: Cell<u64>,
     /// Pages below this one cannot be unmapped.
     stuck_below: Cell<u64>,
 }
 
-impl Pages {
+impl TestPages {
     fn new(start: Page, pages: u64) -> Self {
         Self {
             start: start.0,
-            pages: RefCell::new(vec![Mapping::Clean; pages as usize]),
+            pages: RefCell::new(vec![TestMapping::Clean; pages as usize]),
             unmaps_until_failure: Cell::new(u64::MAX),
             stuck_below: Cell::new(0),
         }
@@ -57,28 +57,28 @@ impl Pages {
             .iter_mut()
             .enumerate()
         {
-            assert_eq!(*page, Mapping::Clean, "V5: page {nth} of {at}");
+            assert_eq!(*page, TestMapping::Clean, "V5: page {nth} of {at}");
             if nth < pages as usize {
-                *page = Mapping::Mapped;
+                *page = TestMapping::Mapped;
             }
         }
     }
 }
 
-impl Relax for Pages {
+impl Relax for TestPages {
     fn relax(&self, attempt: u32) {
         assert!(attempt < 1000, "one thread waits for itself");
     }
 }
 
-impl Barrier for Pages {
+impl Barrier for TestPages {
     const ASYMMETRIC: bool = true;
     const ALONE: bool = true;
 
     fn barrier_all(&self) {}
 }
 
-impl Map for Pages {
+impl Map for TestPages {
     fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
@@ -92,8 +92,8 @@ impl Map for Pages {
         let mut all = self.pages.borrow_mut();
         let start = (range.start().0 - self.start) as usize;
         for page in &mut all[start..start + range.pages() as usize] {
-            if *page == Mapping::Mapped {
-                *page = Mapping::Stale;
+            if *page == TestMapping::Mapped {
+                *page = TestMapping::Stale;
             }
         }
         Ok(())
@@ -101,20 +101,20 @@ impl Map for Pages {
 
     fn flush_all(&self) {
         for page in self.pages.borrow_mut().iter_mut() {
-            if *page == Mapping::Stale {
-                *page = Mapping::Clean;
+            if *page == TestMapping::Stale {
+                *page = TestMapping::Clean;
             }
         }
     }
 }
 
-type TestSpace = Space<'static, Pages>;
-type TestSeat = RangeSeat<'static, 'static, Pages, NoFrames>;
+type TestSpace = Space<'static, TestPages>;
+type TestSeat = RangeSeat<'static, 'static, TestPages, NoFrames>;
 
 fn space(layout: SpaceLayout, config: RangeConfig) -> &'static TestSpace {
     // Whatever the words hold: here, headers of live areas and bits everywhere.
     let memory = vec![0x1999_9999_9999_9999; layout.words_needed().unwrap()];
-    let pages = Pages::new(layout.start, layout.pages);
+    let pages = TestPages::new(layout.start, layout.pages);
     Box::leak(Box::new(
         Space::new(&layout, &config, memory.leak(), pages).unwrap(),
     ))
@@ -135,13 +135,13 @@ fn config(lazy: u64, spans: bool) -> RangeConfig {
 }
 
 /// The obviously right twin: what is live, and everything about it.
-struct Twin {
+struct SpaceTwin {
     space: &'static TestSpace,
     seats: Vec<TestSeat>,
     live: BTreeMap<u64, u64>,
 }
 
-impl Twin {
+impl SpaceTwin {
     fn new(space: &'static TestSpace) -> Self {
         Self {
             space,
@@ -175,7 +175,7 @@ impl Twin {
     fn alloc(&mut self, cpu: usize, pages: u64, align: u64) -> Option<Page> {
         let request = AreaRequest::new(pages)
             .aligned_to(align * Page::BYTES)
-            .tagged(Tag(pages as u32));
+            .tagged(AreaTag(pages as u32));
         let Ok(at) = self.seats[cpu].alloc_area(&request) else {
             let failing = self.space.platform().unmaps_until_failure.get() == 0;
             assert!(
@@ -217,7 +217,7 @@ impl Twin {
         self.space.for_each_area(|area| {
             if area.state == AreaState::Live {
                 listed.push((area.start.0, area.pages));
-                assert_eq!(area.tag, Tag(area.pages as u32));
+                assert_eq!(area.tag, AreaTag(area.pages as u32));
             }
         });
         let live: Vec<_> = self
@@ -265,7 +265,7 @@ fn a_space_does_what_a_sorted_list_of_ranges_does() {
             .with_cpus(cpus)
             .with_span_pages(span_pages);
         let config = config(random.remainder(200), random.remainder(5) != 0);
-        let mut twin = Twin::new(space(layout, config));
+        let mut twin = SpaceTwin::new(space(layout, config));
         for _ in 0..400 {
             twin.step(&mut random, 1 + u64::from(span_pages) / 3);
             twin.check();
@@ -352,7 +352,7 @@ fn a_window_has_a_page_number_less_than_thirty_bits_can_say() {
     let layout = |pages| SpaceLayout::new(Page(0), pages).words_needed();
     for pages in [0, 1 << 30] {
         let error = layout(pages).unwrap_err();
-        assert_eq!(error, SetupError::Pages(pages));
+        assert_eq!(error, RangeSetupError::Pages(pages));
         let text = std::format!("a window of {pages} pages is not between 1 and 2^30 - 1");
         assert_eq!(std::string::ToString::to_string(&error), text);
     }
@@ -405,14 +405,14 @@ fn an_area_over_many_spans_is_found_from_each_of_its_pages() {
     let layout = SpaceLayout::new(Page(0x1000), 1000).with_span_pages(16);
     let space = space(layout, config(100, true));
     let mut seat = space.seat(CpuId(0), NoFrames).unwrap();
-    let request = AreaRequest::new(300).tagged(Tag(7));
+    let request = AreaRequest::new(300).tagged(AreaTag(7));
     let first = seat.alloc_area(&request).unwrap();
     let second = seat.alloc_area(&request).unwrap();
     for start in [first, second] {
         for nth in 0..=300 {
             let area = space.find(Page(start.0 + nth)).unwrap();
             assert_eq!((area.start, area.pages, area.guard), (start, 300, 1));
-            assert_eq!((area.tag, area.state), (Tag(7), AreaState::Live));
+            assert_eq!((area.tag, area.state), (AreaTag(7), AreaState::Live));
         }
     }
     assert_eq!(space.find(Page(second.0 + 301)), None);
@@ -558,9 +558,9 @@ fn a_space_in_zeroed_memory_does_as_one_in_memory_that_holds_anything() {
         .with_span_pages(64);
     let config = config(100, true);
     let memory = vec![0; layout.words_needed().unwrap()];
-    let pages = Pages::new(layout.start, layout.pages);
+    let pages = TestPages::new(layout.start, layout.pages);
     let zeroed = Space::in_zeroed(&layout, &config, memory.leak(), pages).unwrap();
-    let mut twins = [Box::leak(Box::new(zeroed)), space(layout, config)].map(Twin::new);
+    let mut twins = [Box::leak(Box::new(zeroed)), space(layout, config)].map(SpaceTwin::new);
     let mut randoms = [Random::new(41), Random::new(41)];
     for step in 0..3000 {
         for (twin, random) in twins.iter_mut().zip(&mut randoms) {
@@ -568,7 +568,7 @@ fn a_space_in_zeroed_memory_does_as_one_in_memory_that_holds_anything() {
         }
         assert_eq!(twins[0].live, twins[1].live, "step {step}");
         if step % 100 == 0 {
-            twins.iter().for_each(Twin::check);
+            twins.iter().for_each(SpaceTwin::check);
         }
     }
     assert_eq!(twins[0].space.stats(), twins[1].space.stats());
@@ -576,7 +576,7 @@ fn a_space_in_zeroed_memory_does_as_one_in_memory_that_holds_anything() {
 
 #[test]
 fn what_waits_of_the_arena_serves_the_next_request_of_its_length() {
-    let mut twin = Twin::new(space(
+    let mut twin = SpaceTwin::new(space(
         SpaceLayout::new(Page(8192), 32768),
         config(4096, true),
     ));

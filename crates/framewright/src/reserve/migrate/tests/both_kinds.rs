@@ -6,13 +6,13 @@ use crate::reserve::{Guaranteed, Key, PoolConfig, Reserve, ReserveLayout};
 use std::sync::Mutex;
 
 /// The memory in which guests' pages lie.
-struct Pages(Mutex<BTreeMap<Frame, PageWords>>);
+struct GuestPages(Mutex<BTreeMap<Frame, PageWords>>);
 
-impl Relax for Pages {
+impl Relax for GuestPages {
     fn relax(&self, _attempt: u32) {}
 }
 
-impl Contents for Pages {
+impl Contents for GuestPages {
     fn store(&self, frame: Frame, page: &PageWords) {
         self.0.lock().unwrap().insert(frame, *page);
     }
@@ -43,7 +43,7 @@ fn an_area_of_either_kind_in_one_machine_and_a_pin_stops_one_of_them() {
     // The guaranteed one begins where the zone ends.
     let layout = ReserveLayout::new(run(FRAMES, 256));
     let mut words = vec![!0; layout.words_needed().unwrap()];
-    let pages = Pages(Mutex::default());
+    let pages = GuestPages(Mutex::default());
     let reserve = Reserve::new(&layout, &mut words, pages).unwrap();
     let pool = reserve.open_pool(&PoolConfig::CLEAN).unwrap();
     let mut guest = reserve.guest(CpuId(0)).unwrap();
@@ -56,14 +56,14 @@ fn an_area_of_either_kind_in_one_machine_and_a_pin_stops_one_of_them() {
         let page = core::array::from_fn(|n| index << 16 | n as u64);
         guest.put(key, &page).unwrap();
     }
-    let holder = Holder::default();
-    holder.hold(&zone, FIRST..FRAMES, Mood::Moves);
+    let holder = AreaHolder::default();
+    holder.hold(&zone, FIRST..FRAMES, AreaMood::Moves);
     let contents = holder.contents();
     let movers: [&dyn Migrate; 1] = [&holder];
     for pinned in [false, true] {
         if pinned {
             let mut blocks = holder.blocks.borrow_mut();
-            blocks.values_mut().for_each(|of| of.2 = Mood::Pinned);
+            blocks.values_mut().for_each(|of| of.2 = AreaMood::Pinned);
             drop(blocks);
             // Whatever is free of the area.
             while seat.try_alloc(Order::ZERO, Movable).is_some() {}
@@ -75,7 +75,7 @@ fn an_area_of_either_kind_in_one_machine_and_a_pin_stops_one_of_them() {
         for of in both {
             let kind = of.kind();
             let got = borrow_two_runs(of);
-            let is_had = kind == AreaKind::Guaranteed || !pinned;
+            let is_had = kind == ContiguousKind::Guaranteed || !pinned;
             for got in got {
                 assert_eq!(got.is_ok(), is_had, "{kind:?} {got:?}");
             }

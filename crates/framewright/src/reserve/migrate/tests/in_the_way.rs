@@ -6,8 +6,8 @@ use super::*;
 fn m3_with_pins_everywhere_it_fails_and_all_is_as_before() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
-        holder.hold(&zone, (FIRST..FRAMES).step_by(4), Mood::Pinned);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, (FIRST..FRAMES).step_by(4), AreaMood::Pinned);
         let before = state(&area, &holder);
         for frames in [4, 64, 65, AREA] {
             let failed = area.alloc_contig(&mut seat, frames, 1, &movers(&[&holder]));
@@ -35,9 +35,9 @@ fn m3_with_pins_everywhere_it_fails_and_all_is_as_before() {
 fn a_place_that_is_busy_is_followed_by_the_next_one_behind_it() {
     for (align, retries) in [(1, 4), (2, 2), (8, 1)] {
         machine!(zone, area, seat, ContigConfig::LINUX);
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST..FIRST + 40, Mood::Moves);
-        holder.set_mood(FIRST + 3, Mood::Pinned);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST..FIRST + 40, AreaMood::Moves);
+        holder.set_mood(FIRST + 3, AreaMood::Pinned);
         let contents = holder.contents();
         let taken = area
             .alloc_contig(&mut seat, 4, align, &movers(&[&holder]))
@@ -54,10 +54,10 @@ fn a_place_that_is_busy_is_followed_by_the_next_one_behind_it() {
 #[test]
 fn the_cheapest_place_is_chosen_again_without_what_was_in_the_way() {
     machine!(zone, area, seat, ContigConfig::default());
-    let holder = Holder::default();
-    holder.hold(&zone, FIRST..FRAMES, Mood::Moves);
+    let holder = AreaHolder::default();
+    holder.hold(&zone, FIRST..FRAMES, AreaMood::Moves);
     for frame in [FIRST + 3, FIRST + 4, FIRST + 20] {
-        holder.set_mood(frame, Mood::Pinned);
+        holder.set_mood(frame, AreaMood::Pinned);
     }
     let taken = area
         .alloc_contig(&mut seat, 8, 1, &movers(&[&holder]))
@@ -75,9 +75,9 @@ fn the_cheapest_place_is_chosen_again_without_what_was_in_the_way() {
 fn a_batch_is_tried_five_times_and_offered_ten_times_in_each() {
     let one_place = |busy| {
         machine!(zone, area, seat, ContigConfig::LINUX);
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST..FIRST + 2, Mood::Moves);
-        holder.set_mood(FIRST + 1, Mood::BusyFor(busy));
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST..FIRST + 2, AreaMood::Moves);
+        holder.set_mood(FIRST + 1, AreaMood::BusyFor(busy));
         let got = area.alloc_contig(&mut seat, AREA, 64, &movers(&[&holder]));
         assert_sound(&area, &holder);
         (got, area.stats().tries, holder.offered.get())
@@ -97,8 +97,8 @@ fn a_batch_is_tried_five_times_and_offered_ten_times_in_each() {
 fn what_is_pinned_is_offered_once_unless_as_in_linux() {
     for (config, offers) in [(ContigConfig::LINUX, 50), (ContigConfig::default(), 1)] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST + 9..FIRST + 10, Mood::Pinned);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST + 9..FIRST + 10, AreaMood::Pinned);
         let got = area.alloc_contig(&mut seat, AREA, 1, &movers(&[&holder]));
         let (frame, why) = (Frame(FIRST + 9), Obstacle::Pinned);
         assert_eq!(got, Err(ContigError::Busy { frame, why }));
@@ -110,8 +110,8 @@ fn what_is_pinned_is_offered_once_unless_as_in_linux() {
 fn a_pinned_pageblock_is_passed_by_and_nothing_moves_before_that_is_seen() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST..FRAMES, Mood::Moves);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST..FRAMES, AreaMood::Moves);
         for block in 0..8 {
             zone.pin(Frame(FIRST + 64 * block + 5)).unwrap();
         }
@@ -143,8 +143,8 @@ fn m3_however_the_nth_call_of_a_client_fails_nothing_is_lost() {
         let mut failed = 0;
         for nth in 1..20 {
             machine!(zone, area, seat, config);
-            let holder = Holder::default();
-            holder.hold(&zone, FIRST..FIRST + 300, Mood::Moves);
+            let holder = AreaHolder::default();
+            holder.hold(&zone, FIRST..FIRST + 300, AreaMood::Moves);
             holder.fails_at.set(nth);
             let before = state(&area, &holder);
             let got = area.alloc_contig(&mut seat, 400, 64, &movers(&[&holder]));
@@ -162,8 +162,8 @@ fn m3_however_the_nth_call_of_a_client_fails_nothing_is_lost() {
     let mut failed = 0;
     for nth in 1..20 {
         machine!(zone, area, seat, once(ContigConfig::LINUX));
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST..FIRST + 300, Mood::Moves);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST..FIRST + 300, AreaMood::Moves);
         holder.fails_at.set(nth);
         let before = state(&area, &holder);
         if area
@@ -206,8 +206,8 @@ fn without_room_elsewhere_it_fails_at_once_unless_somebody_gives_frames_back() {
     }
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST..FRAMES, Mood::Moves);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST..FRAMES, AreaMood::Moves);
         let spare = (0..FIRST).map(|_| seat.alloc(Order::ZERO, Unmovable).unwrap());
         let spare = Spare(RefCell::new(spare.collect()));
         let before = state(&area, &holder);
@@ -232,8 +232,8 @@ fn without_room_elsewhere_it_fails_at_once_unless_somebody_gives_frames_back() {
 #[test]
 fn targets_that_were_not_enough_are_given_back_once_and_not_again_when_it_is_tried_again() {
     /// Takes whatever is free as soon as it is asked for frames, as another CPU may, but for one.
-    struct Rival(RefCell<Vec<Frame>>);
-    impl Shrink<Seat<'_, '_, SingleThread>> for Rival {
+    struct RivalOwner(RefCell<Vec<Frame>>);
+    impl Shrink<Seat<'_, '_, SingleThread>> for RivalOwner {
         fn holding(&self) -> Holding {
             let (frames, heat) = (FRAMES, 0);
             Holding { frames, heat }
@@ -253,23 +253,23 @@ fn targets_that_were_not_enough_are_given_back_once_and_not_again_when_it_is_tri
     }
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
+        let holder = AreaHolder::default();
         // Single frames find room elsewhere, and a block of eight does not.
         for first in (FIRST..FRAMES).step_by(64) {
             let block = first + 8;
             holder.hold(
                 &zone,
                 (first..block).chain(block + 8..first + 64),
-                Mood::Moves,
+                AreaMood::Moves,
             );
             zone.alloc_at(Frame(block), order(3), Movable).unwrap();
-            holder.put(Frame(block), order(3), block, Mood::Moves);
+            holder.put(Frame(block), order(3), block, AreaMood::Moves);
         }
         for frame in (0..FIRST).step_by(2) {
             zone.alloc_at(Frame(frame), Order::ZERO, Unmovable).unwrap();
         }
         let contents = holder.contents();
-        let rival = Rival(RefCell::default());
+        let rival = RivalOwner(RefCell::default());
         let clients = Clients {
             shrink: &[&rival],
             migrate: &[&holder],
@@ -291,7 +291,7 @@ fn targets_that_were_not_enough_are_given_back_once_and_not_again_when_it_is_tri
 #[test]
 fn what_nobody_knows_or_cannot_move_is_in_the_way() {
     machine!(zone, area, seat, ContigConfig::default());
-    let holder = Holder::default();
+    let holder = AreaHolder::default();
     zone.alloc_at(Frame(FIRST + 5), Order::ZERO, Movable)
         .unwrap();
     let got = area.alloc_contig(&mut seat, AREA, 1, &movers(&[&holder]));
@@ -300,7 +300,7 @@ fn what_nobody_knows_or_cannot_move_is_in_the_way() {
     zone.alloc_at(Frame(FIRST + 9), Order::ZERO, Unmovable)
         .unwrap();
     seat.free(Frame(FIRST + 5), Order::ZERO).unwrap();
-    holder.hold(&zone, FIRST..FIRST + 4, Mood::Moves);
+    holder.hold(&zone, FIRST..FIRST + 4, AreaMood::Moves);
     let before = holder.calls.get();
     let got = area.alloc_contig(&mut seat, AREA, 1, &movers(&[&holder]));
     let frame = Frame(FIRST + 9);
@@ -318,7 +318,7 @@ fn what_nobody_knows_or_cannot_move_is_in_the_way() {
 fn a_pageblock_that_somebody_else_isolates_is_passed_by_or_waited_for() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
+        let holder = AreaHolder::default();
         zone.isolate(run(FIRST, 64)).unwrap();
         let got = area.alloc_contig(&mut seat, 64, 64, &movers(&[&holder]));
         assert_eq!(got, Ok(run(FIRST + 64, 64)));
@@ -334,9 +334,9 @@ fn a_pageblock_that_somebody_else_isolates_is_passed_by_or_waited_for() {
 }
 
 /// A client that panics when called.
-struct Panics;
+struct PanickingClient;
 
-impl Migrate for Panics {
+impl Migrate for PanickingClient {
     fn migrate(&self, _moves: &mut [Move]) {
         panic!("a client's bug");
     }
@@ -347,10 +347,10 @@ fn m3_a_client_that_panics_leaves_nothing_claimed_or_isolated() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST..FRAMES, Mood::Moves);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST..FRAMES, AreaMood::Moves);
         let got = catch_unwind(AssertUnwindSafe(|| {
-            area.alloc_contig(&mut seat, 8, 1, &movers(&[&Panics]))
+            area.alloc_contig(&mut seat, 8, 1, &movers(&[&PanickingClient]))
         }));
         assert!(got.is_err());
         assert_eq!(area.claimed_frames(), 0);

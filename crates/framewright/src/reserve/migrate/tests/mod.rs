@@ -16,7 +16,7 @@ use crate::policy::{Config, ReclaimConfig};
 use crate::random::Random;
 use crate::reclaim::{Ask, Clients, Discard, Holding, Migrate, Move, MoveState, Obstacle};
 use crate::reclaim::{Shrink, Shrunk};
-use crate::reserve::{AreaKind, ContigError, Contiguous, ReleaseError, ReservationError};
+use crate::reserve::{ContigError, Contiguous, ContiguousKind, ReleaseError, ReservationError};
 use crate::units::{CpuId, Mobility, Order};
 use Mobility::{Movable, Unmovable};
 use std::cell::{Cell, RefCell};
@@ -79,7 +79,7 @@ type TheArea<'a> = MigrateArea<'a, 'a, 'a, SingleThread>;
 
 /// What a client says of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mood {
+enum AreaMood {
     Moves,
     Pinned,
     /// Moves when asked for that many times more.
@@ -90,8 +90,8 @@ enum Mood {
 
 /// A client that holds movable blocks and knows what lies in which.
 #[derive(Default)]
-struct Holder {
-    blocks: RefCell<BTreeMap<Frame, (Order, u64, Mood)>>,
+struct AreaHolder {
+    blocks: RefCell<BTreeMap<Frame, (Order, u64, AreaMood)>>,
     /// Contents that were dropped.
     dropped: RefCell<Vec<u64>>,
     calls: Cell<u64>,
@@ -100,8 +100,8 @@ struct Holder {
     fails_at: Cell<u64>,
 }
 
-impl Holder {
-    fn put(&self, frame: Frame, order: Order, contents: u64, mood: Mood) {
+impl AreaHolder {
+    fn put(&self, frame: Frame, order: Order, contents: u64, mood: AreaMood) {
         let mut blocks = self.blocks.borrow_mut();
         let before = blocks.insert(frame, (order, contents, mood));
         assert_eq!(before, None, "two blocks at {frame}");
@@ -112,7 +112,7 @@ impl Holder {
         &self,
         zone: &Zone<'_, P>,
         frames: impl Iterator<Item = u64>,
-        mood: Mood,
+        mood: AreaMood,
     ) {
         for frame in frames {
             zone.alloc_at(Frame(frame), Order::ZERO, Movable).unwrap();
@@ -131,12 +131,12 @@ impl Holder {
         blocks.values().map(|(order, ..)| order.frames()).sum()
     }
 
-    fn set_mood(&self, frame: u64, mood: Mood) {
+    fn set_mood(&self, frame: u64, mood: AreaMood) {
         self.blocks.borrow_mut().get_mut(&Frame(frame)).unwrap().2 = mood;
     }
 }
 
-impl Migrate for Holder {
+impl Migrate for AreaHolder {
     fn migrate(&self, moves: &mut [Move]) {
         self.calls.set(self.calls.get() + 1);
         self.offered.set(self.offered.get() + moves.len() as u64);
@@ -151,8 +151,8 @@ impl Migrate for Holder {
             assert_eq!(*order, of.order);
             of.state = match mood {
                 _ if fails => MoveState::Busy,
-                Mood::Pinned => MoveState::Pinned,
-                Mood::BusyFor(more) if *more > 0 => {
+                AreaMood::Pinned => MoveState::Pinned,
+                AreaMood::BusyFor(more) if *more > 0 => {
                     *more -= 1;
                     MoveState::Busy
                 }
@@ -172,7 +172,7 @@ impl Migrate for Holder {
             assert!(!ask.is_dropped);
             if blocks
                 .get(&ask.frame)
-                .is_some_and(|of| of.2 == Mood::Clean && of.0 == ask.order)
+                .is_some_and(|of| of.2 == AreaMood::Clean && of.0 == ask.order)
             {
                 let (_, contents, _) = blocks.remove(&ask.frame).unwrap();
                 self.dropped.borrow_mut().push(contents);
@@ -192,7 +192,7 @@ fn movers<'c, F: ?Sized>(migrate: &'c [&'c dyn Migrate]) -> Clients<'c, F> {
 
 /// What a request must leave as it was when it fails.
 #[derive(PartialEq, Eq, Debug)]
-struct State {
+struct LeftAsItWas {
     free_frames: u64,
     allocated: Vec<u64>,
     labels: [u64; Label::COUNT],
@@ -201,9 +201,9 @@ struct State {
     dropped: usize,
 }
 
-fn state(area: &TheArea<'_>, holder: &Holder) -> State {
+fn state(area: &TheArea<'_>, holder: &AreaHolder) -> LeftAsItWas {
     let zone = area.reclaim().zone();
-    State {
+    LeftAsItWas {
         free_frames: zone.stats().nr_free_pages,
         allocated: zone.recount().allocated.to_vec(),
         labels: zone.pageblocks_by_label(),
@@ -214,7 +214,7 @@ fn state(area: &TheArea<'_>, holder: &Holder) -> State {
 }
 
 /// Asserts all invariants, and that `holder` knows all that is not free.
-fn assert_sound(area: &TheArea<'_>, holder: &Holder) {
+fn assert_sound(area: &TheArea<'_>, holder: &AreaHolder) {
     let zone = area.reclaim().zone();
     area.verify().unwrap();
     zone.verify().unwrap();

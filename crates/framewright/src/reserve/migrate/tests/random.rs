@@ -24,7 +24,7 @@ fn work(seed: u64, block: u8, config: ContigConfig) -> (u64, u64) {
     let mut words = vec![!0; MigrateArea::<SingleThread>::words_needed(of)];
     let area = MigrateArea::new(&reclaim, of, &config, &mut words).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let holder = Holder::default();
+    let holder = AreaHolder::default();
     let mut random = Random::new(seed);
     let mut owned: Vec<Run> = vec![];
     let (mut next, mut held) = (0, std::collections::BTreeSet::new());
@@ -33,7 +33,12 @@ fn work(seed: u64, block: u8, config: ContigConfig) -> (u64, u64) {
             0..4 => {
                 let size = order(random.index(usize::from(block).min(3)) as u8);
                 if let Some(frame) = seat.try_alloc(size, Movable) {
-                    let moods = [Mood::Moves, Mood::Moves, Mood::BusyFor(3), Mood::Clean];
+                    let moods = [
+                        AreaMood::Moves,
+                        AreaMood::Moves,
+                        AreaMood::BusyFor(3),
+                        AreaMood::Clean,
+                    ];
                     let mood = moods[random.index(4)];
                     holder.put(frame, size, next, mood);
                     held.insert(next);
@@ -55,8 +60,8 @@ fn work(seed: u64, block: u8, config: ContigConfig) -> (u64, u64) {
                 let nth = random.index(blocks.len().max(1));
                 if let Some(block) = blocks.values_mut().nth(nth) {
                     block.2 = match block.2 {
-                        Mood::Pinned => Mood::Moves,
-                        _ => Mood::Pinned,
+                        AreaMood::Pinned => AreaMood::Moves,
+                        _ => AreaMood::Pinned,
                     };
                 }
             }

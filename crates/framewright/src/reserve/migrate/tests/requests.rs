@@ -6,9 +6,9 @@ use super::*;
 fn m1_runs_of_any_length_are_had_out_of_what_is_lent_and_nothing_is_lost() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
+        let holder = AreaHolder::default();
         // All of the area is lent, and two pageblocks beside it.
-        holder.hold(&zone, FIRST - 128..FRAMES, Mood::Moves);
+        holder.hold(&zone, FIRST - 128..FRAMES, AreaMood::Moves);
         // Not enough room for all of it: 384 frames.
         let contents = holder.contents();
         let mut owned = vec![];
@@ -52,8 +52,8 @@ fn first_fit_takes_the_lowest_place_and_the_cheapest_is_where_nothing_lies() {
         (ContigConfig::default(), FIRST + 64 * 5),
     ] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST..FIRST + 64 * 5, Mood::Moves);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST..FIRST + 64 * 5, AreaMood::Moves);
         let run = area
             .alloc_contig(&mut seat, 64, 1, &movers(&[&holder]))
             .unwrap();
@@ -67,9 +67,9 @@ fn first_fit_takes_the_lowest_place_and_the_cheapest_is_where_nothing_lies() {
 #[test]
 fn a_long_run_is_taken_where_fewest_frames_are_in_use() {
     machine!(zone, area, seat, ContigConfig::default());
-    let holder = Holder::default();
-    holder.hold(&zone, FIRST..FIRST + 128, Mood::Moves);
-    holder.hold(&zone, (FIRST + 128..FRAMES).step_by(8), Mood::Moves);
+    let holder = AreaHolder::default();
+    holder.hold(&zone, FIRST..FIRST + 128, AreaMood::Moves);
+    holder.hold(&zone, (FIRST + 128..FRAMES).step_by(8), AreaMood::Moves);
     zone.alloc_run(run(FIRST + 64 * 6 + 1, 7), Movable).unwrap();
     // Of the frames from 128 on, the last windows hold seven more.
     let taken = area
@@ -82,10 +82,10 @@ fn a_long_run_is_taken_where_fewest_frames_are_in_use() {
 #[test]
 fn a_short_run_is_taken_where_it_is_free() {
     machine!(zone, area, seat, ContigConfig::default());
-    let holder = Holder::default();
+    let holder = AreaHolder::default();
     let hole = FIRST + 64 * 3 + 37;
     let but = |hole: u64| move |frame: &u64| *frame != hole && *frame != hole + 1;
-    holder.hold(&zone, (FIRST..FRAMES).filter(but(hole)), Mood::Moves);
+    holder.hold(&zone, (FIRST..FRAMES).filter(but(hole)), AreaMood::Moves);
     for expected in [hole, hole + 1] {
         let run = area
             .alloc_contig(&mut seat, 1, 1, &movers(&[&holder]))
@@ -106,10 +106,10 @@ fn a_short_run_is_taken_where_it_is_free() {
 fn what_is_clean_is_dropped_and_the_rest_moves() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
-        holder.hold(&zone, (FIRST..FRAMES).step_by(2), Mood::Clean);
-        holder.hold(&zone, (FIRST + 1..FRAMES).step_by(2), Mood::Moves);
-        let other = Holder::default();
+        let holder = AreaHolder::default();
+        holder.hold(&zone, (FIRST..FRAMES).step_by(2), AreaMood::Clean);
+        holder.hold(&zone, (FIRST + 1..FRAMES).step_by(2), AreaMood::Moves);
+        let other = AreaHolder::default();
         area.alloc_contig(&mut seat, 100, 1, &movers(&[&other, &holder]))
             .unwrap();
         let stats = area.stats();
@@ -123,8 +123,8 @@ fn what_is_clean_is_dropped_and_the_rest_moves() {
         ..ContigConfig::LINUX
     };
     machine!(zone, area, seat, keeps);
-    let holder = Holder::default();
-    holder.hold(&zone, FIRST..FIRST + 8, Mood::Clean);
+    let holder = AreaHolder::default();
+    holder.hold(&zone, FIRST..FIRST + 8, AreaMood::Clean);
     area.alloc_contig(&mut seat, 8, 1, &movers(&[&holder]))
         .unwrap();
     assert_eq!(area.stats().pages_migrated, 8);
@@ -133,8 +133,8 @@ fn what_is_clean_is_dropped_and_the_rest_moves() {
 #[test]
 fn contents_go_where_no_owner_comes_unless_there_is_nothing_else() {
     machine!(zone, area, seat, ContigConfig::default());
-    let holder = Holder::default();
-    holder.hold(&zone, FIRST..FRAMES - 64, Mood::Moves);
+    let holder = AreaHolder::default();
+    holder.hold(&zone, FIRST..FRAMES - 64, AreaMood::Moves);
     // So that something has to move.
     zone.alloc_run(run(FRAMES - 64, 1), Unmovable).unwrap();
     area.alloc_contig(&mut seat, 64, 64, &movers(&[&holder]))
@@ -158,11 +158,11 @@ fn assert_sound_but(area: &TheArea<'_>, others: u64) {
 fn blocks_of_any_order_that_reach_into_a_run_move_as_a_whole() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
+        let holder = AreaHolder::default();
         for (frame, size) in [(FIRST, 8), (FIRST + 256, 4), (FIRST + 272, 5)] {
             let size = if size == 5 { 4 } else { size };
             zone.alloc_at(Frame(frame), order(size), Movable).unwrap();
-            holder.put(Frame(frame), order(size), frame, Mood::Moves);
+            holder.put(Frame(frame), order(size), frame, AreaMood::Moves);
         }
         let contents = holder.contents();
         // A reservation has a place that is known: the highest frames.
@@ -184,7 +184,7 @@ fn blocks_of_any_order_that_reach_into_a_run_move_as_a_whole() {
 #[test]
 fn what_was_released_is_lent_again_to_what_moves_and_to_nothing_else() {
     machine!(zone, area, seat, ContigConfig::LINUX);
-    let holder = Holder::default();
+    let holder = AreaHolder::default();
     let all = area
         .alloc_contig(&mut seat, AREA, 64, &movers(&[&holder]))
         .unwrap();
@@ -197,7 +197,7 @@ fn what_was_released_is_lent_again_to_what_moves_and_to_nothing_else() {
     assert!(seat.try_alloc(Order::ZERO, Unmovable).is_none());
     let lent = seat.try_alloc(Order::ZERO, Movable).unwrap();
     assert!(run(FIRST + 7, 9).contains(lent));
-    holder.put(lent, Order::ZERO, 1, Mood::Pinned);
+    holder.put(lent, Order::ZERO, 1, AreaMood::Pinned);
     let stays = area.alloc_contig(&mut seat, 9, 1, &movers(&[&holder]));
     assert_eq!(stays, Err(ContigError::NoMemory(lent)));
     for frame in rest {
@@ -219,8 +219,8 @@ fn what_was_released_is_lent_again_to_what_moves_and_to_nothing_else() {
 #[test]
 fn what_is_not_owned_is_not_released() {
     machine!(zone, area, seat, ContigConfig::default());
-    let holder = Holder::default();
-    holder.hold(&zone, FIRST..FIRST + 4, Mood::Moves);
+    let holder = AreaHolder::default();
+    holder.hold(&zone, FIRST..FIRST + 4, AreaMood::Moves);
     let owned = area
         .alloc_contig(&mut seat, 10, 1, &movers(&[&holder]))
         .unwrap();
@@ -264,7 +264,7 @@ fn an_area_that_cannot_be_is_refused_with_its_reason() {
     );
     assert_eq!(
         said(run(0, 63), &config, needed),
-        RangeError::NotWholePageblocks.to_string()
+        RunError::NotWholePageblocks.to_string()
     );
     let none = ContigConfig { tries: 0, ..config };
     assert_eq!(

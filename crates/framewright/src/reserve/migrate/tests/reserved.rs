@@ -6,8 +6,8 @@ use super::*;
 fn m2_a_reservation_keeps_other_owners_away_and_is_lent_meanwhile() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
-        holder.hold(&zone, FIRST..FRAMES, Mood::Moves);
+        let holder = AreaHolder::default();
+        holder.hold(&zone, FIRST..FRAMES, AreaMood::Moves);
         let migrate: [&dyn Migrate; 1] = [&holder];
         let clients = movers(&migrate);
         let camera = area.reserve("camera", 200, 8).unwrap();
@@ -73,9 +73,9 @@ fn m2_another_areas_reservation_is_unknown() {
 fn taking_a_reservation_fails_where_something_is_pinned_and_leaves_it_as_it_was() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
+        let holder = AreaHolder::default();
         let camera = area.reserve("camera", 100, 1).unwrap();
-        holder.hold(&zone, FRAMES - 90..FRAMES - 80, Mood::Pinned);
+        holder.hold(&zone, FRAMES - 90..FRAMES - 80, AreaMood::Pinned);
         let before = state(&area, &holder);
         let got = area.take(&mut seat, camera, &movers(&[&holder]));
         let (frame, why) = (Frame(FRAMES - 90), Obstacle::Pinned);
@@ -83,7 +83,7 @@ fn taking_a_reservation_fails_where_something_is_pinned_and_leaves_it_as_it_was(
         assert_eq!(state(&area, &holder), before);
         assert_sound(&area, &holder);
         for frame in FRAMES - 90..FRAMES - 80 {
-            holder.set_mood(frame, Mood::Moves);
+            holder.set_mood(frame, AreaMood::Moves);
         }
         let got = area.take(&mut seat, camera, &movers(&[&holder]));
         assert_eq!(got, Ok(run(FRAMES - 100, 100)));
@@ -96,10 +96,10 @@ fn taking_a_reservation_fails_where_something_is_pinned_and_leaves_it_as_it_was(
 fn an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_changed() {
     for config in [ContigConfig::LINUX, ContigConfig::default()] {
         machine!(zone, area, seat, config);
-        let holder = Holder::default();
+        let holder = AreaHolder::default();
         let camera = area.reserve("camera", 100, 1).unwrap();
         let kept = area.run_of(camera).unwrap();
-        holder.hold(&zone, FRAMES - 90..FRAMES - 80, Mood::Moves);
+        holder.hold(&zone, FRAMES - 90..FRAMES - 80, AreaMood::Moves);
         let before = state(&area, &holder);
         let migrate: [&dyn Migrate; 1] = [&holder];
         let would_wait = Err(ContigError::WouldWait);
@@ -134,7 +134,7 @@ fn an_owner_that_waits_with_a_bound_goes_on_without_the_run_and_nothing_has_chan
 #[test]
 fn reservations_that_cannot_be_placed_say_why() {
     machine!(zone, area, seat, ContigConfig::default());
-    let holder = Holder::default();
+    let holder = AreaHolder::default();
     for (frames, align) in [(0, 1), (4, 3)] {
         let refused = area.reserve("none", frames, align);
         assert_eq!(refused, Err(ReservationError::Malformed));

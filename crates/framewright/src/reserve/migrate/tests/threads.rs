@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// Movable blocks of all threads: a thread that moves one holds it.
 #[derive(Default)]
-struct Shared {
+struct SharedArea {
     blocks: Mutex<BTreeMap<Frame, (Order, u64)>>,
 }
 
-impl Migrate for Shared {
+impl Migrate for SharedArea {
     fn migrate(&self, moves: &mut [Move]) {
         let mut blocks = self.blocks.lock().unwrap();
         for of in moves {
@@ -38,7 +38,7 @@ fn m1_owners_on_several_cpus_beside_tenants_never_share_a_frame() {
         let of = run(FIRST, AREA);
         let mut words = vec![!0; MigrateArea::<Fenced>::words_needed(of)];
         let area = MigrateArea::new(&reclaim, of, &config, &mut words).unwrap();
-        let shared = Shared::default();
+        let shared = SharedArea::default();
         let next = AtomicU64::new(0);
         // The mark of each owned frame.
         let marks: Vec<AtomicBool> = (0..FRAMES).map(|_| AtomicBool::new(false)).collect();
