@@ -2,6 +2,7 @@
 
 use framewright::frame::{Zone, ZoneSetupError};
 use framewright::platform::SingleThread;
+use framewright::raw::TooShort;
 use framewright::{CpuId, Mobility, Order};
 use framewright_sim::drive::{Failures, Subject, each_failure};
 use framewright_sim::{Call, Case, Machine, MetadataError};
@@ -31,7 +32,9 @@ fn each_number_of_words_below_the_needed_one_is_refused() {
             &mut memory[..found],
             SingleThread::new(),
         );
-        assert_eq!(zone.err(), Some(ZoneSetupError::Memory { found, needed }));
+        let words = found;
+        let refused = ZoneSetupError::Metadata(TooShort { words, needed });
+        assert_eq!(zone.err(), Some(refused));
     }
     assert!(Zone::new(&case.layout, &case.config, &mut memory, SingleThread::new()).is_ok());
 }

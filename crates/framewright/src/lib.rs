@@ -4,7 +4,7 @@
 //! Modules stand in layers; each may use only those to its left:
 //!
 //! ```text
-//! units < sync, stats < raw, platform < slots < policy < frame < vrange < kv, reclaim < reserve
+//! units < sync, stats < raw, platform < seats < slots < policy < frame < vrange < kv, reclaim < reserve
 //! ```
 //!
 //! For machines with 64-bit addresses and 64-bit atomics: numbers of frames, offsets in zones and sums of metadata are

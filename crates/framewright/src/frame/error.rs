@@ -1,6 +1,7 @@
 //! What the frames refuse, and why.
 
 use crate::policy::ConfigError;
+use crate::raw::TooShort;
 use crate::units::{CpuId, Frame, Order};
 use core::fmt;
 
@@ -170,13 +171,8 @@ pub enum ZoneSetupError {
     },
     /// There must be 1 to 1023 CPUs.
     Cpus(u16),
-    /// The memory handed in is too short.
-    Memory {
-        /// The words handed in.
-        found: usize,
-        /// The words needed.
-        needed: usize,
-    },
+    /// The memory for metadata is too short.
+    Metadata(TooShort),
     /// A policy's limit is broken.
     Config(ConfigError),
 }
@@ -199,18 +195,19 @@ impl fmt::Display for ZoneSetupError {
                 )
             }
             Self::Cpus(found) => write!(f, "{found} CPUs are not between 1 and 1023"),
-            Self::Memory { found, needed } => {
-                write!(
-                    f,
-                    "{found} words of metadata are fewer than the {needed} needed"
-                )
-            }
+            Self::Metadata(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for ZoneSetupError {}
+
+impl From<TooShort> for ZoneSetupError {
+    fn from(error: TooShort) -> Self {
+        Self::Metadata(error)
+    }
+}
 
 /// Why a CPU's seat was not given out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

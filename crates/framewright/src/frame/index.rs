@@ -38,6 +38,7 @@
 //! older than `some`.
 
 use crate::policy::{End, LISTS};
+use crate::raw::Carver;
 use crate::sync::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -123,21 +124,16 @@ pub(super) struct BlockIndex<'m> {
 }
 
 impl<'m> BlockIndex<'m> {
-    /// The index in `words`, which are zero, ranked by `cost(list, order, class)`; where that is
+    /// The index in `words`, ranked by `cost(list, order, class)`; where that is
     /// `None`, the list leaves out the row.
     pub(super) fn new(
         shape: IndexShape,
-        words: &'m [AtomicU64],
+        mut words: Carver<'m>,
         alone: bool,
         cost: impl Fn(usize, usize, usize) -> Option<i32>,
     ) -> Self {
-        let mut rest = words;
-        let mut cut = |len: usize| {
-            let (part, others) = rest.split_at(len);
-            rest = others;
-            part
-        };
-        let [leaves, summaries, some, ranked, ranks, classes, costs] = shape.parts().map(&mut cut);
+        let parts = shape.parts().map(|len| words.words(len));
+        let [leaves, summaries, some, ranked, ranks, classes, costs] = parts;
         let index = Self {
             shape,
             leaves,

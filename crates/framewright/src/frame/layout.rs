@@ -9,7 +9,7 @@ use super::index::IndexShape;
 use super::seat::SEAT_WORDS;
 use super::tag::SEATS_MAX;
 use crate::policy::Classes;
-use crate::raw::Halves;
+use crate::raw::{Carver, Halves};
 use crate::slots;
 use crate::units::{Frame, Order};
 
@@ -135,8 +135,7 @@ impl Map {
             index,
             words: 0,
         };
-        // Seven more, so that the first used word can begin a cache line.
-        map.words = 7 + map.parts().iter().sum::<usize>();
+        map.words = Carver::words_needed(map.parts().iter().sum());
         Ok(map)
     }
 

@@ -155,5 +155,5 @@ pub(crate) use search::Spread;
 pub(crate) use seat::CACHED_ORDERS;
 pub use seat::Seat;
 pub(crate) use target::TargetRoom;
-pub use verify::{BrokenZone, Recount};
+pub use verify::Recount;
 pub use zone::Zone;

@@ -7,6 +7,7 @@ use super::zone::Zone;
 use crate::platform::{Barrier, Relax};
 use crate::policy::{BlockFacts, Label, ZoneFacts};
 use crate::slots;
+use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 use crate::units::{Mobility, Order};
 
@@ -22,23 +23,6 @@ pub struct Recount {
     /// Allocated frames, by mobility.
     pub allocated: [u64; 3],
 }
-
-/// An invariant that does not hold: its letter, and the pageblock or seat in question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BrokenZone {
-    /// The invariant's name in the [module's description](super).
-    pub invariant: &'static str,
-    /// The pageblock or seat, counted from 0.
-    pub at: usize,
-}
-
-impl core::fmt::Display for BrokenZone {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "invariant {} is broken at {}", self.invariant, self.at)
-    }
-}
-
-impl core::error::Error for BrokenZone {}
 
 impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Counts everything from the tags and the bitmaps. Stops all CPUs. O(frames).
@@ -60,19 +44,13 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     /// Checks every invariant F1 to F7 against a recount. Stops all CPUs. O(frames and index).
     ///
     /// # Errors
-    /// The first one that does not hold.
-    pub fn verify(&self) -> Result<(), BrokenZone> {
+    /// The first one that does not hold, with the number of the pageblock or of the seat.
+    pub fn verify(&self) -> Result<(), Broken> {
         let _stopped = self.stop();
         let mut present = 0;
         let mut free = 0;
         for id in 0..self.map.blocks {
-            let holds = |invariant, holds: bool| {
-                if holds {
-                    Ok(())
-                } else {
-                    Err(BrokenZone { invariant, at: id })
-                }
-            };
+            let holds = |invariant, holds| Broken::unless(holds, invariant, id as u64);
             let counted = self.facts(id);
             let (facts, cached) = self.recount_pageblock(id);
             let mut by_mobility = facts.by_mobility;
@@ -95,27 +73,16 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
             present += self.map.block_frames() - u64::from(facts.absent);
             free += u64::from(facts.free);
         }
-        let of_zone = |invariant, holds: bool| {
-            if holds {
-                Ok(())
-            } else {
-                Err(BrokenZone { invariant, at: 0 })
-            }
-        };
+        let of_zone = |invariant, holds| Broken::unless(holds, invariant, 0);
         of_zone("F5", self.index.is_consistent())?;
         let mut cached = 0;
         for seat in self.all_seats() {
+            let is_cached = |holds| Broken::unless(holds, "F3", u64::from(seat.number));
             for mobility in Mobility::ALL {
                 let (start, words) = seat.stock(mobility).unwrap_or((0, 0));
                 for word in 0..words {
                     let tag = self.tag(start + word * WORD_FRAMES);
-                    if tag != Tag::stocked(seat.number, mobility) {
-                        let at = usize::from(seat.number);
-                        return Err(BrokenZone {
-                            invariant: "F3",
-                            at,
-                        });
-                    }
+                    is_cached(tag == Tag::stocked(seat.number, mobility))?;
                     cached += WORD_FRAMES as u64;
                 }
             }
@@ -126,13 +93,7 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
                     let tag = Tag::cached(seat.number, order, mobility);
                     let entries = &seat.entries(mobility, order.index())[..count];
                     for entry in entries {
-                        if self.tag(entry.load(Relaxed) as usize) != tag {
-                            let at = usize::from(seat.number);
-                            return Err(BrokenZone {
-                                invariant: "F3",
-                                at,
-                            });
-                        }
+                        is_cached(self.tag(entry.load(Relaxed) as usize) == tag)?;
                     }
                     cached += count as u64 * order.frames();
                 }

@@ -17,7 +17,7 @@ use super::whole::Whole;
 use super::{SeatError, ZoneLayout, ZoneSetupError};
 use crate::platform::{Barrier, Clock, Patience, Relax};
 use crate::policy::{Config, Label, Policy, Watermarks};
-use crate::raw::{Halves, atomic_words};
+use crate::raw::{Carver, Halves};
 use crate::seats::{
     self, ACCOUNT_WORDS, Account, Accounts, SeatSet, StopMemo, StopWords, Turn, read_account,
 };
@@ -96,28 +96,14 @@ impl<'m, P: Relax + Barrier> Zone<'m, P> {
     ) -> Result<Self, ZoneSetupError> {
         let map = Map::new(layout)?;
         config.check().map_err(ZoneSetupError::Config)?;
-        if memory.len() < map.words {
-            return Err(ZoneSetupError::Memory {
-                found: memory.len(),
-                needed: map.words,
-            });
-        }
-        memory[..map.words].fill(0);
-        let misaligned = memory.as_ptr().addr() % 64 / 8;
-        let memory = &mut memory[(8 - misaligned) % 8..];
-        let [parts @ .., of_tags] = map.parts();
-        // The tags are never used as words.
-        let (words, tags) = memory.split_at_mut(parts.iter().sum());
-        let tags = Halves::new(&mut tags[..of_tags]);
-        let mut rest = atomic_words(words);
-        let mut cut = |len: usize| {
-            let (part, others) = rest.split_at(len);
-            rest = others;
-            part
-        };
-        let [words, seats, accounted, descriptors, free, remote, index] = parts.map(&mut cut);
+        let mut carver = Carver::new(memory, map.words)?.at_a_line();
+        let [parts @ .., of_index, of_tags] = map.parts();
+        let parts = parts.map(|len| carver.words(len));
+        let [words, seats, accounted, descriptors, free, remote] = parts;
+        let of_index = carver.part(of_index);
+        let tags = carver.halves(of_tags);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
-        let index = BlockIndex::new(map.index, index, P::ALONE, |list, order, class| {
+        let index = BlockIndex::new(map.index, of_index, P::ALONE, |list, order, class| {
             let class = policy.classes().class(class as u16, policy.is_labelled())?;
             policy.cost(list, Order::new(order as u8)?, class)
         });

@@ -2,6 +2,7 @@
 
 use super::kvmalloc::addr_of;
 use crate::frame::AllocError;
+use crate::raw::TooShort;
 use crate::units::{Addr, CpuId, Frame};
 use crate::vrange::{RangeError, RangeFreeError};
 use core::fmt;
@@ -181,13 +182,8 @@ pub enum KvSetupError {
         /// The first byte of the frames in the direct map.
         direct: Addr,
     },
-    /// The metadata handed in is too short.
-    Metadata {
-        /// The words that were handed in.
-        words: usize,
-        /// The words that are needed.
-        needed: usize,
-    },
+    /// The memory for metadata is too short.
+    Metadata(TooShort),
     /// The CPU is not one of those that it was made for.
     UnknownCpu(CpuId),
     /// The CPU's seat is in use.
@@ -213,9 +209,7 @@ impl fmt::Display for KvSetupError {
                 f,
                 "the space's window at {window} overlaps the frames at {direct} in the direct map"
             ),
-            Self::Metadata { words, needed } => {
-                write!(f, "{words} words of metadata, {needed} are needed")
-            }
+            Self::Metadata(error) => error.fmt(f),
             Self::UnknownCpu(cpu) => write!(f, "{cpu} is not one of those it was made for"),
             Self::SeatTaken(cpu) => write!(f, "the seat of {cpu} is in use"),
         }
@@ -223,3 +217,9 @@ impl fmt::Display for KvSetupError {
 }
 
 impl core::error::Error for KvSetupError {}
+
+impl From<TooShort> for KvSetupError {
+    fn from(error: TooShort) -> Self {
+        Self::Metadata(error)
+    }
+}

@@ -18,7 +18,7 @@ use super::table::{KvEntry, KvTable, ObjectKind};
 use super::{KvLayout, KvSeat, KvSetupError};
 use crate::frame::Blocks;
 use crate::platform::{Barrier, Clock, Direct, Map, NoRelief, Relax, Zero};
-use crate::raw::atomic_words;
+use crate::raw::Carver;
 use crate::seats::{ACCOUNT_WORDS, Account, Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
 use crate::stats::KvStats;
@@ -104,23 +104,10 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         if direct.in_page() != 0 {
             return Err(KvSetupError::DirectBase(direct));
         }
-        if memory.len() < shape.words {
-            return Err(KvSetupError::Metadata {
-                words: memory.len(),
-                needed: shape.words,
-            });
-        }
-        let misaligned = memory.as_ptr().addr() % 64 / 8;
-        let memory = &mut memory[(8 - misaligned) % 8..];
-        if !is_zeroed {
-            memory.fill(0);
-        }
-        let mut rest = atomic_words(memory);
-        let [words, seats, records, given, table] = shape.parts().map(|len| {
-            let (part, others) = rest.split_at(len);
-            rest = others;
-            part
-        });
+        let carver = Carver::new(memory, shape.words)?;
+        let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
+        let parts = shape.parts().map(|len| carver.words(len));
+        let [words, seats, records, given, table] = parts;
         Ok(Self {
             shape,
             platform,

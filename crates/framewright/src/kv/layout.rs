@@ -7,6 +7,7 @@
 use super::KvSetupError;
 use super::heap::KV_WORDS;
 use super::seat::SEAT_WORDS;
+use crate::raw::Carver;
 use crate::slots::Tree;
 use crate::units::Frame;
 
@@ -99,8 +100,7 @@ impl Shape {
             slabs: slabs_max.min(u64::from(u32::MAX)) as usize,
             words: 0,
         };
-        // Seven more, so that the first used word can begin a cache line.
-        shape.words = 7 + shape.parts().iter().sum::<usize>();
+        shape.words = Carver::words_needed(shape.parts().iter().sum());
         Ok(shape)
     }
 

@@ -129,7 +129,7 @@ pub use layout::KvLayout;
 pub use request::KvRequest;
 pub use seat::KvSeat;
 pub use table::ObjectKind;
-pub use verify::{BrokenObjects, KvRecount};
+pub use verify::KvRecount;
 
 pub use crate::raw::owned::{
     Boxed, IntoIter, KBox, KVBox, KVVec, KVec, Memory, Place, Refused, ReserveError, VBox, VVec,

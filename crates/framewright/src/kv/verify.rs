@@ -6,30 +6,8 @@ use super::held::Held;
 use super::slab::{BITMAP_WORDS, Records, SlabHeader, SlabState};
 use super::table::{KvEntry, SlabFrame};
 use crate::platform::{Barrier, Relax};
+use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
-use crate::units::Frame;
-use core::fmt;
-
-/// An invariant that does not hold: its letter, and the frame in question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BrokenObjects {
-    /// The invariant's name in the [module's description](super).
-    pub invariant: &'static str,
-    /// The frame, or the first frame of the slab; frame 0 if it is about no frame.
-    pub at: Frame,
-}
-
-impl fmt::Display for BrokenObjects {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "invariant {} is broken at frame {}",
-            self.invariant, self.at
-        )
-    }
-}
-
-impl core::error::Error for BrokenObjects {}
 
 /// All objects and slabs, counted anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,8 +33,8 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     /// O(frames + slabs).
     ///
     /// # Errors
-    /// The first one that does not hold.
-    pub fn verify(&self) -> Result<(), BrokenObjects> {
+    /// The first one that does not hold, with the frame or the slab's first frame; 0 if it is about no frame.
+    pub fn verify(&self) -> Result<(), Broken> {
         let _stopped = self.stop();
         let mut place = 0;
         while place < self.table.frames() {
@@ -81,7 +59,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 
     /// Checks the entry at a place of the table. Returns how many frames it covers.
-    fn verify_frame(&self, place: usize) -> Result<usize, BrokenObjects> {
+    fn verify_frame(&self, place: usize) -> Result<usize, Broken> {
         let at = self.table.frame(place).0;
         let part = match self.table.get(place) {
             KvEntry::None => return Ok(1),
@@ -111,7 +89,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 
     /// Checks the lists of a seat. Returns how many records without a slab it has.
-    fn verify_seat(&self, seat: Held<'_>) -> Result<u64, BrokenObjects> {
+    fn verify_seat(&self, seat: Held<'_>) -> Result<u64, Broken> {
         let most = self.records.count();
         for class in SizeClass::all() {
             let current = Records::named_by(seat.words.magazine(class).0);
@@ -152,7 +130,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
         seat: Held<'_>,
         state: SlabState,
         class: SizeClass,
-    ) -> Result<(), BrokenObjects> {
+    ) -> Result<(), Broken> {
         let (mut prev, mut next) = (0, seat.words.first(state, class));
         let mut left = self.records.count();
         while next != 0 {
@@ -174,7 +152,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 
     /// Checks a record. Returns whether it has a slab.
-    fn verify_slab(&self, number: u32) -> Result<u64, BrokenObjects> {
+    fn verify_slab(&self, number: u32) -> Result<u64, Broken> {
         let slab = self.records.get(number);
         let header = slab.header();
         if header.state() == SlabState::None {
@@ -210,7 +188,7 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 
     /// Checks that a slab is in the list, or the magazine, that it says it is in.
-    fn check_state(&self, number: u32, header: SlabHeader) -> Result<(), BrokenObjects> {
+    fn check_state(&self, number: u32, header: SlabHeader) -> Result<(), Broken> {
         let seat = self.held(header.owner());
         let slab = self.records.get(number);
         let has_free = slab.first_free_word().is_some();
@@ -276,10 +254,6 @@ impl<P: Relax + Barrier, R> Kv<'_, P, R> {
     }
 }
 
-fn check(invariant: &'static str, at: u64, holds: bool) -> Result<(), BrokenObjects> {
-    if holds {
-        return Ok(());
-    }
-    let at = Frame(at);
-    Err(BrokenObjects { invariant, at })
+fn check(invariant: &'static str, at: u64, holds: bool) -> Result<(), Broken> {
+    Broken::unless(holds, invariant, at)
 }

@@ -5,15 +5,20 @@
 //! (loom, shuttle) an atomic is not a plain word, so there the same functions make atomics of their
 //! own with the words' values and leak them: a model ends with its process.
 //!
+//! A [`Carver`] cuts the memory of an allocator into its parts.
+//!
 //! A piece of memory is accessed under one size only: as words or as [`Halves`]. The memory model
 //! does not define mixed sizes. Each of the two borrows the memory exclusively, so no caller can
 //! have both.
 
+mod carve;
 mod halves;
 pub mod owned;
 mod soon;
 mod words;
 
+pub(crate) use carve::Carver;
+pub use carve::TooShort;
 pub use halves::Halves;
 pub use soon::{soon_read, soon_written};
 pub use words::atomic_words;

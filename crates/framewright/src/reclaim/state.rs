@@ -3,7 +3,7 @@
 use crate::frame::{Zone, ZoneSetupError};
 use crate::platform::{Barrier, Relax};
 use crate::policy::ReclaimConfig;
-use crate::raw::atomic_words;
+use crate::raw::Carver;
 use crate::stats::{ReclaimStats, Vmstat};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::Order;
@@ -107,11 +107,15 @@ pub struct Reclaim<'z, 'm, P> {
     pub(super) skips: &'m [AtomicU64],
 }
 
+fn skip_words<P>(zone: &Zone<'_, P>) -> usize {
+    3 * zone.pageblocks().div_ceil(64)
+}
+
 impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
     /// How many words of memory are needed to remember the state of `zone`.
     #[must_use]
     pub fn words_needed(zone: &Zone<'_, P>) -> usize {
-        word::COUNT + COUNTERS + 3 * zone.pageblocks().div_ceil(64)
+        word::COUNT + COUNTERS + skip_words(zone)
     }
 
     /// Reclaim for `zone`, with an empty memory and all counters at zero. It lies in `memory`,
@@ -126,19 +130,13 @@ impl<'z, 'm, P: Relax + Barrier> Reclaim<'z, 'm, P> {
         memory: &'m mut [u64],
     ) -> Result<Self, ZoneSetupError> {
         config.check().map_err(ZoneSetupError::Config)?;
-        let (found, needed) = (memory.len(), Self::words_needed(zone));
-        let Some(memory) = memory.get_mut(..needed) else {
-            return Err(ZoneSetupError::Memory { found, needed });
-        };
-        memory.fill(0);
-        let (words, rest) = atomic_words(memory).split_at(word::COUNT);
-        let (counters, skips) = rest.split_at(COUNTERS);
+        let mut carver = Carver::new(memory, Self::words_needed(zone))?;
         Ok(Self {
             zone,
             config: *config,
-            words,
-            counters,
-            skips,
+            words: carver.words(word::COUNT),
+            counters: carver.words(COUNTERS),
+            skips: carver.words(skip_words(zone)),
         })
     }
 }

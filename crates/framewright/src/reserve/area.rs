@@ -8,7 +8,7 @@ use super::reservations::Reservations;
 use super::table::{BLOCK, BLOCK_WORDS, DESC_WORDS, FrameTable};
 use super::{Guest, ReserveSetupError};
 use crate::platform::{Awaited, Contents, Patience, Relax};
-use crate::raw::atomic_words;
+use crate::raw::Carver;
 use crate::sync::{AtomicU64, Lock};
 use crate::units::{CpuId, Frame, Run};
 use core::ops::Range;
@@ -36,15 +36,12 @@ struct Shape {
     /// The first descriptor for a page in an ordinary frame.
     ordinary: usize,
     ids: usize,
-    shards: [usize; 2],
-    objects: usize,
     seat_words: usize,
-    parts: [usize; 10],
+    /// Of all parts but the reservations, which come first.
+    parts: [usize; 11],
     words: usize,
 }
 
-/// Which of a reserve's parts the reservations are.
-const RESERVATIONS_PART: usize = 2;
 /// How many reservations a reserve can remember.
 pub(super) const RESERVATIONS: usize = 64;
 /// As many numbers as pools can have.
@@ -88,26 +85,26 @@ impl Shape {
         let parts = [
             OWN_WORDS,
             pools.next_multiple_of(8),
-            Reservations::words_needed(RESERVATIONS),
             pools * POOL_WORDS,
-            (shards[0] + shards[1]) * SHARD_WORDS,
+            shards[0] * SHARD_WORDS,
+            shards[1] * SHARD_WORDS,
             usize::from(layout.cpus) * seat_words,
             blocks * BLOCK_WORDS,
             PageIndex::buckets(ids) * BUCKET_WORDS,
             ids,
-            ids * DESC_WORDS + objects,
+            ids * DESC_WORDS,
+            objects,
         ];
         Ok(Self {
             frames,
             values,
             ordinary,
             ids,
-            shards,
-            objects,
             seat_words,
             parts,
-            // Room to align the first word to a cache line.
-            words: parts.iter().sum::<usize>() + 8,
+            words: Carver::words_needed(
+                Reservations::words_needed(RESERVATIONS) + parts.iter().sum::<usize>(),
+            ),
         })
     }
 }
@@ -181,38 +178,23 @@ impl<'m, P: Relax + Contents> Reserve<'m, P> {
         platform: P,
     ) -> Result<Self, ReserveSetupError> {
         let shape = Shape::new(layout)?;
-        if memory.len() < shape.words {
-            return Err(ReserveSetupError::Memory {
-                found: memory.len(),
-                needed: shape.words,
-            });
-        }
-        let misaligned = memory.as_ptr().addr() % 64 / 8;
-        let start = (8 - misaligned) % 8;
-        // Clears all but the reservations, whose serials go on.
-        let reserved = start + shape.parts[..RESERVATIONS_PART].iter().sum::<usize>();
-        memory[..reserved].fill(0);
-        memory[reserved + shape.parts[RESERVATIONS_PART]..shape.words].fill(0);
-        let mut rest = atomic_words(&mut memory[start..]);
-        let mut cut = |len: usize| {
-            let (part, others) = rest.split_at(len);
-            rest = others;
-            part
-        };
+        let mut carver = Carver::new(memory, shape.words)?.at_a_line();
+        // The serials of the reservations go on.
+        let reservations = carver.words_as_they_are(Reservations::words_needed(RESERVATIONS));
+        let parts = shape.parts.map(|len| carver.words(len));
         let [
             own,
             lost,
-            reservations,
             pools,
-            shards,
+            of_frames,
+            of_values,
             seats,
             blocks,
             index,
             states,
             descs,
-        ] = shape.parts.map(&mut cut);
-        let (descs, objects) = descs.split_at(descs.len() - shape.objects);
-        let (of_frames, of_values) = shards.split_at(shape.shards[0] * SHARD_WORDS);
+            objects,
+        ] = parts;
         let reserve = Self {
             platform,
             run: layout.run,

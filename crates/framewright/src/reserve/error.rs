@@ -1,5 +1,6 @@
 //! What the reserve refuses, and why.
 
+use crate::raw::TooShort;
 use crate::units::{Frame, Run};
 use core::fmt;
 
@@ -14,13 +15,8 @@ pub enum ReserveSetupError {
     Cpus(u16),
     /// More than 256 pools, or none.
     Pools(u16),
-    /// The memory for metadata is too short, in words.
-    Memory {
-        /// What was handed in.
-        found: usize,
-        /// What it takes.
-        needed: usize,
-    },
+    /// The memory for metadata is too short.
+    Metadata(TooShort),
 }
 
 impl fmt::Display for ReserveSetupError {
@@ -34,14 +30,18 @@ impl fmt::Display for ReserveSetupError {
             ),
             Self::Cpus(n) => write!(f, "a reserve for {n} CPUs, expected 1 to 1023"),
             Self::Pools(n) => write!(f, "a reserve with {n} pools, expected 1 to 256"),
-            Self::Memory { found, needed } => {
-                write!(f, "{found} words of metadata, expected at least {needed}")
-            }
+            Self::Metadata(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for ReserveSetupError {}
+
+impl From<TooShort> for ReserveSetupError {
+    fn from(error: TooShort) -> Self {
+        Self::Metadata(error)
+    }
+}
 
 /// Why a reservation was not placed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

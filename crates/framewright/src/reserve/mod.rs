@@ -122,4 +122,3 @@ pub use migrate::{AreaError, MigrateArea, Migrating};
 pub use pool::{PoolConfig, PoolId, PoolKind};
 pub use reservations::Reservation;
 pub use supply::Supply;
-pub use verify::BrokenReserve;

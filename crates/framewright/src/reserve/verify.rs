@@ -4,32 +4,15 @@ use super::Key;
 use super::area::{POOLS_MAX, Reserve};
 use super::pool::PoolId;
 use super::table::{BLOCK, DIRTY, FREE, FrameState, INDEX, KEPT, OBJECT, OWNED, STOCKED};
+use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
-use core::fmt;
-
-/// An invariant that does not hold, by its letter, and where.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BrokenReserve {
-    /// The invariant.
-    pub invariant: &'static str,
-    /// The frame's number in the reserve, or the pool's.
-    pub at: usize,
-}
-
-impl fmt::Display for BrokenReserve {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} does not hold at {}", self.invariant, self.at)
-    }
-}
-
-impl core::error::Error for BrokenReserve {}
 
 impl<P> Reserve<'_, P> {
     /// Checks every invariant that can be seen while no other CPU is at work. O(metadata).
     ///
     /// # Errors
-    /// The first that does not hold.
-    pub fn verify(&self) -> Result<(), BrokenReserve> {
+    /// The first that does not hold, with the frame's number in the reserve or the pool's.
+    pub fn verify(&self) -> Result<(), Broken> {
         let table = &self.table;
         let mut held = [0u64; POOLS_MAX];
         let mut dirty_pages = [0u64; POOLS_MAX];
@@ -39,7 +22,10 @@ impl<P> Reserve<'_, P> {
                 if !self.is_descriptor(id) {
                     continue;
                 }
-                let broken = |invariant| Err(BrokenReserve { invariant, at: id });
+                let broken = |invariant| {
+                    let at = id as u64;
+                    Err(Broken { invariant, at })
+                };
                 let [free, owned, kept, dirty] =
                     [FREE, OWNED, KEPT, DIRTY].map(|bitmap| table.has_bit(id, bitmap));
                 let word = table.state(id);
@@ -70,9 +56,9 @@ impl<P> Reserve<'_, P> {
             held[*pool] != self.held(*pool) || dirty_pages[*pool] != self.pools.dirty(*pool)
         };
         match (0..self.pools.len()).find(is_wrong) {
-            Some(at) => Err(BrokenReserve {
+            Some(at) => Err(Broken {
                 invariant: "pages held",
-                at,
+                at: at as u64,
             }),
             None => self.verify_index(),
         }
@@ -80,10 +66,10 @@ impl<P> Reserve<'_, P> {
 
     /// Checks that no two entries of a bucket name one descriptor, and no two valid ones the same
     /// page.
-    fn verify_index(&self) -> Result<(), BrokenReserve> {
-        let broken = |at| {
-            let invariant = "C8";
-            Err(BrokenReserve { invariant, at })
+    fn verify_index(&self) -> Result<(), Broken> {
+        let broken = |at: usize| {
+            let (invariant, at) = ("C8", at as u64);
+            Err(Broken { invariant, at })
         };
         let mut live = 0;
         for bucket in self.index.all() {

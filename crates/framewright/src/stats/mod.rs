@@ -1,5 +1,6 @@
-//! Counters as `Copy` snapshots, under Linux's names where Linux has one.
+//! Counters as `Copy` snapshots, under Linux's names where Linux has one; and what a slow check finds.
 
+mod broken;
 mod contiguous;
 mod frame;
 mod kv;
@@ -10,6 +11,7 @@ mod reclaim;
 mod reserve;
 mod vmstat;
 
+pub use broken::Broken;
 pub use contiguous::ContigStats;
 pub use frame::{FrameStats, PerOrder};
 pub use kv::KvStats;

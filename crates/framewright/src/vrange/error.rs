@@ -2,6 +2,7 @@
 
 use crate::frame::AllocError;
 use crate::platform::MapError;
+use crate::raw::TooShort;
 use crate::units::{CpuId, Page};
 use core::fmt;
 
@@ -148,13 +149,8 @@ pub enum RangeSetupError {
     },
     /// A space has 1 to 1023 CPUs.
     Cpus(u16),
-    /// The metadata handed in is too short.
-    Metadata {
-        /// The words that were handed in.
-        words: usize,
-        /// The words that are needed.
-        needed: usize,
-    },
+    /// The memory for metadata is too short.
+    Metadata(TooShort),
     /// The CPU is not one of the space's.
     UnknownCpu(CpuId),
     /// The CPU's seat is in use.
@@ -185,9 +181,7 @@ impl fmt::Display for RangeSetupError {
                 )
             }
             Self::Cpus(cpus) => write!(f, "{cpus} CPUs are not between 1 and 1023"),
-            Self::Metadata { words, needed } => {
-                write!(f, "{words} words of metadata, {needed} are needed")
-            }
+            Self::Metadata(error) => error.fmt(f),
             Self::UnknownCpu(cpu) => write!(f, "{cpu} is not one of the space's"),
             Self::SeatTaken(cpu) => write!(f, "the seat of {cpu} is in use"),
             Self::OtherFrames(cpu) => write!(
@@ -199,6 +193,12 @@ impl fmt::Display for RangeSetupError {
 }
 
 impl core::error::Error for RangeSetupError {}
+
+impl From<TooShort> for RangeSetupError {
+    fn from(error: TooShort) -> Self {
+        Self::Metadata(error)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -311,10 +311,10 @@ mod tests {
             ),
             (RangeSetupError::Cpus(1024), &["1024 CPUs", "1 and 1023"]),
             (
-                RangeSetupError::Metadata {
+                RangeSetupError::Metadata(TooShort {
                     words: 5,
                     needed: 99,
-                },
+                }),
                 &["5 words", "99"],
             ),
             (RangeSetupError::UnknownCpu(CpuId(9)), &["9"]),

@@ -7,6 +7,7 @@
 use super::RangeSetupError;
 use super::seat::SEAT_WORDS;
 use super::space::SPACE_WORDS;
+use crate::raw::Carver;
 use crate::units::Page;
 
 /// The place and the shape of a space. It determines the size of the metadata.
@@ -113,8 +114,7 @@ impl Shape {
             record_words: RECORD_HEAD_WORDS + (BITMAPS * bitmap_words).next_multiple_of(8),
             words: 0,
         };
-        // Seven more, so that the first used word can begin a cache line.
-        shape.words = 7 + shape.parts().iter().sum::<usize>();
+        shape.words = Carver::words_needed(shape.parts().iter().sum());
         Ok(shape)
     }
 

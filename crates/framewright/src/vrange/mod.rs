@@ -192,4 +192,3 @@ pub use seat::RangeSeat;
 pub use source::{FrameSource, NoFrames, Origin};
 pub use space::Space;
 pub use table::{AreaHeader, AreaTable};
-pub use verify::BrokenSpace;

@@ -22,7 +22,7 @@ use super::table::AreaTable;
 use super::{AreaKind, Fit, FrameSource, RangeSeat, RangeSetupError, SpaceLayout};
 use crate::platform::{Barrier, Clock, Map, Relax};
 use crate::policy::RangeConfig;
-use crate::raw::atomic_words;
+use crate::raw::Carver;
 use crate::seats::{
     ACCOUNT_WORDS, Account, Accounts, SeatSet, StopMemo, StopWords, Turn, WatchedLock, read_account,
 };
@@ -157,31 +157,12 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
         is_zeroed: bool,
     ) -> Result<Self, RangeSetupError> {
         let shape = Shape::new(layout)?;
-        if memory.len() < shape.words {
-            return Err(RangeSetupError::Metadata {
-                words: memory.len(),
-                needed: shape.words,
-            });
-        }
-        let misaligned = memory.as_ptr().addr() % 64 / 8;
-        let memory = &mut memory[(8 - misaligned) % 8..];
-        let [words, seats, records, table] = shape.parts();
-        let dirty = if is_zeroed {
-            0
-        } else {
-            words + seats + records
-        };
-        memory[..dirty].fill(0);
-        let mut rest = atomic_words(memory);
-        let mut cut = |len: usize| {
-            let (part, others) = rest.split_at(len);
-            rest = others;
-            part
-        };
-        let words = cut(words);
-        let seats = cut(seats);
-        let spans = Spans::new(cut(records), &shape);
-        let table = AreaTable::new(cut(table));
+        let carver = Carver::new(memory, shape.words)?;
+        let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
+        let [parts @ .., of_table] = shape.parts();
+        let [words, seats, records] = parts.map(|len| carver.words(len));
+        let spans = Spans::new(records, &shape);
+        let table = AreaTable::new(carver.words_as_they_are(of_table));
         let arena = Arena::new(table, &words[ARENA..], shape.start.0);
         let lazy_max = config.lazy_pages_max.min(layout.pages / 8);
         let batch = (lazy_max / (4 * u64::from(shape.cpus))).clamp(1, 2048);

@@ -6,37 +6,15 @@ use super::span::{SpanBits, SpanOwner};
 use super::{AreaState, Space, bits};
 use crate::platform::{Barrier, Map, Relax};
 use crate::seats::SeatSet;
+use crate::stats::Broken;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
-use crate::units::Page;
-use core::fmt;
-
-/// An invariant that does not hold: its letter, and the page in question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BrokenSpace {
-    /// The invariant's name in the [module's description](super).
-    pub invariant: &'static str,
-    /// The page, or the first page of the span.
-    pub at: Page,
-}
-
-impl fmt::Display for BrokenSpace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "invariant {} is broken at page {}",
-            self.invariant, self.at
-        )
-    }
-}
-
-impl core::error::Error for BrokenSpace {}
 
 impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     /// Checks every invariant that can be seen at rest. Stops all CPUs. O(window).
     ///
     /// # Errors
-    /// The first one that does not hold.
-    pub fn verify(&self) -> Result<(), BrokenSpace> {
+    /// The first one that does not hold, with the page or the span's first page.
+    pub fn verify(&self) -> Result<(), Broken> {
         let stopped = self.lock_stops().stop();
         let _stopped = stopped.map_err(|_| self.broken("V11: not poisoned", 0))?;
         let held = self.lock_arena();
@@ -73,7 +51,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 
     /// Checks the area that starts at a page. Returns its length.
-    fn verify_area(&self, at: u32, end: u32) -> Result<u32, BrokenSpace> {
+    fn verify_area(&self, at: u32, end: u32) -> Result<u32, Broken> {
         let (number, place) = self.spans.place(at);
         let starts = self.spans.get(number).starts_at(place);
         self.check("V1: a gap or an area", at, starts)?;
@@ -98,7 +76,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 
     /// Checks a span that a CPU has.
-    fn verify_span(&self, number: u32) -> Result<(), BrokenSpace> {
+    fn verify_span(&self, number: u32) -> Result<(), Broken> {
         let span = self.spans.get(number);
         let (first, all) = (self.spans.first(number), self.spans.pages());
         let cpu = span.owner().cpu().unwrap_or(u16::MAX);
@@ -157,7 +135,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
     /// V9: checks that an area of a CPU's span, or a slot of a block, is in one state with all of
     /// its pages, and that its header says which.
-    fn verify_as_a_whole(&self, number: u32, place: u32, pages: u32) -> Result<(), BrokenSpace> {
+    fn verify_as_a_whole(&self, number: u32, place: u32, pages: u32) -> Result<(), Broken> {
         let span = self.spans.get(number);
         let at = self.spans.first(number) + place;
         let freed = self.table.header(at).map(super::AreaHeader::state) == Some(AreaState::Lazy);
@@ -179,7 +157,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
 
     /// Checks a vmap block: each page is free, in the run, in a live slot, or freed in one of the
     /// states.
-    fn verify_block(&self, number: u32) -> Result<(), BrokenSpace> {
+    fn verify_block(&self, number: u32) -> Result<(), Broken> {
         let span = self.spans.get(number);
         let (first, all) = (self.spans.first(number), self.spans.pages());
         let (room, recycle) = (span.room(), self.config.recycle);
@@ -236,7 +214,7 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
     }
 
     /// Checks the sums of lazy pages.
-    fn verify_lazy(&self) -> Result<(), BrokenSpace> {
+    fn verify_lazy(&self) -> Result<(), Broken> {
         let mut lazy = 0;
         let mut stuck = 0;
         for cpu in 0..self.shape.cpus {
@@ -286,18 +264,14 @@ impl<'m, P: Relax + Barrier + Map> Space<'m, P> {
             .sum()
     }
 
-    fn check(&self, invariant: &'static str, at: u32, holds: bool) -> Result<(), BrokenSpace> {
-        if holds {
-            Ok(())
-        } else {
-            Err(self.broken(invariant, at))
-        }
+    fn check(&self, invariant: &'static str, at: u32, holds: bool) -> Result<(), Broken> {
+        Broken::unless(holds, invariant, self.page(at).0)
     }
 
-    fn broken(&self, invariant: &'static str, at: u32) -> BrokenSpace {
-        BrokenSpace {
+    fn broken(&self, invariant: &'static str, at: u32) -> Broken {
+        Broken {
             invariant,
-            at: self.page(at),
+            at: self.page(at).0,
         }
     }
 }

@@ -3,13 +3,14 @@
 use super::seat::counter;
 use super::tag::Tag;
 use super::*;
+use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 use std::string::ToString;
 
 type Broke = fn(&Zone<'_, SingleThread>, &Seat<'_, '_, SingleThread>);
 
 /// What `verify` says after `damage` of a zone with blocks of every state.
-fn verdict(damage: Broke) -> Result<(), BrokenZone> {
+fn verdict(damage: Broke) -> Result<(), Broken> {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
     let mut memory = memory(&layout);
     let config = caching(100);
@@ -28,7 +29,7 @@ fn verdict(damage: Broke) -> Result<(), BrokenZone> {
 
 #[test]
 fn verify_names_the_invariant_that_is_broken_and_where() {
-    let cases: [(&str, usize, Broke); 15] = [
+    let cases: [(&str, u64, Broke); 15] = [
         // A frame that is free and absent; one whose tag says nothing.
         ("F1", 1, |zone, _| zone.set_tag(512 + 400, Tag::ABSENT)),
         ("F1", 1, |zone, _| zone.set_tag(700, Tag::NONE)),
@@ -76,13 +77,13 @@ fn verify_names_the_invariant_that_is_broken_and_where() {
         ("F7", 0, |zone, _| zone.count_corruption()),
     ];
     for (nth, (invariant, at, damage)) in cases.into_iter().enumerate() {
-        let broken = BrokenZone { invariant, at };
+        let broken = Broken { invariant, at };
         assert_eq!(verdict(damage), Err(broken), "case {nth}");
     }
     assert_eq!(verdict(|_, _| ()), Ok(()));
-    let broken = BrokenZone {
+    let broken = Broken {
         invariant: "F5",
         at: 17,
     };
-    assert_eq!(broken.to_string(), "invariant F5 is broken at 17");
+    assert_eq!(broken.to_string(), "invariant F5 is broken at 0x11");
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::frame::seat::counter;
 use crate::frame::tag::Tag;
 use crate::platform::{Barrier, Relax};
+use crate::stats::Broken;
 
 /// Fills memory with small blocks and gives some back, one at a time.
 fn one_by_one<P: Relax + Barrier>(pageblock: u8, nonmovable: usize, platform: P) {
@@ -73,7 +74,7 @@ fn refused(taken: &[u64], frames: &[u64], mobility: Mobility) {
         zone.set_tag(frame as usize, tag);
     }
     // That it happened is all that is wrong.
-    let broken = BrokenZone {
+    let broken = Broken {
         invariant: "F7",
         at: 0,
     };

@@ -2,7 +2,7 @@
 
 extern crate std;
 use super::*;
-use crate::raw::atomic_words;
+use crate::raw::Carver;
 use std::collections::BTreeSet;
 use std::vec;
 
@@ -15,7 +15,7 @@ fn the_index_finds_what_a_set_of_triples_holds_from_either_end() {
     // List 0 ranks by falling class, list 1 excludes odd classes, the others rank by class.
     let index = BlockIndex::new(
         shape,
-        atomic_words(&mut memory),
+        Carver::of(&mut memory),
         false,
         |list, _, class| match list {
             0 => Some(-(class as i32)),
@@ -125,7 +125,7 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
         };
         (mixed % 11 > list).then_some(i32::from(cost))
     };
-    let index = BlockIndex::new(shape, atomic_words(&mut memory), false, cost);
+    let index = BlockIndex::new(shape, Carver::of(&mut memory), false, cost);
     for (list, order) in [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 1)] {
         let ranked = |row_is_there: &dyn Fn(usize) -> bool| {
             let there = (0..classes).filter(|class| row_is_there(*class));
@@ -175,7 +175,7 @@ fn i2_every_level_above_a_leaf_bit_counts() {
     let shape = IndexShape::new(2, 70, 5000);
     let damaged = |damage: &dyn Fn(&BlockIndex<'_>)| {
         let mut memory = vec![0; shape.words()];
-        let words = atomic_words(&mut memory);
+        let words = Carver::of(&mut memory);
         // A row has another rank in each list.
         let index = BlockIndex::new(shape, words, false, |list, _, class| {
             Some((class as i32 + list as i32) % 70)
@@ -214,7 +214,7 @@ fn i2_every_level_above_a_leaf_bit_counts() {
 fn i3_a_look_from_outside_finds_what_is_there_and_writes_nothing() {
     let shape = IndexShape::new(1, 2, 64 * 300);
     let mut memory = vec![0; shape.words()];
-    let index = BlockIndex::new(shape, atomic_words(&mut memory), false, |_, _, class| {
+    let index = BlockIndex::new(shape, Carver::of(&mut memory), false, |_, _, class| {
         Some(class as i32)
     });
     // Wrong bits in both words of the summary.

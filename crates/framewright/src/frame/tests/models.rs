@@ -11,7 +11,7 @@ use super::zone::Zone;
 use super::{Seat, ZoneLayout};
 use crate::platform::Fenced;
 use crate::policy::{Config, End, Fallback};
-use crate::raw::atomic_words;
+use crate::raw::Carver;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use loom::thread;
@@ -180,7 +180,7 @@ fn f5_a_whole_pageblock_that_two_see_free_is_handed_out_once() {
 /// Two lists rank two classes of one order; pageblocks in two words.
 fn index() -> BlockIndex<'static> {
     let shape = IndexShape::new(1, 2, 128);
-    let words = atomic_words(vec![0; shape.words()].leak());
+    let words = Carver::of(vec![0; shape.words()].leak());
     BlockIndex::new(shape, words, false, |list, _, class| {
         (list < 2).then_some(class as i32)
     })

@@ -3,6 +3,7 @@
 use super::*;
 use crate::frame::seat::counter;
 use crate::frame::tag::Tag;
+use crate::stats::Broken;
 
 /// 20480 frames, of which one CPU may hold 2048: a stock of 8 words.
 fn layout() -> ZoneLayout {
@@ -176,7 +177,7 @@ fn f3_each_word_of_a_stock_is_verified() {
     seat.alloc(order(0), Movable).unwrap();
     zone.verify().unwrap();
     let (start, words) = seat.words.stock(Movable).unwrap();
-    let broken = BrokenZone {
+    let broken = Broken {
         invariant: "F3",
         at: 0,
     };

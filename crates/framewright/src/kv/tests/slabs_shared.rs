@@ -411,7 +411,7 @@ fn what_does_not_hold_is_named() {
         let broken = machine.kv.verify().unwrap_err();
         assert_eq!(broken.invariant, invariant);
         let message = std::format!("{broken}");
-        assert!(message.starts_with("invariant K") && message.contains("frame 0x"));
+        assert!(message.starts_with("invariant K") && message.contains(" at 0x"));
     };
     let place = machine.kv.place(run).unwrap();
     let inside = machine.kv.table.get(place);

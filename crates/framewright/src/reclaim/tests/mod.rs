@@ -196,10 +196,10 @@ fn memory_that_is_too_short_and_broken_limits_are_refused() {
     assert_eq!(reclaim.stats(), crate::stats::ReclaimStats::default());
     let needed = Reclaim::words_needed(&zone);
     let mut short = vec![0; needed - 1];
-    let found = needed - 1;
+    let words = needed - 1;
     assert_eq!(
         Reclaim::new(&zone, &ReclaimConfig::default(), &mut short).unwrap_err(),
-        crate::frame::ZoneSetupError::Memory { found, needed }
+        crate::frame::ZoneSetupError::Metadata(crate::raw::TooShort { words, needed })
     );
     let config = ReclaimConfig {
         defer_shift_max: 17,

@@ -60,7 +60,7 @@ pub use owner::Migrating;
 use crate::frame::RunError;
 use crate::platform::{Awaited, Barrier, Patience, Relax};
 use crate::policy::{ConfigError, ContigConfig, Label};
-use crate::raw::atomic_words;
+use crate::raw::{Carver, TooShort};
 use crate::reclaim::Reclaim;
 use crate::reserve::places::words_of;
 use crate::reserve::reservations::Reservations;
@@ -108,13 +108,8 @@ pub enum AreaError {
     Range(RunError),
     /// A number of the configuration is outside its limits.
     Config(ConfigError),
-    /// The memory for metadata is too short, in words.
-    Memory {
-        /// What was handed in.
-        found: usize,
-        /// What it takes.
-        needed: usize,
-    },
+    /// The memory for metadata is too short.
+    Metadata(TooShort),
 }
 
 impl fmt::Display for AreaError {
@@ -122,14 +117,22 @@ impl fmt::Display for AreaError {
         match self {
             Self::Range(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
-            Self::Memory { found, needed } => {
-                write!(f, "{found} words of metadata, expected at least {needed}")
-            }
+            Self::Metadata(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for AreaError {}
+
+impl From<TooShort> for AreaError {
+    fn from(error: TooShort) -> Self {
+        Self::Metadata(error)
+    }
+}
+
+const fn bitmap_words(run: Run) -> usize {
+    FrameBits::COUNT * run.frames().div_ceil(64) as usize
+}
 
 /// An area of contiguous frames that are lent to movable memory. See the [module's
 /// description](self).
@@ -152,8 +155,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
     /// How many words of memory an area of `run` needs: four bits a frame, and 1.2 KiB.
     #[must_use]
     pub const fn words_needed(run: Run) -> usize {
-        let bitmap = run.frames().div_ceil(64) as usize;
-        OWN_WORDS + COUNTERS + Reservations::words_needed(RESERVATIONS) + FrameBits::COUNT * bitmap
+        OWN_WORDS + COUNTERS + Reservations::words_needed(RESERVATIONS) + bitmap_words(run)
     }
 
     /// An area of the frames `run` of the zone that `reclaim` is for. It lies in `memory`, which
@@ -175,19 +177,12 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
         config.check().map_err(AreaError::Config)?;
         let zone = reclaim.zone();
         let ids = zone.pageblocks_of(run).map_err(AreaError::Range)?;
-        let (found, needed) = (memory.len(), Self::words_needed(run));
-        let Some(memory) = memory.get_mut(..needed) else {
-            return Err(AreaError::Memory { found, needed });
-        };
+        let mut carver = Carver::new(memory, Self::words_needed(run))?;
         zone.set_label(run, Label::Contiguous)
             .map_err(AreaError::Range)?;
-        // Clears all but the reservations, whose serials go on.
-        let reserved = OWN_WORDS + COUNTERS;
-        memory[..reserved].fill(0);
-        memory[reserved + Reservations::words_needed(RESERVATIONS)..].fill(0);
-        let (own, rest) = atomic_words(memory).split_at(OWN_WORDS);
-        let (counters, rest) = rest.split_at(COUNTERS);
-        let (reservations, bitmaps) = rest.split_at(Reservations::words_needed(RESERVATIONS));
+        let [own, counters] = [OWN_WORDS, COUNTERS].map(|len| carver.words(len));
+        // The serials of the reservations go on.
+        let reservations = carver.words_as_they_are(Reservations::words_needed(RESERVATIONS));
         Ok(Self {
             reclaim,
             config: *config,
@@ -196,7 +191,7 @@ impl<'r, 'z, 'm, P: Relax + Barrier> MigrateArea<'r, 'z, 'm, P> {
             own,
             counters,
             reservations: Reservations::new(reservations),
-            bitmaps,
+            bitmaps: carver.words(bitmap_words(run)),
         })
     }
 

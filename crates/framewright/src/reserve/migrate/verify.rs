@@ -4,7 +4,7 @@ use super::{FrameBits, MigrateArea};
 use crate::frame::ApartContent;
 use crate::platform::{Barrier, Relax};
 use crate::policy::Label;
-use crate::reserve::BrokenReserve;
+use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 use crate::units::Mobility;
 
@@ -12,8 +12,8 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
     /// Checks every invariant that can be seen while no other CPU is at work. O(frames).
     ///
     /// # Errors
-    /// The first that does not hold.
-    pub fn verify(&self) -> Result<(), BrokenReserve> {
+    /// The first that does not hold, with the frame's number in the area.
+    pub fn verify(&self) -> Result<(), Broken> {
         let zone = self.reclaim.zone();
         let frames = self.run.frames() as usize;
         let has = |bits, at: usize| {
@@ -21,7 +21,10 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
             word >> (at % 64) & 1 != 0
         };
         for at in 0..frames {
-            let broken = |invariant| Err(BrokenReserve { invariant, at });
+            let broken = |invariant| {
+                let at = at as u64;
+                Err(Broken { invariant, at })
+            };
             let owned = has(FrameBits::Owned, at);
             if owned && !self.is_unmovable(self.first + at) {
                 return broken("M1");
@@ -41,9 +44,9 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
         for entry in self.reservations.all() {
             let ids = self.ids_of(entry.run());
             let at = ids.as_ref().map_or(0, |ids| ids.start);
-            let broken = Err(BrokenReserve {
+            let broken = Err(Broken {
                 invariant: "M2",
-                at,
+                at: at as u64,
             });
             let Some(ids) = ids else { return broken };
             // A reservation is taken as a whole, or not at all.
@@ -57,9 +60,9 @@ impl<P: Relax + Barrier> MigrateArea<'_, '_, '_, P> {
             let is_contiguous = zone.pageblock(id).label == Label::Contiguous;
             if zone.pins_if_open(id).is_none() || !is_contiguous {
                 let at = zone.offsets_of(&(id..id)).start - self.first;
-                return Err(BrokenReserve {
+                return Err(Broken {
                     invariant: "M3",
-                    at,
+                    at: at as u64,
                 });
             }
         }

@@ -257,10 +257,7 @@ fn an_area_that_cannot_be_is_refused_with_its_reason() {
     let config = ContigConfig::LINUX;
     assert_eq!(
         said(run(0, 64), &config, needed - 1),
-        std::format!(
-            "{} words of metadata, expected at least {needed}",
-            needed - 1
-        )
+        std::format!("{} words of metadata, {needed} are needed", needed - 1)
     );
     assert_eq!(
         said(run(0, 63), &config, needed),

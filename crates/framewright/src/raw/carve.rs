@@ -1,0 +1,146 @@
+//! Cuts the memory that a user hands in for metadata into parts.
+
+use super::{Halves, atomic_words};
+use crate::sync::AtomicU64;
+use core::fmt;
+
+/// The memory handed in for metadata is too short.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooShort {
+    /// The words that were handed in.
+    pub words: usize,
+    /// The words that are needed.
+    pub needed: usize,
+}
+
+impl fmt::Display for TooShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { words, needed } = self;
+        write!(f, "{words} words of metadata, {needed} are needed")
+    }
+}
+
+impl core::error::Error for TooShort {}
+
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
+
+/// Words handed in for metadata, from which one part after another is cut. A part holds zeroes, except where
+/// the caller asks for it [as it is](Self::words_as_they_are).
+#[derive(Debug)]
+pub(crate) struct Carver<'m> {
+    rest: &'m mut [u64],
+    is_zeroed: bool,
+}
+
+impl<'m> Carver<'m> {
+    /// How many words are handed in for parts of `words` words in all, so that the first part can begin a cache
+    /// line wherever the memory lies.
+    pub(crate) const fn words_needed(words: usize) -> usize {
+        words + LINE_WORDS - 1
+    }
+
+    /// The first `needed` words of `memory`.
+    pub(crate) fn new(memory: &'m mut [u64], needed: usize) -> Result<Self, TooShort> {
+        let words = memory.len();
+        let rest = memory.get_mut(..needed);
+        rest.map(Self::of).ok_or(TooShort { words, needed })
+    }
+
+    /// All words of `memory`.
+    pub(crate) const fn of(rest: &'m mut [u64]) -> Self {
+        let is_zeroed = false;
+        Self { rest, is_zeroed }
+    }
+
+    /// The same from the first cache line on.
+    pub(crate) fn at_a_line(mut self) -> Self {
+        let misaligned = self.rest.as_ptr().addr() % 64 / 8;
+        self.cut((LINE_WORDS - misaligned) % LINE_WORDS);
+        self
+    }
+
+    /// The same words; if `is_zeroed`, they hold zeroes already, and the carver does not touch them.
+    pub(crate) fn in_zeroed(self, is_zeroed: bool) -> Self {
+        Self { is_zeroed, ..self }
+    }
+
+    fn cut(&mut self, len: usize) -> &'m mut [u64] {
+        let (part, rest) = core::mem::take(&mut self.rest).split_at_mut(len);
+        self.rest = rest;
+        part
+    }
+
+    fn cut_zeroed(&mut self, len: usize) -> &'m mut [u64] {
+        let is_zeroed = self.is_zeroed;
+        let part = self.cut(len);
+        if !is_zeroed {
+            part.fill(0);
+        }
+        part
+    }
+
+    /// The next `len` words.
+    pub(crate) fn words(&mut self, len: usize) -> &'m [AtomicU64] {
+        atomic_words(self.cut_zeroed(len))
+    }
+
+    /// The next `len` words, with the values that they have.
+    pub(crate) fn words_as_they_are(&mut self, len: usize) -> &'m [AtomicU64] {
+        atomic_words(self.cut(len))
+    }
+
+    /// The next `len` words, to be cut further.
+    pub(crate) fn part(&mut self, len: usize) -> Self {
+        let is_zeroed = self.is_zeroed;
+        let rest = self.cut(len);
+        Self { rest, is_zeroed }
+    }
+
+    /// The next `len` words, as halves.
+    pub(crate) fn halves(&mut self, len: usize) -> Halves<'m> {
+        Halves::new(self.cut_zeroed(len))
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::sync::Ordering::Relaxed;
+
+    fn values<const N: usize>(words: &[AtomicU64]) -> [u64; N] {
+        core::array::from_fn(|nth| words[nth].load(Relaxed))
+    }
+
+    #[test]
+    fn parts_follow_one_another_from_a_cache_line_on() {
+        for shift in 0..LINE_WORDS {
+            let mut memory = [7; 40];
+            let memory = &mut memory[shift..];
+            let needed = Carver::words_needed(13);
+            let mut carver = Carver::new(memory, needed).unwrap().at_a_line();
+            let (first, kept) = (carver.words(8), carver.words_as_they_are(2));
+            assert_eq!(first.as_ptr().addr() % 64, 0);
+            assert_eq!(first.as_ptr_range().end, kept.as_ptr());
+            assert_eq!((values(first), values(kept)), ([0; 8], [7, 7]));
+            let halves = carver.halves(3);
+            assert_eq!((halves.len(), halves.load(11, Relaxed)), (12, 0));
+        }
+    }
+
+    #[test]
+    fn memory_that_holds_zeroes_is_not_touched() {
+        let mut memory = [7; 40];
+        let mut carver = Carver::new(&mut memory, 40).unwrap().in_zeroed(true);
+        assert_eq!(values(carver.words(2)), [7, 7]);
+    }
+
+    #[test]
+    fn too_few_words_are_refused_with_both_numbers() {
+        let refused = Carver::new(&mut [0; 9], 10).unwrap_err();
+        let TooShort { words, needed } = refused;
+        assert_eq!((words, needed), (9, 10));
+        let text = std::format!("{refused}");
+        assert_eq!(text, "9 words of metadata, 10 are needed");
+    }
+}
