@@ -9,18 +9,15 @@ use crate::window::Window;
 use framewright::CpuId;
 use framewright::frame::Seat;
 use framewright::kv::{Kv, KvLayout, KvSeat};
-use framewright::platform::{Barrier, Fenced, NoRelief};
+use framewright::platform::{Barrier, Fenced};
 
 /// A thread's seat in a [`HostKv`]: objects, and by [`ranges`](KvSeat::ranges) areas and frames.
-pub type HostKvSeat<'h, B = Membarrier, R = NoRelief> =
-    KvSeat<'h, 'h, 'h, Paged<B>, R, Seat<'h, 'h, Linux<B>>>;
+pub type HostKvSeat<'h, B = Membarrier> = KvSeat<'h, 'h, 'h, Paged<B>, Seat<'h, 'h, Linux<B>>>;
 
 /// A [`HostSpace`] with objects: kmalloc and kvmalloc in its frames and in its window.
 ///
 /// In a forked process it is like a [`HostSpace`] there: seats are refused, and objects cannot be
 /// touched.
-///
-/// `R` gives memory back where a request asks for that; by default it gives none.
 ///
 /// Objects are known by real addresses of this process. A caller that has an object may use its
 /// bytes by them, through [`Ram::bytes_mut`](crate::Ram::bytes_mut) and [`Window::bytes_mut`], and
@@ -49,22 +46,22 @@ pub type HostKvSeat<'h, B = Membarrier, R = NoRelief> =
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct HostKv<B = Membarrier, R = NoRelief> {
+pub struct HostKv<B = Membarrier> {
     // INVARIANT: the allocator's 'static is a lie that stays in this file: its memory is
     // `metadata`, which is dropped after it, and it is handed out with the lifetime of a borrow of
     // this value.
-    kv: Kv<'static, Paged<B>, R>,
+    kv: Kv<'static, Paged<B>>,
     space: HostSpace<B>,
     _metadata: Mapping,
 }
 
 impl HostKv<Membarrier> {
-    /// A host with nothing allocated, and without relief.
+    /// A host with nothing allocated.
     ///
     /// # Errors
     /// The part that could not be made.
     pub fn new(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
-        Self::over(HostSpace::new(options, ranges)?, NoRelief)
+        Self::over(HostSpace::new(options, ranges)?)
     }
 }
 
@@ -74,20 +71,19 @@ impl HostKv<Fenced> {
     /// # Errors
     /// The part that could not be made.
     pub fn fenced(options: &Options, ranges: &RangeOptions) -> Result<Self, HostError> {
-        Self::over(HostSpace::fenced(options, ranges)?, NoRelief)
+        Self::over(HostSpace::fenced(options, ranges)?)
     }
 }
 
-impl<B: Barrier + Clone, R> HostKv<B, R> {
-    /// Objects in the frames and the window of `space`, with a layout of default size; `relief`
-    /// gives memory back.
+impl<B: Barrier + Clone> HostKv<B> {
+    /// Objects in the frames and the window of `space`, with a layout of default size.
     ///
     /// # Errors
     /// The part that could not be made; the space is dropped then.
-    pub fn over(space: HostSpace<B>, relief: R) -> Result<Self, HostError> {
+    pub fn over(space: HostSpace<B>) -> Result<Self, HostError> {
         let frames = space.window().ram().frames();
         let layout = KvLayout::new(frames.start(), frames.frames());
-        Self::with_layout(space, &layout, relief)
+        Self::with_layout(space, &layout)
     }
 
     /// The same with a layout of the caller's, except for its number of CPUs, which is that of the
@@ -95,11 +91,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
     ///
     /// # Errors
     /// As [`over`](Self::over).
-    pub fn with_layout(
-        space: HostSpace<B>,
-        layout: &KvLayout,
-        relief: R,
-    ) -> Result<Self, HostError> {
+    pub fn with_layout(space: HostSpace<B>, layout: &KvLayout) -> Result<Self, HostError> {
         let layout = &layout.with_cpus(space.space().cpus());
         let words = layout.words_needed().map_err(HostError::Objects)?;
         let metadata = Mapping::anonymous(words * 8)
@@ -112,7 +104,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
         let memory: &'static mut [u64] = unsafe { metadata.words_for_ever() };
         let platform = space.platform();
         // Fresh from the kernel: zeroes.
-        let kv = Kv::in_zeroed(layout, memory, platform, relief).map_err(HostError::Objects)?;
+        let kv = Kv::in_zeroed(layout, memory, platform).map_err(HostError::Objects)?;
         let kv = if space.host().zone().accounts_locks() {
             kv.with_lock_accounts()
         } else {
@@ -131,7 +123,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
     /// # Errors
     /// If there are more threads than slots, or the thread has one of its seats already. Nothing
     /// has changed then.
-    pub fn seat(&self) -> Result<HostKvSeat<'_, B, R>, SlotError> {
+    pub fn seat(&self) -> Result<HostKvSeat<'_, B>, SlotError> {
         let ranges = self.space.range_seat()?;
         let cpu = ranges.cpu();
         // A seat is refused only because of its CPU; there are as many as the space has.
@@ -141,7 +133,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
     }
 
     /// The seat of a CPU, for any thread; `None` if one of its parts is taken.
-    pub(crate) fn seat_of(&self, cpu: CpuId) -> Option<HostKvSeat<'_, B, R>> {
+    pub(crate) fn seat_of(&self, cpu: CpuId) -> Option<HostKvSeat<'_, B>> {
         let frames = self.host().zone().seat(cpu).ok()?;
         let ranges = self.space.space().seat(cpu, frames).ok()?;
         self.kv().seat(ranges).ok()
@@ -149,7 +141,7 @@ impl<B: Barrier + Clone, R> HostKv<B, R> {
 
     /// The object allocator.
     #[must_use]
-    pub fn kv(&self) -> &Kv<'_, Paged<B>, R> {
+    pub fn kv(&self) -> &Kv<'_, Paged<B>> {
         // As the zone in a host: the lifetime parameter shrinks to that of the borrow.
         &self.kv
     }

@@ -2,7 +2,7 @@
 
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvRequest;
-use framewright::platform::{Fenced, NoRelief};
+use framewright::platform::Fenced;
 use framewright::policy::Effort;
 use framewright::stats::{FrameStats, LockStats, RangeStats};
 use framewright::vrange::AreaRequest;
@@ -134,7 +134,7 @@ fn no_operation_of_the_orders_0_to_4_takes_a_lock_that_all_cpus_share() {
 
 #[test]
 fn the_stop_lock_of_objects_is_taken_by_requests_that_would_fail() {
-    let objects = HostKv::over(host(true), NoRelief).unwrap();
+    let objects = HostKv::over(host(true)).unwrap();
     let mut seat = objects.seat().unwrap();
     let request = KvRequest::new(64).with(Effort::MustSucceed);
     assert_eq!(objects.kv().stats().stop_lock, LockStats::default());

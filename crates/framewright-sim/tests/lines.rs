@@ -9,7 +9,7 @@
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat, ObjectKind};
-use framewright::platform::{Barrier, Direct, Map, MapError, NoRelief, Relax, Zero};
+use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -58,7 +58,7 @@ impl Direct for Simple {
     fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
 }
 
-type OwnSeat = KvSeat<'static, 'static, 'static, Simple, NoRelief, Seat<'static, 'static, Simple>>;
+type OwnSeat = KvSeat<'static, 'static, 'static, Simple, Seat<'static, 'static, Simple>>;
 
 struct Machine {
     zone: &'static Zone<'static, Simple>,
@@ -91,7 +91,7 @@ fn machine(cpus: u16) -> Machine {
     let space = leak(Space::new(&layout, &config, memory, Simple).unwrap());
     let layout = KvLayout::new(Frame(0), frames).with_cpus(cpus);
     let (memory, of_kv) = metadata(layout.words_needed().unwrap());
-    let kv = leak(Kv::new(&layout, memory, Simple, NoRelief).unwrap());
+    let kv = leak(Kv::new(&layout, memory, Simple).unwrap());
     let seat = |cpu| {
         let frames = zone.seat(CpuId(cpu)).unwrap();
         kv.seat(space.seat(CpuId(cpu), frames).unwrap()).unwrap()
@@ -215,7 +215,7 @@ fn kmalloc(bytes: u64) -> impl FnMut(&mut OwnSeat) -> Addr {
     move |seat| seat.kmalloc(&KvRequest::new(bytes)).unwrap()
 }
 
-fn kvmalloc(bytes: u64, kind: Kind) -> impl FnMut(&mut OwnSeat) -> Addr {
+fn kvmalloc(bytes: u64, kind: ObjectKind) -> impl FnMut(&mut OwnSeat) -> Addr {
     move |seat| {
         let addr = seat.kvmalloc(&KvRequest::new(bytes)).unwrap();
         assert_eq!(seat.kv().kind(addr), kind);
@@ -246,7 +246,7 @@ fn kmalloc_shares_no_line_in_the_steady_state() {
 fn kvmalloc_shares_no_line_in_the_steady_state() {
     for cpus in [2, 16] {
         for (bytes, batch) in [(16_384, 8), (65_536, 1), (65_536, 3)] {
-            let alloc = kvmalloc(bytes, Kind::Run);
+            let alloc = kvmalloc(bytes, ObjectKind::Run);
             let count = steady(&mut machine(cpus), batch, alloc, kvfree);
             let count = say(&format!("kvmalloc of {bytes}, {batch} held"), cpus, count);
             assert_eq!(count.transfers, 0);
@@ -274,7 +274,7 @@ fn blocks_beyond_what_a_cache_holds_cost_some_lines_each() {
     // What goes back to the pageblocks and comes from there touches bitmap, tags and index, which
     // are all CPUs'; a batch of the cache's pays for it at once.
     for cpus in [2, 16] {
-        let alloc = kvmalloc(65_536, Kind::Run);
+        let alloc = kvmalloc(65_536, ObjectKind::Run);
         let count = steady(&mut machine(cpus), 64, alloc, kvfree);
         let count = say("kvmalloc of 65536, 64 held", cpus, count);
         assert!(count.transfers < 40 * count.operations, "{count:?}");
@@ -295,7 +295,7 @@ fn a_spill_shares_no_line_in_the_steady_state() {
             frames.free(frame, Order::ZERO).unwrap();
         }
         machine.zone.drain();
-        let alloc = kvmalloc(65_536, Kind::Mapped);
+        let alloc = kvmalloc(65_536, ObjectKind::Mapped);
         let count = steady(&mut machine, 4, alloc, kvfree);
         let count = say("spilled kvmalloc of 65536", cpus, count);
         assert_eq!(count.transfers, 0);

@@ -9,7 +9,7 @@
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
-use framewright::platform::{Barrier, Direct, Fenced, Map, MapError, NoRelief, Relax, Zero};
+use framewright::platform::{Barrier, Direct, Fenced, Map, MapError, Relax, Zero};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::{AreaRequest, RangeSeat, Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Order, Page, PageRange, Run};
@@ -72,7 +72,7 @@ impl Direct for Simple {
     fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
 }
 
-type OwnSeat = KvSeat<'static, 'static, 'static, Simple, NoRelief, Seat<'static, 'static, Simple>>;
+type OwnSeat = KvSeat<'static, 'static, 'static, Simple, Seat<'static, 'static, Simple>>;
 
 type Ranges = RangeSeat<'static, 'static, Simple, Seat<'static, 'static, Simple>>;
 
@@ -120,7 +120,7 @@ impl Shared {
             .with_cpus(cpus)
             .with_slabs_max(frames);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let kv = Kv::new(&layout, memory, Simple, NoRelief).unwrap();
+        let kv = Kv::new(&layout, memory, Simple).unwrap();
         Self {
             zone: leak(zone),
             space: leak(space),

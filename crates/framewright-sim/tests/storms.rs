@@ -5,7 +5,7 @@
 
 use framewright::frame::{Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest};
-use framewright::platform::{Barrier, Direct, Map, MapError, NoRelief, Relax, Zero};
+use framewright::platform::{Barrier, Direct, Map, MapError, Relax, Zero};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::{AreaRequest, Space, SpaceLayout};
 use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
@@ -80,7 +80,7 @@ fn stops_of_a_storm(rounds: u64, disturbs: bool) -> (u64, u64) {
         .with_cpus(CPUS + 1)
         .with_slabs_max(FRAMES);
     let mut memory = vec![0; layout.words_needed().unwrap()];
-    let kv = Kv::new(&layout, &mut memory, &host, NoRelief).unwrap();
+    let kv = Kv::new(&layout, &mut memory, &host).unwrap();
     let seat = |cpu| {
         let ranges = space.seat(CpuId(cpu), zone.seat(CpuId(cpu)).unwrap());
         kv.seat(ranges.unwrap()).unwrap()

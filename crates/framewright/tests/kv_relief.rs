@@ -107,7 +107,7 @@ fn machine(
 ) -> (
     &'static ReliefCache,
     &'static Reclaim<'static, 'static, PlainPlatform>,
-    KvSeat<'static, 'static, 'static, PlainPlatform, CacheRelief, ReliefFrames>,
+    KvSeat<'static, 'static, 'static, PlainPlatform, ReliefFrames, CacheRelief>,
 ) {
     let layout = ZoneLayout::new(Frame(0), FRAMES);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);
@@ -133,9 +133,10 @@ fn machine(
         leak(Space::new(&layout, &RangeConfig::for_cpus(1), memory, PlainPlatform).unwrap());
     let layout = KvLayout::new(Frame(0), FRAMES);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);
-    let kv = leak(Kv::new(&layout, memory, PlainPlatform, reclaim.relief(clients)).unwrap());
+    let kv = leak(Kv::new(&layout, memory, PlainPlatform).unwrap());
     let ranges = space.seat(CpuId(0), zone.seat(CpuId(0)).unwrap()).unwrap();
-    (cache, reclaim, kv.seat(ranges).unwrap())
+    let seat = kv.seat(ranges).unwrap();
+    (cache, reclaim, seat.with_relief(reclaim.relief(clients)))
 }
 
 #[test]

@@ -6,7 +6,6 @@ use crate::fork::{Process, Watched};
 use crate::{Host, HostError, HostKv, HostKvSeat, HostSpace, Options, RangeOptions};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
-use framewright::platform::NoRelief;
 use framewright::{Addr, CpuId, Frame};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -154,7 +153,7 @@ impl Inner {
         let space = HostSpace::over(host, &RangeOptions::new(options.pages))?;
         let objects = KvLayout::new(Frame(0), frames);
         let slabs = objects.slabs_max.max(u64::from(cpus));
-        let kv = HostKv::with_layout(space, &objects.with_slabs_max(slabs), NoRelief)?;
+        let kv = HostKv::with_layout(space, &objects.with_slabs_max(slabs))?;
         let (ram, window) = (kv.host().ram(), kv.window());
         let (frames, pages) = (ram.frames(), window.range());
         let start = ram.address(frames.start()).ok().and_then(NonNull::new);

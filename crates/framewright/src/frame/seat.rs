@@ -442,6 +442,20 @@ pub struct Seat<'z, 'm, P> {
     _taken: Taken<'m>,
 }
 
+impl<'z, 'm, P> Seat<'z, 'm, P> {
+    /// The zone.
+    #[must_use]
+    pub const fn zone(&self) -> &'z Zone<'m, P> {
+        self.zone
+    }
+
+    /// The CPU whose seat it is.
+    #[must_use]
+    pub const fn cpu(&self) -> CpuId {
+        CpuId(self.words.number)
+    }
+}
+
 impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
     pub(super) fn take(zone: &'z Zone<'m, P>, cpu: CpuId) -> Option<Self> {
         let words = SeatWords::new(zone.seats, cpu.index());
@@ -453,18 +467,6 @@ impl<'z, 'm, P: Relax + Barrier> Seat<'z, 'm, P> {
             turn: Tag::turn(words.number),
             _taken: taken,
         })
-    }
-
-    /// The zone.
-    #[must_use]
-    pub const fn zone(&self) -> &'z Zone<'m, P> {
-        self.zone
-    }
-
-    /// The CPU whose seat it is.
-    #[must_use]
-    pub const fn cpu(&self) -> CpuId {
-        CpuId(self.words.number)
     }
 
     /// From here to [`exit`](Self::exit) no other CPU touches the seat, and a CPU that stops all CPUs

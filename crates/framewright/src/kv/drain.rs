@@ -26,9 +26,9 @@ fn kind(class: Option<SizeClass>, order: Option<Order>) -> usize {
 }
 
 /// All CPUs stand still: the caller may act in any seat.
-pub(super) type StoppedKv<'k, 'm, P, R> = seats::Stopped<'k, 'm, Kv<'m, P, R>>;
+pub(super) type StoppedKv<'k, 'm, P> = seats::Stopped<'k, 'm, Kv<'m, P>>;
 
-impl<'m, P: Relax, R> StoppedKv<'_, 'm, P, R> {
+impl<'m, P: Relax> StoppedKv<'_, 'm, P> {
     fn seats(&self) -> impl Iterator<Item = Held<'m>> + '_ {
         (0..self.set.shape.cpus).map(|cpu| self.set.held(cpu))
     }
@@ -54,7 +54,7 @@ impl Missed {
     }
 }
 
-impl<'m, P: Relax, R> SeatSet<'m> for Kv<'m, P, R> {
+impl<'m, P: Relax> SeatSet<'m> for Kv<'m, P> {
     type Platform = P;
     type Poisoned = Infallible;
 
@@ -88,15 +88,15 @@ impl<'m, P: Relax, R> SeatSet<'m> for Kv<'m, P, R> {
     }
 }
 
-impl<'m, P: Relax + Barrier, R> Kv<'m, P, R> {
+impl<'m, P: Relax + Barrier> Kv<'m, P> {
     /// Stops all CPUs: each finishes its work in its seat and then waits. The caller is in no seat.
-    pub(super) fn stop(&self) -> StoppedKv<'_, 'm, P, R> {
+    pub(super) fn stop(&self) -> StoppedKv<'_, 'm, P> {
         let Ok(stopped) = self.lock_stops().stop();
         stopped
     }
 }
 
-impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: Relax + Barrier + Map + Zero + Direct,
     F: FrameSource + Blocks,
@@ -191,7 +191,7 @@ where
 
     /// With all CPUs stopped: collects all remote frees, and moves all slabs without an object into this
     /// seat's list of those about to go back. No magazine has a slab afterwards.
-    fn collect_all_empties<'m>(&self, stopped: &StoppedKv<'_, 'm, P, R>) {
+    fn collect_all_empties<'m>(&self, stopped: &StoppedKv<'_, 'm, P>) {
         self.words.count(Count::Drains, 1);
         // A slab may have changed hands after a CPU sent it. The receiver sends it on, perhaps to a CPU
         // that has collected already. After the second round every slab is with its owner.
@@ -215,7 +215,7 @@ where
     /// slot. The slabs are of the smallest class that serves the request.
     fn take_over_slots<'m>(
         &self,
-        stopped: &StoppedKv<'_, 'm, P, R>,
+        stopped: &StoppedKv<'_, 'm, P>,
         class: SizeClass,
     ) -> Option<Addr> {
         class.and_larger().find_map(|class| {

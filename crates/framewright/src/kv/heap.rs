@@ -17,7 +17,7 @@ use super::slab::Records;
 use super::table::{KvEntry, KvTable, ObjectKind};
 use super::{KvLayout, KvSeat, KvSetupError};
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Clock, Direct, Map, NoRelief, Relax, Zero};
+use crate::platform::{Barrier, Clock, Direct, Map, Relax, Zero};
 use crate::raw::Carver;
 use crate::seats::{ACCOUNT_WORDS, Account, Accounts, StopMemo, StopWords, read_account};
 use crate::slots::Tree;
@@ -42,13 +42,12 @@ const _: () = assert!(STOP_ACCOUNT + ACCOUNT_WORDS <= POOL);
 ///
 /// See the [module's description](super) for states, invariants and locks. CPUs share it by
 /// reference; each works through its [`KvSeat`], which is made from the CPU's seats in the space
-/// and in the zones. `R` gives memory back when a request asks for that.
+/// and in the zones.
 #[derive(Debug)]
-pub struct Kv<'m, P, R = NoRelief> {
+pub struct Kv<'m, P> {
     pub(super) shape: Shape,
     pub(super) platform: P,
     pub(super) accounts: Accounts<P>,
-    pub(super) relief: R,
     words: &'m [AtomicU64],
     seats: &'m [AtomicU64],
     pub(super) records: Records<'m>,
@@ -60,7 +59,7 @@ pub struct Kv<'m, P, R = NoRelief> {
     first: u64,
 }
 
-impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
+impl<'m, P: Relax + Barrier + Direct> Kv<'m, P> {
     /// An object allocator of that layout in `memory`, which has at least as many words as
     /// [`KvLayout::words_needed`] says; their values do not matter. Time: O(metadata).
     ///
@@ -70,9 +69,8 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         layout: &KvLayout,
         memory: &'m mut [u64],
         platform: P,
-        relief: R,
     ) -> Result<Self, KvSetupError> {
-        Self::in_memory(layout, memory, platform, relief, false)
+        Self::in_memory(layout, memory, platform, false)
     }
 
     /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does. It does
@@ -87,16 +85,14 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
         layout: &KvLayout,
         memory: &'m mut [u64],
         platform: P,
-        relief: R,
     ) -> Result<Self, KvSetupError> {
-        Self::in_memory(layout, memory, platform, relief, true)
+        Self::in_memory(layout, memory, platform, true)
     }
 
     fn in_memory(
         layout: &KvLayout,
         memory: &'m mut [u64],
         platform: P,
-        relief: R,
         is_zeroed: bool,
     ) -> Result<Self, KvSetupError> {
         let shape = Shape::new(layout)?;
@@ -112,7 +108,6 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
             shape,
             platform,
             accounts: Accounts::OFF,
-            relief,
             words,
             seats,
             records: Records::new(records),
@@ -146,7 +141,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
     pub fn seat<'s, F: FrameSource + Blocks>(
         &self,
         ranges: RangeSeat<'s, 'm, P, F>,
-    ) -> Result<KvSeat<'_, 's, 'm, P, R, F>, KvSetupError>
+    ) -> Result<KvSeat<'_, 's, 'm, P, F>, KvSetupError>
     where
         P: Map + Zero,
     {
@@ -159,7 +154,7 @@ impl<'m, P: Relax + Barrier + Direct, R> Kv<'m, P, R> {
     }
 }
 
-impl<'m, P, R> Kv<'m, P, R> {
+impl<'m, P> Kv<'m, P> {
     /// Checks that no address is both a frame's and a page's of the space.
     fn check_window(&self, start: Page, pages: u64) -> Result<(), KvSetupError> {
         let (window, direct) = (addr_of(start), Addr(self.first));

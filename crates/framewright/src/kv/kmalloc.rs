@@ -17,7 +17,7 @@ pub(super) fn order_of(bytes: u64, align_bytes: u64) -> Option<Order> {
     Order::new(u8::try_from(order).ok()?)
 }
 
-impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: Relax + Barrier + Map + Zero + Direct,
     R: Relief<F>,
@@ -97,7 +97,7 @@ where
     }
 }
 
-impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: Relax + Barrier + Map + Zero + Direct,
     F: FrameSource + Blocks,

@@ -8,7 +8,7 @@ use crate::platform::{Barrier, Direct, Map, Relax, Relief, Zero};
 use crate::units::{Addr, Page};
 use crate::vrange::{AreaKind, AreaState, FrameSource, RangeFreeError};
 
-impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: Relax + Barrier + Map + Zero + Direct,
     R: Relief<F>,

@@ -28,7 +28,7 @@ pub(super) struct MemoryNeed {
     pub(super) may_spill: bool,
 }
 
-impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: Relax + Barrier + Map + Zero + Direct,
     R: Relief<F>,
@@ -268,7 +268,7 @@ where
         };
         self.words.count(Count::CompactStall, 1);
         let frames = self.ranges.frames();
-        self.kv.relief.compact(frames, order, request.context)
+        self.relief.compact(frames, order, request.context)
     }
 
     /// Has as many frames reclaimed as mapped pages need, or as the block needs.
@@ -277,7 +277,7 @@ where
         let pages = request.bytes.div_ceil(Page::BYTES);
         let wanted = block.map_or(pages, Order::frames);
         let frames = self.ranges.frames();
-        self.kv.relief.reclaim(frames, wanted, request.context)
+        self.relief.reclaim(frames, wanted, request.context)
     }
 
     /// The object, with zeroes in all the bytes that it has if the request says so.

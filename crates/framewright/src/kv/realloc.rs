@@ -24,7 +24,7 @@ use crate::vrange::FrameSource;
 /// copy costs more than it gains.
 const WASTE: u64 = 4;
 
-impl<P, R, F> KvSeat<'_, '_, '_, P, R, F>
+impl<P, F, R> KvSeat<'_, '_, '_, P, F, R>
 where
     P: Relax + Barrier + Map + Zero + Direct,
     R: Relief<F>,

@@ -13,11 +13,11 @@ use super::class::{PLACES, SizeClass};
 use super::held::Held;
 use super::slab::SlabState;
 use crate::frame::Blocks;
-use crate::platform::{Barrier, Direct, Map, Relax, Zero};
+use crate::platform::{Barrier, NoRelief, Relax, Relief};
 use crate::seats::{Taken, Turn};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::CpuId;
-use crate::vrange::{FrameSource, RangeSeat};
+use crate::vrange::RangeSeat;
 
 // The words of a seat, beside those of [`Turn`] and [`Taken`]. The words that the owner writes and those that
 // other CPUs write are on different cache lines.
@@ -156,35 +156,23 @@ impl<'m> SeatWords<'m> {
 /// A CPU's place in an object allocator. The CPU does all its work in the allocator through it.
 ///
 /// It holds the CPU's seat in the space, which holds the one in the zones. Only one thread at a time has
-/// it, and two threads cannot share it.
+/// it, and two threads cannot share it. `R` gives memory back when a request asks for that: see
+/// [`with_relief`](Self::with_relief).
 #[derive(Debug)]
-pub struct KvSeat<'k, 's, 'm, P, R, F> {
-    pub(super) kv: &'k Kv<'m, P, R>,
+pub struct KvSeat<'k, 's, 'm, P, F, R = NoRelief> {
+    pub(super) kv: &'k Kv<'m, P>,
     pub(super) words: SeatWords<'m>,
     /// What the busy seat's own thread works with.
     pub(super) held: Held<'m>,
     pub(super) ranges: RangeSeat<'s, 'm, P, F>,
-    _taken: Taken<'m>,
+    pub(super) relief: R,
+    taken: Taken<'m>,
 }
 
-impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + Blocks>
-    KvSeat<'k, 's, 'm, P, R, F>
-{
-    pub(super) fn take(kv: &'k Kv<'m, P, R>, ranges: RangeSeat<'s, 'm, P, F>) -> Option<Self> {
-        let held = kv.held(ranges.cpu().0);
-        let words = held.words;
-        Taken::take(words.words).map(|taken| Self {
-            kv,
-            words,
-            held,
-            ranges,
-            _taken: taken,
-        })
-    }
-
+impl<'k, 's, 'm, P, F, R> KvSeat<'k, 's, 'm, P, F, R> {
     /// The object allocator.
     #[must_use]
-    pub const fn kv(&self) -> &'k Kv<'m, P, R> {
+    pub const fn kv(&self) -> &'k Kv<'m, P> {
         self.kv
     }
 
@@ -200,7 +188,38 @@ impl<'k, 's, 'm, P: Relax + Barrier + Map + Zero + Direct, R, F: FrameSource + B
     pub const fn ranges(&mut self) -> &mut RangeSeat<'s, 'm, P, F> {
         &mut self.ranges
     }
+}
 
+impl<'k, 's, 'm, P: Relax + Barrier, F: Blocks> KvSeat<'k, 's, 'm, P, F> {
+    pub(super) fn take(kv: &'k Kv<'m, P>, ranges: RangeSeat<'s, 'm, P, F>) -> Option<Self> {
+        let held = kv.held(ranges.cpu().0);
+        let words = held.words;
+        Taken::take(words.words).map(|taken| Self {
+            kv,
+            words,
+            held,
+            ranges,
+            relief: NoRelief,
+            taken,
+        })
+    }
+
+    /// The same seat, with `relief` for the requests whose [effort](crate::policy::Effort) allows to ask for
+    /// it. Until then there is none.
+    #[must_use]
+    pub fn with_relief<R: Relief<F>>(self, relief: R) -> KvSeat<'k, 's, 'm, P, F, R> {
+        KvSeat {
+            kv: self.kv,
+            words: self.words,
+            held: self.held,
+            ranges: self.ranges,
+            relief,
+            taken: self.taken,
+        }
+    }
+}
+
+impl<'k, 's, 'm, P: Relax + Barrier, F: Blocks, R> KvSeat<'k, 's, 'm, P, F, R> {
     /// From here to [`exit`](Self::exit) no other CPU touches the seat, and a CPU that stops all CPUs
     /// waits for this one. In between the caller must not enter the seat in the space. Of the zones it
     /// may take only blocks that are there at once, and it may give blocks back.

@@ -28,7 +28,7 @@ pub struct KvRecount {
     pub run_frames: u64,
 }
 
-impl<P: Relax + Barrier, R> Kv<'_, P, R> {
+impl<P: Relax + Barrier> Kv<'_, P> {
     /// Checks every invariant K1 to K4 that can be seen at rest. Stops all CPUs.
     /// O(frames + slabs).
     ///

@@ -293,18 +293,7 @@ pub struct RangeSeat<'s, 'm, P, F> {
     _taken: Taken<'m>,
 }
 
-impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
-    pub(super) fn take(space: &'s Space<'m, P>, cpu: CpuId, frames: F) -> Option<Self> {
-        let words = SeatWords::new(space.seats, cpu.index());
-        Taken::take(words.words).map(|taken| Self {
-            space,
-            words,
-            frames,
-            cpu: cpu.0,
-            _taken: taken,
-        })
-    }
-
+impl<'s, 'm, P, F> RangeSeat<'s, 'm, P, F> {
     /// The space.
     #[must_use]
     pub const fn space(&self) -> &'s Space<'m, P> {
@@ -321,6 +310,19 @@ impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
     #[must_use]
     pub const fn frames(&mut self) -> &mut F {
         &mut self.frames
+    }
+}
+
+impl<'s, 'm, P: Relax + Barrier + Map, F: FrameSource> RangeSeat<'s, 'm, P, F> {
+    pub(super) fn take(space: &'s Space<'m, P>, cpu: CpuId, frames: F) -> Option<Self> {
+        let words = SeatWords::new(space.seats, cpu.index());
+        Taken::take(words.words).map(|taken| Self {
+            space,
+            words,
+            frames,
+            cpu: cpu.0,
+            _taken: taken,
+        })
     }
 
     /// What the busy seat's own thread works with.

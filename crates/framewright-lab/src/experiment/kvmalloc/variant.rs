@@ -7,7 +7,7 @@ use crate::before::journal::tenants::Tenants;
 use crate::before::journal::{Journal, JournalSeat, LockCount, Rule, Setup, Wake};
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvError, KvLayout, KvRequest, KvSeat};
-use framewright::platform::{Direct, NoRelief};
+use framewright::platform::Direct;
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{RangeError, Space, SpaceLayout};
 use framewright::{Addr, CpuId, Frame, Mobility, Order, Run};
@@ -213,7 +213,7 @@ pub(super) fn with_engine<R>(
     }
     let layout = KvLayout::new(Frame(0), frames).with_cpus(cpus);
     let mut words = vec![0; layout.words_needed().map_err(Failure::new)?];
-    let mut kv = Kv::new(&layout, &mut words, machine, NoRelief).map_err(Failure::new)?;
+    let mut kv = Kv::new(&layout, &mut words, machine).map_err(Failure::new)?;
     if has_accounts {
         kv = kv.with_lock_accounts();
     }
@@ -271,7 +271,7 @@ impl Engine<'_, '_> {
 
 /// One CPU's seats in the engine.
 pub(super) struct EngineSeat<'a, 'm> {
-    kv: KvSeat<'a, 'a, 'm, &'m Machine, NoRelief, Seat<'a, 'm, &'m Machine>>,
+    kv: KvSeat<'a, 'a, 'm, &'m Machine, Seat<'a, 'm, &'m Machine>>,
     tenants: &'a Tenants,
     high: u64,
 }

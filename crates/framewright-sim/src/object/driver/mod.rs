@@ -14,7 +14,7 @@ use framewright::stats::KvStats;
 use framewright::vrange::{AreaKind, AreaTag, RangeError, Space};
 use framewright::{Addr, CpuId, Page};
 
-type Seat<'s, 'm> = KvSeat<'s, 's, 'm, &'s Ram, &'s Cache<'s>, Watched<'s, 'm>>;
+type Seat<'s, 'm> = KvSeat<'s, 's, 'm, &'s Ram, Watched<'s, 'm>, &'s Cache<'s>>;
 
 /// Engine and model, in step.
 struct Pair<'s, 'm> {
@@ -23,7 +23,7 @@ struct Pair<'s, 'm> {
     cache: &'s Cache<'s>,
     zone: &'s Zone<'m, &'s Ram>,
     space: &'s Space<'m, &'s Ram>,
-    kv: &'s Kv<'m, &'s Ram, &'s Cache<'s>>,
+    kv: &'s Kv<'m, &'s Ram>,
     seats: Seats<Seat<'s, 'm>>,
     model: ObjectModel,
     /// The mapped objects as areas.
@@ -76,7 +76,7 @@ pub fn run(case: &Case, ram: &Ram, ops: impl IntoIterator<Item = Op>) -> Result<
     let config = RangeConfig::for_cpus(case.zone.cpus);
     let space = Space::new(&case.space, &config, space, ram).expect("a good layout");
     let cache = Cache::new(ram);
-    let kv = Kv::new(&case.objects(), kv, ram, &cache).expect("a good layout");
+    let kv = Kv::new(&case.objects(), kv, ram).expect("a good layout");
     let bytes = |from: u64, pages: u64| (from, from + pages * Page::BYTES);
     let first = case.direct.0 + case.zone.start.0 * Page::BYTES;
     let mut pair = Pair {
@@ -290,7 +290,7 @@ impl<'s, 'm> Pair<'s, 'm> {
         let ranges = self.space.seat(CpuId(cpu), Watched { seat, ram });
         let ranges = ranges.map_err(|error| said(&error))?;
         let seat = self.kv.seat(ranges).map_err(|error| said(&error))?;
-        self.seats.put(cpu, seat);
+        self.seats.put(cpu, seat.with_relief(self.cache));
         Ok(())
     }
 

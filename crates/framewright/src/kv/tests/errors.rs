@@ -162,14 +162,14 @@ fn a_layout_that_cannot_be_says_why() {
     let mut short = vec![0; needed - 1];
     let toy: &'static KvToy = leak(KvToy::new(1));
     assert_eq!(
-        said(Kv::new(&layout, &mut short, toy, NoRelief)),
+        said(Kv::new(&layout, &mut short, toy)),
         std::format!("{} words of metadata, {needed} are needed", needed - 1)
     );
 }
 
 #[test]
 fn a_seat_that_cannot_be_had_says_why() {
-    let machine = ToyMachine::new(512, 2, 64, NoRelief);
+    let machine = ToyMachine::new(512, 2, 64);
     let taken = machine.seat(0);
     let layout = SpaceLayout::new(WINDOW, 64).with_cpus(3).with_span_pages(8);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);
@@ -194,7 +194,7 @@ fn a_seat_that_cannot_be_had_says_why() {
 
 #[test]
 fn a_window_in_the_direct_map_is_refused() {
-    let machine = ToyMachine::new(512, 1, 64, NoRelief);
+    let machine = ToyMachine::new(512, 1, 64);
     let direct = DIRECT / Page::BYTES;
     let seat = |start: u64| {
         let layout = SpaceLayout::new(Page(start), 64).with_span_pages(8);
@@ -223,7 +223,7 @@ fn a_block_of_the_zones_in_which_no_object_can_lie_is_named() {
     let machine = machine(512);
     let layout = KvLayout::new(Frame(0), 16);
     let memory = leak(vec![0; layout.words_needed().unwrap()]);
-    let kv = leak(Kv::new(&layout, memory, machine.toy, NoRelief).unwrap());
+    let kv = leak(Kv::new(&layout, memory, machine.toy).unwrap());
     let frames = machine.zone.seat(CpuId(0)).unwrap();
     let mut seat = kv
         .seat(machine.space.seat(CpuId(0), frames).unwrap())

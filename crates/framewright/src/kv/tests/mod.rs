@@ -2,9 +2,7 @@ extern crate std;
 
 use super::*;
 use crate::frame::{Seat, Zone, ZoneLayout};
-use crate::platform::{
-    Barrier, Direct, Map, MapError, NoRelief, Relax, Relief, SingleThread, Zero,
-};
+use crate::platform::{Barrier, Direct, Map, MapError, Relax, Relief, SingleThread, Zero};
 use crate::policy::{Config, RangeConfig};
 use crate::units::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
 use crate::vrange::{Space, SpaceLayout};
@@ -167,23 +165,23 @@ impl Direct for KvToy {
     }
 }
 
-pub(super) type ToySeat<'a, R> = KvSeat<'a, 'a, 'a, &'a KvToy, R, Seat<'a, 'a, &'a KvToy>>;
+pub(super) type ToySeat<'a> = KvSeat<'a, 'a, 'a, &'a KvToy, Seat<'a, 'a, &'a KvToy>>;
 
 /// Zone, space and object allocator over one [`KvToy`], for as long as the test's process lives.
-pub(super) struct ToyMachine<R: 'static> {
+pub(super) struct ToyMachine {
     pub(super) toy: &'static KvToy,
     pub(super) zone: &'static Zone<'static, &'static KvToy>,
     pub(super) space: &'static Space<'static, &'static KvToy>,
-    pub(super) kv: &'static Kv<'static, &'static KvToy, R>,
+    pub(super) kv: &'static Kv<'static, &'static KvToy>,
 }
 
 fn leak<T>(value: T) -> &'static mut T {
     Box::leak(Box::new(value))
 }
 
-impl<R> ToyMachine<R> {
+impl ToyMachine {
     /// `frames` frames, as many CPUs, a window of `pages`.
-    pub(super) fn new(frames: u64, cpus: u16, pages: u64, relief: R) -> Self {
+    pub(super) fn new(frames: u64, cpus: u16, pages: u64) -> Self {
         let toy: &'static KvToy = leak(KvToy::new(frames));
         let layout = ZoneLayout::new(Frame(0), frames).with_cpus(cpus);
         let memory = leak(vec![0; layout.words_needed().unwrap()]);
@@ -196,7 +194,7 @@ impl<R> ToyMachine<R> {
         let space = Space::new(&layout, &RangeConfig::for_cpus(cpus), memory, toy).unwrap();
         let layout = KvLayout::new(Frame(0), frames).with_cpus(cpus);
         let memory = leak(vec![!0; layout.words_needed().unwrap()]);
-        let kv = Kv::new(&layout, memory, toy, relief).unwrap();
+        let kv = Kv::new(&layout, memory, toy).unwrap();
         Self {
             toy,
             zone: leak(zone),
@@ -205,14 +203,14 @@ impl<R> ToyMachine<R> {
         }
     }
 
-    pub(super) fn seat(&self, cpu: u16) -> ToySeat<'static, R> {
+    pub(super) fn seat(&self, cpu: u16) -> ToySeat<'static> {
         let frames = self.zone.seat(CpuId(cpu)).unwrap();
         let ranges = self.space.seat(CpuId(cpu), frames).unwrap();
         self.kv.seat(ranges).unwrap()
     }
 
     /// Nothing is live now: all frames are free again.
-    pub(super) fn assert_all_free(&self, mut seat: ToySeat<'static, R>) {
+    pub(super) fn assert_all_free(&self, mut seat: ToySeat<'static>) {
         seat.drain();
         seat.ranges().drain();
         drop(seat);
@@ -227,6 +225,6 @@ impl<R> ToyMachine<R> {
     }
 }
 
-pub(super) fn machine(frames: u64) -> ToyMachine<NoRelief> {
-    ToyMachine::new(frames, 1, 4096, NoRelief)
+pub(super) fn machine(frames: u64) -> ToyMachine {
+    ToyMachine::new(frames, 1, 4096)
 }

@@ -8,7 +8,7 @@ use super::class::SizeClass;
 use super::held::Held;
 use super::table::{KvEntry, SlabFrame};
 use super::{Kv, KvLayout};
-use crate::platform::{Barrier, Direct, Fenced, NoRelief, Relax};
+use crate::platform::{Barrier, Direct, Fenced, Relax};
 use crate::seats::Inboxes;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::{Addr, Frame, Order};
@@ -48,7 +48,7 @@ type TestKv = &'static Kv<'static, Bare>;
 fn kv() -> TestKv {
     let layout = KvLayout::new(Frame(0), 4).with_cpus(3).with_slabs_max(3);
     let memory = vec![0; layout.words_needed().unwrap()].leak();
-    let kv = Kv::new(&layout, memory, Bare, NoRelief).unwrap();
+    let kv = Kv::new(&layout, memory, Bare).unwrap();
     Box::leak(Box::new(kv))
 }
 
@@ -124,7 +124,7 @@ fn a_pool_that_was_never_empty_is_found_to_have_a_record() {
     model.check(|| {
         let layout = KvLayout::new(Frame(0), 64).with_cpus(3).with_slabs_max(64);
         let memory = vec![0; layout.words_needed().unwrap()].leak();
-        let kv = Kv::new(&layout, memory, Bare, NoRelief).unwrap();
+        let kv = Kv::new(&layout, memory, Bare).unwrap();
         let kv: TestKv = Box::leak(Box::new(kv));
         // The last record is there, in another word than the first.
         let all = (0..64).map(|_| kv.pool().take());

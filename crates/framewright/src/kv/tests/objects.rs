@@ -36,7 +36,7 @@ fn objects_of_all_sizes_come_contiguous_or_mapped_and_all_go_back() {
 fn what_is_asked_for_wrongly_is_refused_with_its_number() {
     let machine = machine(512);
     let mut seat = machine.seat(0);
-    let refused = |seat: &mut ToySeat<'static, NoRelief>, request| {
+    let refused = |seat: &mut ToySeat<'static>, request| {
         let error = seat.kvmalloc(&request).unwrap_err();
         std::format!("{error}")
     };

@@ -6,12 +6,12 @@ use crate::policy::Effort::MustSucceed;
 
 const K: u64 = 1024;
 
-fn kind(machine: &ToyMachine<NoRelief>, addr: Addr) -> ObjectKind {
+fn kind(machine: &ToyMachine, addr: Addr) -> ObjectKind {
     machine.kv.kind(addr)
 }
 
 /// An area of `bytes` bytes, whatever blocks there are.
-fn mapped(seat: &mut ToySeat<'static, NoRelief>, bytes: u64) -> Addr {
+fn mapped(seat: &mut ToySeat<'static>, bytes: u64) -> Addr {
     let area = crate::vrange::AreaRequest::new(bytes / Page::BYTES);
     Addr(seat.ranges().vmalloc(&area).unwrap().0 * Page::BYTES)
 }
@@ -37,7 +37,7 @@ fn what_fits_where_it_is_stays_there() {
 fn a_block_that_becomes_shorter_is_cut_where_it_lies() {
     let machine = machine(2048);
     let mut seat = machine.seat(0);
-    let free = |machine: &ToyMachine<NoRelief>| machine.zone.stats().nr_free_pages;
+    let free = |machine: &ToyMachine| machine.zone.stats().nr_free_pages;
     let run = seat.kvmalloc(&KvRequest::new(2048 * K)).unwrap();
     machine.toy.fill(run, 2048 * K, 5);
     assert_eq!(free(&machine), 2048 - 512);
@@ -206,7 +206,7 @@ fn a_direct_map_starts_at_a_page() {
     }
     let layout = KvLayout::new(Frame(0), 16);
     let mut memory = vec![0; layout.words_needed().unwrap()];
-    let error = Kv::new(&layout, &mut memory, Skewed, NoRelief).unwrap_err();
+    let error = Kv::new(&layout, &mut memory, Skewed).unwrap_err();
     assert_eq!(
         std::format!("{error}"),
         "the direct map's base 0x1010 is no multiple of 4096"
@@ -215,7 +215,7 @@ fn a_direct_map_starts_at_a_page() {
 
 #[test]
 fn what_somebody_else_frees_while_it_moves_is_an_error_and_leaves_nothing_behind() {
-    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096);
     let mut seat = machine.seat(0);
     for (bytes, longer) in [(64, 5 * K), (8 * K, 100 * K), (100 * K, 300 * K)] {
         let at = seat.kvmalloc(&KvRequest::new(bytes)).unwrap();
@@ -238,7 +238,7 @@ fn what_somebody_else_frees_while_it_moves_is_an_error_and_leaves_nothing_behind
 #[test]
 fn what_fits_stays_though_there_could_be_no_other_object_like_it() {
     // A window shorter than the object, and no block that is aligned as its address happens to be.
-    let machine = ToyMachine::new(4096, 1, 64, NoRelief);
+    let machine = ToyMachine::new(4096, 1, 64);
     let mut seat = machine.seat(0);
     let longest = Page::BYTES << machine.zone.max_order().get();
     let run = seat.kvmalloc(&KvRequest::new(longest)).unwrap();

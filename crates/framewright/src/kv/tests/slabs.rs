@@ -15,17 +15,17 @@ pub(super) fn sized(bytes: u64) -> KvRequest {
 }
 
 /// A machine with so many records of slabs.
-pub(super) fn with_slabs(frames: u64, cpus: u16, slabs: u64) -> ToyMachine<NoRelief> {
-    let machine = ToyMachine::new(frames, cpus, 4096, NoRelief);
+pub(super) fn with_slabs(frames: u64, cpus: u16, slabs: u64) -> ToyMachine {
+    let machine = ToyMachine::new(frames, cpus, 4096);
     let layout = KvLayout::new(Frame(0), frames)
         .with_cpus(cpus)
         .with_slabs_max(slabs);
     let memory = leak(vec![!0; layout.words_needed().unwrap()]);
-    let kv = leak(Kv::new(&layout, memory, machine.toy, NoRelief).unwrap());
+    let kv = leak(Kv::new(&layout, memory, machine.toy).unwrap());
     ToyMachine { kv, ..machine }
 }
 
-impl<R: Relief<Seat<'static, 'static, &'static KvToy>>> ToyMachine<R> {
+impl ToyMachine {
     /// All invariants hold, and the counters say what is there.
     pub(super) fn check(&self) {
         self.kv.verify().unwrap();
@@ -38,7 +38,7 @@ impl<R: Relief<Seat<'static, 'static, &'static KvToy>>> ToyMachine<R> {
     }
 
     /// The same, and everything comes back when all objects are freed and drained.
-    pub(super) fn check_empty(&self, mut seat: ToySeat<'static, R>) {
+    pub(super) fn check_empty(&self, mut seat: ToySeat<'static>) {
         self.check();
         seat.drain();
         self.check();
@@ -172,7 +172,7 @@ fn a_slab_goes_from_full_to_partial_to_empty_and_back_to_the_frames() {
 
 #[test]
 fn wrong_frees_of_slots_are_refused_and_change_nothing() {
-    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096);
     let mut seats = [machine.seat(0), machine.seat(1)];
     for bytes in SIZES {
         let addr = seats[0].kmalloc(&sized(bytes)).unwrap();

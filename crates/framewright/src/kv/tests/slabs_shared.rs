@@ -11,11 +11,7 @@ use crate::seats::Inboxes;
 use crate::sync::Ordering::Relaxed;
 
 /// The slab that an object lies in, its record's number, and the object's word and bit.
-fn slot_of<R>(
-    held: Held<'static>,
-    machine: &ToyMachine<R>,
-    addr: Addr,
-) -> (Slab<'static>, u32, u64) {
+fn slot_of(held: Held<'static>, machine: &ToyMachine, addr: Addr) -> (Slab<'static>, u32, u64) {
     let place = machine.kv.place(addr).unwrap();
     let KvEntry::Slab(part) = machine.kv.table.get(place) else {
         panic!("{addr} is in a slab");
@@ -28,7 +24,7 @@ fn slot_of<R>(
 
 #[test]
 fn what_another_cpu_frees_is_collected_before_the_owner_asks_for_frames() {
-    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096);
     let mut owner = machine.seat(0);
     let mut other = machine.seat(1);
     // Three slabs of 64 slots, the last one being served from.
@@ -66,7 +62,7 @@ fn what_another_cpu_frees_is_collected_before_the_owner_asks_for_frames() {
 
 #[test]
 fn two_cpus_that_free_each_others_objects_leave_nothing_behind() {
-    let machine = ToyMachine::new(1024, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(1024, 2, 4096);
     let mut seats = [machine.seat(0), machine.seat(1)];
     let mut live: [Vec<Addr>; 2] = [Vec::new(), Vec::new()];
     for round in 0..40 {
@@ -94,7 +90,7 @@ fn two_cpus_that_free_each_others_objects_leave_nothing_behind() {
 
 #[test]
 fn a_request_fails_only_when_all_cpus_slabs_are_full() {
-    let machine = ToyMachine::new(64, 3, 4096, NoRelief);
+    let machine = ToyMachine::new(64, 3, 4096);
     let mut seats = [machine.seat(0), machine.seat(1), machine.seat(2)];
     let mut live = Vec::new();
     // Everything is in slabs of two CPUs, most of them full.
@@ -134,7 +130,7 @@ fn a_request_fails_only_when_all_cpus_slabs_are_full() {
 
 #[test]
 fn what_a_cpu_left_is_served_to_who_takes_its_seat() {
-    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096);
     let mut seat = machine.seat(0);
     let live: Vec<Addr> = (0..100)
         .map(|_| seat.kmalloc(&sized(48)).unwrap())
@@ -155,7 +151,7 @@ fn what_a_cpu_left_is_served_to_who_takes_its_seat() {
 
 #[test]
 fn an_object_that_two_cpus_free_at_the_same_moment_is_free_once() {
-    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096);
     let mut owner = machine.seat(0);
     let mut other = machine.seat(1);
     let addr = owner.kmalloc(&sized(64)).unwrap();
@@ -179,7 +175,7 @@ fn an_object_that_two_cpus_free_at_the_same_moment_is_free_once() {
 
 #[test]
 fn slabs_that_others_emptied_go_back_when_their_owner_finds_out_and_records_with_them() {
-    let machine = ToyMachine::new(1024, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(1024, 2, 4096);
     let mut owner = machine.seat(0);
     let mut other = machine.seat(1);
     let batch = machine.kv.held(0).pool.batch();
@@ -224,7 +220,7 @@ fn what_is_no_slot_is_not_free_whoever_says_so() {
 
 #[test]
 fn a_slab_that_is_another_cpus_when_it_is_collected_is_sent_on() {
-    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096);
     let mut owner = machine.seat(0);
     let held = [machine.kv.held(0), machine.kv.held(1)];
     let addr = owner.kmalloc(&sized(64)).unwrap();
@@ -255,7 +251,7 @@ fn a_slab_that_is_another_cpus_when_it_is_collected_is_sent_on() {
 
 #[test]
 fn k9_a_drain_empties_a_slab_that_is_on_its_way_to_a_former_owner() {
-    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096);
     let mut owner = machine.seat(0);
     let held = machine.kv.held(0);
     let addr = owner.kmalloc(&sized(2048)).unwrap();
@@ -312,7 +308,7 @@ fn a_record_that_is_no_slabs_when_it_is_collected_is_forgotten() {
 
 #[test]
 fn slabs_that_are_taken_over_are_freed_into_by_their_new_owner() {
-    let machine = ToyMachine::new(32, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(32, 2, 4096);
     let mut seats = [machine.seat(0), machine.seat(1)];
     let patient = |bytes| sized(bytes).with(Effort::MayCompact);
     let mut live = Vec::new();
@@ -349,7 +345,7 @@ fn slabs_that_are_taken_over_are_freed_into_by_their_new_owner() {
 
 #[test]
 fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
-    let machine = ToyMachine::new(64, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(64, 2, 4096);
     let mut seats = [machine.seat(0), machine.seat(1)];
     for bytes in [64, 512, 2048] {
         let both = [bytes; 40].map(|bytes| seats[0].kmalloc(&sized(bytes)).unwrap());
@@ -396,7 +392,7 @@ fn k9_what_cpus_keep_in_slabs_goes_back_before_pages_cannot_be_mapped() {
 
 #[test]
 fn what_does_not_hold_is_named() {
-    let machine = ToyMachine::new(512, 2, 4096, NoRelief);
+    let machine = ToyMachine::new(512, 2, 4096);
     let mut seat = machine.seat(0);
     let held = machine.kv.held(0);
     // Of 48 bytes a slab has 170 slots; one of two slabs is full.

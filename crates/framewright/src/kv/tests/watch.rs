@@ -195,11 +195,11 @@ impl Relief<WatchedFrames> for WatchedCache {
 }
 
 pub(super) type WatchedSeat =
-    KvSeat<'static, 'static, 'static, &'static KvToy, &'static WatchedCache, WatchedFrames>;
+    KvSeat<'static, 'static, 'static, &'static KvToy, WatchedFrames, &'static WatchedCache>;
 
 /// A machine with all frames taken, except those that the test gives back.
 pub(super) struct FullSource {
-    pub(super) machine: ToyMachine<&'static WatchedCache>,
+    pub(super) machine: ToyMachine,
     pub(super) seat: WatchedSeat,
     pub(super) log: &'static CallLog,
     pub(super) cache: &'static WatchedCache,
@@ -210,11 +210,11 @@ impl FullSource {
     pub(super) fn new(frames: u64, pages: u64) -> Self {
         let log: &'static CallLog = leak(CallLog::default());
         let cache = WatchedCache::new(log);
-        let machine = ToyMachine::new(frames, 1, pages, cache);
+        let machine = ToyMachine::new(frames, 1, pages);
         let seat = machine.zone.seat(CpuId(0)).unwrap();
         let watched = WatchedFrames { seat, log };
         let ranges = machine.space.seat(CpuId(0), watched).unwrap();
-        let mut seat = machine.kv.seat(ranges).unwrap();
+        let mut seat = machine.kv.seat(ranges).unwrap().with_relief(cache);
         let inner = &mut seat.ranges().frames().seat;
         let mut taken = 0;
         while inner.block(Order::ZERO, Mobility::Unmovable).is_ok() {
